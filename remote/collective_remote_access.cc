@@ -1,18 +1,16 @@
 #include "remote/collective_remote_access.h"
 
-#include <atomic>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "framework/base/last_holder.h"
+#include "framework/base/ended_steps.h"
 #include "framework/base/rank_list.h"
 #include "framework/control/wire_codec.h"
 #include "remote/caller_check.h"
@@ -25,21 +23,6 @@ namespace {
 // How long to try to tell another task that an execution has failed. It is lost
 // for longer than that only if it is lost.
 constexpr absl::Duration kTellTimeout = absl::Seconds(10);
-
-// Runs work for whoever comes first, and lets go of what it holds. Thread-safe.
-class RunOnce {
- public:
-  explicit RunOnce(Work work) : work_(std::move(work)) {}
-  void Run() {
-    if (has_run_.exchange(true)) return;
-    Work work = std::move(work_);
-    std::move(work)();
-  }
-
- private:
-  Work work_;
-  std::atomic<bool> has_run_{false};
-};
 
 // Not after any other transfer of the execution, the group, or the step.
 BufKey FirstOf(const ExecKey& exec) {
@@ -90,7 +73,7 @@ class CollectiveRemoteAccess::Served
 };
 
 // What this task asks another one for. In `receives_` until its borrower is
-// told, or its step begins anew.
+// told.
 class CollectiveRemoteAccess::Receive
     : public Borrower,
       public std::enable_shared_from_this<Receive> {
@@ -114,14 +97,7 @@ class CollectiveRemoteAccess::Receive
   void OnDelivery(int32_t /*id*/, absl::Status status,
                   Delivery delivery) override {
     const auto self = access_->RemoveReceive(*this);
-    if (!held.empty()) {  // The transport knows of the end.
-      access_->options_.transport->transfers().AwaitCancelled(
-          key.exec.step, [held = std::move(held)] {});
-    }
-    if (!self->is_told_later) return Tell(std::move(status), delivery);
-    access_->told_later_.Add([self, status = std::move(status), delivery] {
-      self->Tell(status, delivery);
-    });
+    ask.borrower->OnDelivery(ask.id, std::move(status), delivery);
   }
 
   const int task;
@@ -132,15 +108,8 @@ class CollectiveRemoteAccess::Receive
   // who has found that set may read it without the mutex.
   bool is_requested = false;
   std::optional<absl::Status> ended;
-  std::vector<LastHolderPtr> held;  // From the end on, until it is told.
-  bool is_told_later = false;
-  std::shared_ptr<Receive> self;  // Where `receives_` has it no more.
 
  private:
-  void Tell(absl::Status status, const Delivery& delivery) const {
-    ask.borrower->OnDelivery(ask.id, std::move(status), delivery);
-  }
-
   const std::shared_ptr<CollectiveRemoteAccess> access_;
 };
 
@@ -153,7 +122,6 @@ std::shared_ptr<CollectiveRemoteAccess> CollectiveRemoteAccess::Create(
 CollectiveRemoteAccess::CollectiveRemoteAccess(Options options)
     : options_(std::move(options)),
       rendezvous_(options_.max_offered_bytes),
-      told_later_(options_.environment.queue),
       early_cancels_(options_.max_early_cancels, options_.early_ask_lifetime) {}
 
 CollectiveRemoteAccess::~CollectiveRemoteAccess() = default;
@@ -162,64 +130,9 @@ std::unique_ptr<PeerAccessInterface> CollectiveRemoteAccess::ForStep(
     int64_t step_id) {
   auto step = std::make_unique<PerStepCollectiveRemoteAccess>(
       shared_from_this(), step_id);
-  Ended ended;
-  {
-    MutexLock lock(&mu_);
-    PerStepCollectiveRemoteAccess*& present = steps_[step_id];
-    if (present != nullptr) {
-      present->SetReplaced();
-      ended = BeginAnew(step_id);
-    }
-    present = step.get();
-    if (rendezvous_.ForgetStep(step_id)) std::erase(ended_steps_, step_id);
-  }
-  // The requests at once, before the step asks again under the same keys.
-  CancelReceives(ended.receives);
-  if (!ended.waiting.sides.empty()) {
-    told_later_.Add(
-        [ended = std::move(ended)] { BufRendezvous::Tell(ended.waiting); });
-  }
+  MutexLock lock(&mu_);
+  steps_[step_id] = step.get();
   return step;
-}
-
-CollectiveRemoteAccess::Ended CollectiveRemoteAccess::BeginAnew(
-    int64_t step_id) {
-  const absl::Status reason = BufRendezvous::BegunAnew(step_id);
-  ForgetEndedExecutions(step_id);
-  EndReceivesOf(step_id, reason);
-  Ended ended = {.waiting = rendezvous_.EndStep(step_id, reason)};
-  // Also those that somebody else has ended and not cancelled yet. Who has not
-  // requested one yet cancels it at once, and the next one waits for that.
-  const auto first = receives_.lower_bound(FirstOf(step_id));
-  auto last = first;
-  for (; last != receives_.end() && last->first.exec.step == step_id; ++last) {
-    const std::shared_ptr<Receive>& receive = last->second;
-    receive->self = receive;
-    if (!receive->is_requested) {
-      requests_.try_emplace(receive->key);
-      continue;
-    }
-    receive->is_told_later = true;
-    ended.receives.push_back(receive);
-  }
-  receives_.erase(first, last);
-  ended.served = TakeServed(ended.waiting);
-  return ended;
-}
-
-// Those of what ended: others may ask under their keys from now on.
-std::vector<std::shared_ptr<CollectiveRemoteAccess::Served>>
-CollectiveRemoteAccess::TakeServed(const BufRendezvous::Ended& ended) {
-  std::vector<std::shared_ptr<Served>> taken;
-  for (const BufRendezvous::Waiting& side : ended.sides) {
-    const Ask* const ask = std::get_if<Ask>(&side);
-    if (ask == nullptr) continue;
-    auto* const served = dynamic_cast<Served*>(ask->borrower);
-    if (served == nullptr) continue;  // A member of this task.
-    taken.push_back(served->shared_from_this());
-    EraseServed(*served);
-  }
-  return taken;
 }
 
 void CollectiveRemoteAccess::Remove(const PerStepCollectiveRemoteAccess& step,
@@ -227,64 +140,35 @@ void CollectiveRemoteAccess::Remove(const PerStepCollectiveRemoteAccess& step,
   MutexLock lock(&mu_);
   const auto found = steps_.find(step_id);
   if (found != steps_.end() && found->second == &step) steps_.erase(found);
+  rendezvous_.ForgetReasonOf(step_id);
 }
 
 // --- Receiving ---------------------------------------------------------------
 
 void CollectiveRemoteAccess::Recv(const CollGroupMember& peer,
-                                  const BufKey& key, const Ask& ask,
-                                  const std::atomic<bool>& replaced) {
+                                  const BufKey& key, const Ask& ask) {
   const auto task = options_.cluster.TaskOf(peer.device.name);
   if (!task.ok()) return ask.borrower->OnDelivery(ask.id, task.status(), {});
   if (*task == options_.cluster.this_task) {
-    return rendezvous_.Consume(key, ask, replaced);
+    return rendezvous_.Consume(key, ask);
   }
   const auto receive =
       std::make_shared<Receive>(shared_from_this(), *task, key, ask);
-  absl::Status status;
+  bool is_first = false;
   {
     MutexLock lock(&mu_);
-    if (replaced) {
-      status = BufRendezvous::BegunAnew(key.exec.step);
-    } else if (!receives_.try_emplace(key, receive).second) {
-      status = absl::AlreadyExistsError(
-          absl::StrCat(ToString(key), ": asked for twice"));
-    } else if (const auto former = requests_.find(key);
-               former != requests_.end()) {
-      return former->second.push_back(receive);
-    }
+    is_first = receives_.try_emplace(key, receive).second;
   }
-  if (!status.ok()) {
-    return ask.borrower->OnDelivery(ask.id, std::move(status), {});
-  }
-  RequestInTurn(receive);
-}
-
-// Where the step begins anew before this one is requested, the next one under
-// its key waits until it has been cancelled, too.
-void CollectiveRemoteAccess::RequestInTurn(std::shared_ptr<Receive> receive) {
-  while (receive != nullptr) {
-    Request(*receive);
-    MutexLock lock(&mu_);
-    const auto former = requests_.find(receive->key);
-    if (former == requests_.end()) return;
-    if (former->second.empty()) {
-      requests_.erase(former);
-      return;
-    }
-    receive = std::move(former->second.front());
-    former->second.pop_front();
-  }
+  if (is_first) return Request(*receive);
+  ask.borrower->OnDelivery(ask.id,
+                           absl::AlreadyExistsError(absl::StrCat(
+                               ToString(key), ": asked for twice")),
+                           {});
 }
 
 void CollectiveRemoteAccess::Request(Receive& receive) {
   // It is among the receives, so that whoever cancels from now on finds it.
   absl::Status status = rendezvous_.StatusOf(receive.key.exec);
-  {
-    // By its step that has begun anew; the peer's may have, too.
-    MutexLock lock(&mu_);
-    if (receive.ended.has_value()) status = *receive.ended;
-  }
   if (!status.ok()) return receive.OnDelivery(0, std::move(status), {});
   TransferChannel& transfers = options_.transport->transfers();
   transfers.Request(receive.task, receive.key,
@@ -320,7 +204,6 @@ CollectiveRemoteAccess::RemoveReceive(Receive& receive) {
   MutexLock lock(&mu_);
   const auto found = receives_.find(receive.key);
   if (found != receives_.end() && found->second == kept) receives_.erase(found);
-  receive.self = nullptr;
   return kept;
 }
 
@@ -403,50 +286,42 @@ std::string CollectiveRemoteAccess::DescribeWaiting(
 // --- The end of executions and steps -----------------------------------------
 
 bool CollectiveRemoteAccess::Cancel(const ExecKey& exec,
-                                    const absl::Status& reason,
-                                    const std::atomic<bool>& replaced) {
+                                    const absl::Status& reason) {
   Ended ended;
   {
     MutexLock lock(&mu_);
-    ended = BeginCancel(exec, reason, replaced);
+    ended = BeginCancel(exec, reason);
   }
   Tell(ended);
   return ended.waiting.is_first;
 }
 
 CollectiveRemoteAccess::Ended CollectiveRemoteAccess::BeginCancel(
-    const ExecKey& exec, const absl::Status& reason,
-    const std::atomic<bool>& replaced) {
-  Ended ended = {.waiting = rendezvous_.EndExecution(exec, reason, replaced)};
+    const ExecKey& exec, const absl::Status& reason) {
+  Ended ended = {.waiting = rendezvous_.EndExecution(exec, reason)};
   // Else whoever was first has ended them.
-  if (ended.waiting.is_first) {
-    ended.receives = EndReceivesOf(exec, reason);
-    ended.served = TakeServed(ended.waiting);
-  }
+  if (ended.waiting.is_first) ended.receives = EndReceivesOf(exec, reason);
   return ended;
 }
 
 void CollectiveRemoteAccess::EndGroup(const CollGroupParams& group,
-                                      int64_t step_id,
-                                      const std::atomic<bool>& replaced) {
+                                      int64_t step_id) {
   using GroupInStep = BufRendezvous::GroupInStep;
   const GroupInStep ends = {step_id, group.key, group.generation};
   const absl::Status reason = group.cancellation->status();
   Ended ended;
   {
     MutexLock lock(&mu_);
-    ended.waiting = rendezvous_.EndGroup(ends, reason, replaced);
+    ended.waiting = rendezvous_.EndGroup(ends, reason);
     if (!ended.waiting.is_first) return;
     ended.receives = EndReceives(
         FirstOf(ends),
         [&](const ExecKey& exec) { return GroupInStep::Of(exec) == ends; },
         reason);
-    ended.served = TakeServed(ended.waiting);
   }
   Tell(ended);
 }
 
-// Whoever is told may begin the step anew.
 void CollectiveRemoteAccess::Tell(const Ended& ended) {
   CancelReceives(ended.receives);
   BufRendezvous::Tell(ended.waiting);
@@ -454,8 +329,7 @@ void CollectiveRemoteAccess::Tell(const Ended& ended) {
 
 void CollectiveRemoteAccess::TellOthers(const CollGroupParams& group,
                                         const ExecKey& exec,
-                                        const absl::Status& reason,
-                                        const StepUses::Use& telling) {
+                                        const absl::Status& reason) {
   proto::ControlRequest request;
   proto::CancelExecution& cancel = *request.mutable_cancel_execution();
   *cancel.mutable_key() = EncodeKey(exec);
@@ -467,9 +341,8 @@ void CollectiveRemoteAccess::TellOthers(const CollGroupParams& group,
   }
   const absl::Time deadline = options_.environment.clock->Now() + kTellTimeout;
   for (const int task : tasks) {
-    options_.transport->control().Call(
-        task, request, {.deadline = deadline},
-        [held = telling](ControlAnswer) mutable { held = nullptr; });
+    options_.transport->control().Call(task, request, {.deadline = deadline},
+                                       [](const ControlAnswer&) {});
   }
 }
 
@@ -482,7 +355,7 @@ absl::Status CollectiveRemoteAccess::CancelFromPeer(
   const absl::Time now = options_.environment.clock->Now();
   {
     MutexLock lock(&mu_);
-    // What is over here is not to end what the step begins anew.
+    // It has ended here by itself.
     if (!rendezvous_.StatusOf(exec).ok()) return absl::OkStatus();
     if (!early_cancels_.Add({caller, exec, reason}, now)) {
       return absl::ResourceExhaustedError(
@@ -522,7 +395,7 @@ absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
   PeerAccessInterface::EndedCallback tell_step;
   {
     MutexLock lock(&mu_);
-    ended = BeginCancel(exec, reason, BufRendezvous::kNever);
+    ended = BeginCancel(exec, reason);
     if (ended.waiting.is_first) ended_executions_.push_back(exec);
     if (ended_executions_.size() > options_.max_ended) {
       rendezvous_.ForgetExecution(ended_executions_.front());
@@ -536,62 +409,28 @@ absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
   return absl::OkStatus();
 }
 
-void CollectiveRemoteAccess::ForgetEndedExecutions(int64_t step_id) {
-  std::erase_if(ended_executions_, [step_id](const ExecKey& exec) {
-    return exec.step == step_id;
-  });
-}
-
-void CollectiveRemoteAccess::EndStep(int64_t step_id,
-                                     const absl::Status& reason) {
+void CollectiveRemoteAccess::EndStep(int64_t step_id) {
   {
     MutexLock lock(&mu_);
     const auto found = steps_.find(step_id);
     if (found != steps_.end()) found->second->SetOver();
   }
-  EndTransfers(step_id, reason);
-}
-
-void CollectiveRemoteAccess::AwaitStep(int64_t step_id, Work ended) {
-  const auto run = std::make_shared<RunOnce>(std::move(ended));
-  Clock* const clock = options_.environment.clock;
-  const Clock::AlarmId alarm =
-      clock->CallAt(clock->Now() + kTellTimeout, [run] { run->Run(); });
-  const auto holder = std::make_shared<LastHolder>([run, clock, alarm] {
-    clock->Cancel(alarm);
-    run->Run();
-  });
-  tellings_.HoldUntilEnd(step_id, holder);
-  {
-    MutexLock lock(&mu_);
-    for (auto it = receives_.lower_bound(FirstOf(step_id));
-         it != receives_.end() && it->first.exec.step == step_id; ++it) {
-      // The transport may not have heard that it is cancelled.
-      if (it->second->ended.has_value()) it->second->held.push_back(holder);
-    }
-  }
-  options_.transport->transfers().AwaitCancelled(step_id, [holder] {});
+  EndTransfers(step_id, StepHasEndedError(step_id));
+  rendezvous_.ForgetReasonOf(step_id);
 }
 
 void CollectiveRemoteAccess::EndTransfers(int64_t step_id,
-                                          const absl::Status& reason,
-                                          const std::atomic<bool>& replaced) {
+                                          const absl::Status& reason) {
   Ended ended;
   {
     MutexLock lock(&mu_);
-    if (replaced) return;
-    ended = {.waiting = rendezvous_.EndStep(step_id, reason),
-             .receives = EndReceivesOf(step_id, reason)};
-    ended.served = TakeServed(ended.waiting);
-    if (ended.waiting.is_first) {
-      ForgetEndedExecutions(step_id);
-      ended_steps_.push_back(step_id);
-    }
+    ended.waiting = rendezvous_.EndStep(step_id, reason);
+    if (!ended.waiting.is_first) return;
+    ended.receives = EndReceivesOf(step_id, reason);
+    std::erase_if(ended_executions_, [step_id](const ExecKey& exec) {
+      return exec.step == step_id;
+    });
     early_cancels_.RemoveStep(step_id);
-    if (ended_steps_.size() > options_.max_ended) {
-      rendezvous_.ForgetStep(ended_steps_.front());
-      ended_steps_.pop_front();
-    }
   }
   Tell(ended);
 }

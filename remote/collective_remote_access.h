@@ -1,7 +1,6 @@
 #ifndef TUTTI_REMOTE_COLLECTIVE_REMOTE_ACCESS_H_
 #define TUTTI_REMOTE_COLLECTIVE_REMOTE_ACCESS_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -17,14 +16,12 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
-#include "framework/base/step_uses.h"
 #include "framework/collective/group_directory.h"
 #include "framework/control/control_channel.h"
 #include "framework/peer/buf_rendezvous.h"
 #include "remote/early_cancels.h"
 #include "remote/transfer_channel.h"
 #include "remote/transport.h"
-#include "remote/work_backlog.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/environment.h"
 #include "tutti/peer_access.h"
@@ -39,9 +36,7 @@ class PerStepCollectiveRemoteAccess;
 // another task asks that task, as early as its schedule allows.
 //
 // Thread-safe. Lenders and borrowers are called with no lock held, on a thread
-// of the side that came second, of the transport, or of the one that cancels;
-// where their step begins anew, on the work queue or on a thread of those
-// before.
+// of the side that came second, of the transport, or of the one that cancels.
 //
 // Nothing that another task asks is believed: its group must live, and the
 // ranks be those of the asking process and of this one.
@@ -78,25 +73,20 @@ class CollectiveRemoteAccess
     // one of the tasks is late: a bound below that fails what is healthy.
     size_t max_offered_bytes = BufRendezvous::kNoBound;
 
-    // Executions and steps of which to remember that they ended: what comes
-    // late for one ends with its reason.
+    // Executions that other tasks have ended: what comes late for one that is
+    // remembered ends with its reason.
     size_t max_ended = 4096;
   };
 
   static std::shared_ptr<CollectiveRemoteAccess> Create(Options options);
   ~CollectiveRemoteAccess() override;
 
-  // The transport of a step, to give to its executor. It keeps this object
-  // alive. The step begins anew: what the transport that it had before still
-  // lends or asks for ends with CANCELLED, and that one ends nothing any more.
-  // Its lenders and borrowers are told on the work queue, not inside this call:
-  // those who wait for the new one to be made may be behind them.
+  // Makes the transport of a step, for its executor; it keeps this object
+  // alive. Once for each step: when the transport is destroyed the step has
+  // ended here, and all transfers that come later for it end with
+  // StepHasEndedError().
   std::unique_ptr<PeerAccessInterface> ForStep(int64_t step_id)
       ABSL_LOCKS_EXCLUDED(mu_);
-
-  // Blocks until all those have been told, on this thread where nobody does it.
-  // Not on one of their threads.
-  void Drain() { told_later_.Drain(); }
 
   // Another task says that an execution has failed. It may do so before this
   // task has heard of the group, and is then believed or not once it has.
@@ -110,17 +100,10 @@ class CollectiveRemoteAccess
   // listener.
   void OnGroupChange(GroupKey group) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The step is over on all tasks: ends all its transfers, and those that come
-  // late for it, until it begins anew; what fails in it late is told to nobody.
-  // The first reason stays.
-  void EndStep(int64_t step_id, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
-
-  // Runs `ended` when other tasks will meet nothing more of what this one has
-  // asked and told them in the step before EndStep(); after 10 s at the latest,
-  // as those that are silent for so long are lost. On any thread, or inside
-  // this call.
-  void AwaitStep(int64_t step_id, Work ended) ABSL_LOCKS_EXCLUDED(mu_);
+  // The step has ended on all tasks: its transfers end with
+  // StepHasEndedError(), also those that come later; other tasks are not told
+  // what fails in it from now on. Idempotent.
+  void EndStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
 
   void Serve(const ControlCaller& caller, const BufKey& key,
              const Ask& ask) override;
@@ -144,16 +127,13 @@ class CollectiveRemoteAccess
 
   explicit CollectiveRemoteAccess(Options options);
 
-  // Of PerStepCollectiveRemoteAccess; `replaced` as in the rendezvous.
-  void Post(const BufKey& key, const Offer& offer,
-            const std::atomic<bool>& replaced) {
-    rendezvous_.Provide(key, offer, replaced);
+  // Calls of PerStepCollectiveRemoteAccess.
+  void Post(const BufKey& key, const Offer& offer) {
+    rendezvous_.Provide(key, offer);
   }
-  void Recv(const CollGroupMember& peer, const BufKey& key, const Ask& ask,
-            const std::atomic<bool>& replaced) ABSL_LOCKS_EXCLUDED(mu_);
-  void Forget(const ExecKey& exec, const std::atomic<bool>& replaced) {
-    rendezvous_.ForgetExecution(exec, replaced);
-  }
+  void Recv(const CollGroupMember& peer, const BufKey& key, const Ask& ask)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Forget(const ExecKey& exec) { rendezvous_.ForgetExecution(exec); }
   absl::Status StatusOf(const ExecKey& exec) const {
     return rendezvous_.StatusOf(exec);
   }
@@ -166,33 +146,21 @@ class CollectiveRemoteAccess
   struct Ended {
     BufRendezvous::Ended waiting;
     std::vector<std::shared_ptr<Receive>> receives;  // Under way.
-    std::vector<std::shared_ptr<Served>> served;     // Kept until told.
   };
 
   // All end what waits and what comes late; Cancel() is false if it, or its
   // step, had ended before. A group's end ends its executions together: one by
   // one, each would look for its own among all that wait.
-  bool Cancel(const ExecKey& exec, const absl::Status& reason,
-              const std::atomic<bool>& replaced) ABSL_LOCKS_EXCLUDED(mu_);
-  void EndGroup(const CollGroupParams& group, int64_t step_id,
-                const std::atomic<bool>& replaced) ABSL_LOCKS_EXCLUDED(mu_);
-  void EndTransfers(int64_t step_id, const absl::Status& reason,
-                    const std::atomic<bool>& replaced = BufRendezvous::kNever)
+  bool Cancel(const ExecKey& exec, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // As long as others are being told of something, if they are.
-  StepUses::Use BeginTelling(int64_t step_id) {
-    return tellings_.Begin(step_id);
-  }
+  void EndGroup(const CollGroupParams& group, int64_t step_id)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void EndTransfers(int64_t step_id, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void TellOthers(const CollGroupParams& group, const ExecKey& exec,
-                  const absl::Status& reason, const StepUses::Use& telling);
-  Ended BeginCancel(const ExecKey& exec, const absl::Status& reason,
-                    const std::atomic<bool>& replaced)
+                  const absl::Status& reason);
+  Ended BeginCancel(const ExecKey& exec, const absl::Status& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ForgetEndedExecutions(int64_t step_id)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Ended BeginAnew(int64_t step_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::vector<std::shared_ptr<Served>> TakeServed(
-      const BufRendezvous::Ended& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Tell(const Ended& ended) ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(const PerStepCollectiveRemoteAccess& step, int64_t step_id)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -215,7 +183,6 @@ class CollectiveRemoteAccess
   void EraseServed(const Served& served) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Receiving from them.
-  void RequestInTurn(std::shared_ptr<Receive> receive) ABSL_LOCKS_EXCLUDED(mu_);
   void Request(Receive& receive) ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<Receive> RemoveReceive(Receive& receive)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -238,8 +205,6 @@ class CollectiveRemoteAccess
 
   const Options options_;
   BufRendezvous rendezvous_;
-  WorkBacklog told_later_;
-  StepUses tellings_;
   mutable Mutex mu_;
   absl::flat_hash_map<BufKey, std::shared_ptr<Served>> served_
       ABSL_GUARDED_BY(mu_);
@@ -250,16 +215,10 @@ class CollectiveRemoteAccess
   absl::btree_map<BufKey, std::shared_ptr<Receive>, Order> receives_
       ABSL_GUARDED_BY(mu_);
 
-  // By the keys under which a step was requesting when it began anew: what it
-  // has asked since, until that has been requested.
-  absl::flat_hash_map<BufKey, std::deque<std::shared_ptr<Receive>>> requests_
-      ABSL_GUARDED_BY(mu_);
-
-  // The last one that ForStep() gave for each step, while it lives.
+  // The one that ForStep() gave for each step, while it lives.
   absl::flat_hash_map<int64_t, PerStepCollectiveRemoteAccess*> steps_
       ABSL_GUARDED_BY(mu_);
   std::deque<ExecKey> ended_executions_ ABSL_GUARDED_BY(mu_);
-  std::deque<int64_t> ended_steps_ ABSL_GUARDED_BY(mu_);
   EarlyCancels early_cancels_ ABSL_GUARDED_BY(mu_);
 };
 

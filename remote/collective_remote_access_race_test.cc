@@ -1,5 +1,5 @@
-// What acts on a step while it ends or begins anew, over transports that answer
-// at once or not at all.
+// Calls that act on a step while it ends, over transports that answer at once
+// or not at all.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,6 @@ class PromptTransport : public Transport,
     ask.borrower->OnDelivery(ask.id, absl::OkStatus(), {});
   }
   void Cancel(int, const BufKey&, const Borrower*, absl::Status) override {}
-  void AwaitCancelled(int64_t, Work ended) override { std::move(ended)(); }
 };
 
 class CountingBorrower : public Borrower {
@@ -149,30 +148,6 @@ class BorrowerThat : public Borrower {
   const std::function<void()> act_;
 };
 
-TEST(CollectiveRemoteAccessRaceTest,
-     AStepThatBeginsAnewWhileItIsAbortedHasItsKeys) {
-  SimulatedEnvironment environment(/*seed=*/1);
-  const auto access = AccessOver<HoldingTransport>(environment.get());
-  const CollGroupMember peer = {{.name = {"worker", 0, 0, "CPU", 0}}};
-  const BufKey first = {{1, kStep, kGroup, 1, 1}, 0, 0, 1};
-  const BufKey second = {{1, kStep, kGroup, 2, 1}, 0, 0, 1};
-  std::unique_ptr<PeerAccessInterface> now;
-  CountingBorrower old_one, new_one;
-  BorrowerThat beginning([&] {
-    now = access->ForStep(kStep);
-    now->RecvFromPeer(peer, second, {.num_bytes = 4, .borrower = &new_one});
-  });
-  const auto before = access->ForStep(kStep);
-  before->RecvFromPeer(peer, first, {.num_bytes = 4, .borrower = &beginning});
-  before->RecvFromPeer(peer, second, {.num_bytes = 4, .borrower = &old_one});
-  before->StartAbort(absl::AbortedError("at will"));
-  environment.RunAll();
-  EXPECT_EQ(old_one.num_told, 1);
-  EXPECT_EQ(new_one.num_told, 0);
-  now->StartAbort(absl::AbortedError("at will"));
-  EXPECT_EQ(new_one.num_told, 1);
-}
-
 // What is cancelled has just come to an end by itself.
 class LateCancelTransport : public HoldingTransport {
  public:
@@ -205,69 +180,6 @@ TEST(CollectiveRemoteAccessRaceTest, ACancellationThatComesLateEndsNoOther) {
   EXPECT_EQ(second.num_told, 1);
 }
 
-TEST(CollectiveRemoteAccessRaceTest, ToBeginAStepAnewCallsNoReceiver) {
-  SimulatedEnvironment environment(/*seed=*/1);
-  const auto access = AccessOver<HoldingTransport>(environment.get());
-  const CollGroupMember peer = {{.name = {"worker", 0, 0, "CPU", 0}}};
-  const BufKey key = {{1, kStep, kGroup, 1, 1}, 0, 0, 1};
-  CountingBorrower first, second;
-  const auto before = access->ForStep(kStep);
-  before->RecvFromPeer(peer, key, {.num_bytes = 4, .borrower = &first});
-  auto now = access->ForStep(kStep);
-  EXPECT_EQ(first.num_told, 0);
-  now->RecvFromPeer(peer, key, {.num_bytes = 4, .borrower = &second});
-  environment.RunAll();
-  EXPECT_EQ(first.last_status, BufRendezvous::BegunAnew(kStep));
-  EXPECT_EQ(second.num_told, 0);  // It waits: its key was free.
-  now.reset();
-  EXPECT_EQ(second.num_told, 1);
-}
-
-// Tells whoever is cancelled only when it is asked to.
-class SlowCancelTransport : public PromptTransport {
- public:
-  void Request(int, const BufKey&, const Ask& ask) override {
-    asks.push_back(ask);
-  }
-  void Cancel(int, const BufKey&, const Borrower* borrower,
-              absl::Status) override {
-    cancelled.push_back(borrower);
-  }
-
-  std::vector<Ask> asks;
-  std::vector<const Borrower*> cancelled;
-};
-
-TEST(CollectiveRemoteAccessRaceTest,
-     AStepThatBeginsAnewHasTheKeysOfReceivesThatAreBeingCancelled) {
-  SimulatedEnvironment environment(/*seed=*/1);
-  const auto transport = std::make_shared<SlowCancelTransport>();
-  const auto access = CollectiveRemoteAccess::Create(
-      {.cluster = {.addresses = {"a:1", "b:1"}, .this_task = 1},
-       .environment = environment.get(),
-       .groups = std::make_shared<GroupDirectory>(),
-       .transport = transport});
-  const CollGroupMember peer = {{.name = {"worker", 0, 0, "CPU", 0}}};
-  const BufKey key = {{1, kStep, kGroup, 1, 1}, 0, 0, 1};
-  CountingBorrower first, second;
-  const auto before = access->ForStep(kStep);
-  before->RecvFromPeer(peer, key, {.borrower = &first});
-  auto now = access->ForStep(kStep);
-  now->RecvFromPeer(peer, key, {.borrower = &second});
-  ASSERT_EQ(transport->asks.size(), 2);
-  ASSERT_EQ(transport->cancelled.size(), 1);
-  EXPECT_EQ(transport->cancelled[0], transport->asks[0].borrower);
-  const absl::Status reason = BufRendezvous::BegunAnew(kStep);
-  transport->asks[0].borrower->OnDelivery(0, reason, {});
-  environment.RunAll();
-  EXPECT_EQ(first.last_status, reason);
-  EXPECT_EQ(second.num_told, 0);
-  EXPECT_EQ(access->num_receiving(), 1);
-  transport->asks[1].borrower->OnDelivery(0, absl::OkStatus(), {});
-  EXPECT_EQ(second.last_status, absl::OkStatus());
-  EXPECT_EQ(access->num_receiving(), 0);
-}
-
 // Both sides of transfers, told on any thread.
 class CountingSide : public Lender, public Borrower {
  public:
@@ -287,55 +199,7 @@ class CountingSide : public Lender, public Borrower {
   }
 };
 
-// Does something while it is first asked.
-class TransportThat : public HoldingTransport {
- public:
-  void Request(int task, const BufKey& key, const Ask& ask) override {
-    HoldingTransport::Request(task, key, ask);
-    ++num_requests;
-    if (act != nullptr) std::exchange(act, nullptr)();
-  }
-
-  std::function<void()> act;
-  int num_requests = 0;
-};
-
-// Its transport would take the second for the first one asked twice.
-TEST(CollectiveRemoteAccessRaceTest,
-     AStepThatBeginsAnewWhileItAsksAsksWhenThatIsCancelled) {
-  SimulatedEnvironment environment(/*seed=*/1);
-  const auto transport = std::make_shared<TransportThat>();
-  const auto access = AccessOver(transport, environment.get());
-  const BufKey key = {{1, kStep, kGroup, 1, 1}, 0, 0, 1};
-  const CollGroupMember peer = {{.name = {"worker", 0, 0, "CPU", 0}}};
-  CountingBorrower former;
-  CountingBorrower between;  // Of a step that begins anew before it asks.
-  CountingBorrower later;
-  const auto before = access->ForStep(kStep);
-  std::unique_ptr<PeerAccessInterface> replaced;
-  std::unique_ptr<PeerAccessInterface> now;
-  transport->act = [&] {
-    replaced = access->ForStep(kStep);
-    replaced->RecvFromPeer(peer, key, {.borrower = &between});
-    now = access->ForStep(kStep);
-    now->RecvFromPeer(peer, key, {.borrower = &later});
-  };
-  before->RecvFromPeer(peer, key, {.borrower = &former});
-  environment.RunAll();
-  for (const CountingBorrower* borrower : {&former, &between}) {
-    EXPECT_EQ(borrower->num_told, 1);
-    EXPECT_TRUE(absl::IsCancelled(borrower->last_status));
-  }
-  EXPECT_EQ(later.num_told, 0);
-  EXPECT_EQ(transport->num_requests, 2);
-  EXPECT_EQ(access->num_receiving(), 1);
-  now->StartAbort(absl::AbortedError("over"));
-  environment.RunAll();
-  EXPECT_EQ(later.num_told, 1);
-  EXPECT_EQ(access->num_receiving(), 0);
-}
-
-TEST(CollectiveRemoteAccessRaceTest, WhatWasReplacedAsItActsTouchesNothing) {
+TEST(CollectiveRemoteAccessRaceTest, WhatActsWhileItsStepEndsEndsOnce) {
   constexpr int kRounds = 2'000;
   constexpr int kTags = 3;
   DefaultEnvironment environment(1);
@@ -344,43 +208,38 @@ TEST(CollectiveRemoteAccessRaceTest, WhatWasReplacedAsItActsTouchesNothing) {
   CollGroupParams group;
   group.members.push_back({{.name = {"worker", 0, 0, "CPU", 0}}});
   group.cancellation = std::make_shared<Cancellation>();
-  const auto key = [](int tag) {
-    return BufKey{{1, kStep, kGroup, 1, 1}, tag, 0, 1};
+  const auto key = [](int64_t step, int tag) {
+    return BufKey{{1, step, kGroup, 1, 1}, tag, 0, 1};
   };
-  CountingSide late;
-  std::unique_ptr<PeerAccessInterface> before = access->ForStep(kStep);
+  CountingSide sides;
+  std::unique_ptr<PeerAccessInterface> transport;
   std::barrier meet(2);
-  std::thread former([&] {
-    for (int round = 0; round < kRounds; ++round) {
+  std::thread member([&] {
+    for (int64_t step = 0; step < kRounds; ++step) {
       meet.arrive_and_wait();
-      if (round % 3 == 0) before->StartAbort(absl::AbortedError("late"));
-      if (round % 3 == 1) {
-        before->CancelExecution(group, key(0).exec, absl::AbortedError("late"));
+      if (step % 3 == 0) transport->StartAbort(absl::AbortedError("why"));
+      if (step % 3 == 1) {
+        transport->CancelExecution(group, key(step, 0).exec,
+                                   absl::AbortedError("why"));
       }
       for (int tag = 0; tag < kTags; ++tag) {
-        before->PostToPeer(here, key(tag), {.lender = &late});
-        before->RecvFromPeer(group.members[0], key(tag), {.borrower = &late});
+        transport->PostToPeer(here, key(step, tag), {.lender = &sides});
+        transport->RecvFromPeer(group.members[0], key(step, tag),
+                                {.borrower = &sides});
       }
       meet.arrive_and_wait();
     }
   });
-  for (int round = 0; round < kRounds; ++round) {
+  for (int64_t step = 0; step < kRounds; ++step) {
+    transport = access->ForStep(step);
     meet.arrive_and_wait();
-    auto now = access->ForStep(kStep);
+    access->EndStep(step);
     meet.arrive_and_wait();
-    access->Drain();
-    EXPECT_EQ(late.num_told, 2 * kTags * (round + 1)) << "round " << round;
-    EXPECT_EQ(access->num_receiving(), 0) << "round " << round;
-    CountingSide sides;
-    for (int tag = 0; tag < kTags; ++tag) {
-      now->PostToPeer(here, key(tag), {.lender = &sides});
-      now->RecvFromPeer(here, key(tag), {.borrower = &sides});
-    }
-    EXPECT_EQ(sides.num_told, 2 * kTags) << "round " << round;
-    EXPECT_EQ(sides.num_failed, 0) << "round " << round;
-    before = std::move(now);
+    EXPECT_EQ(sides.num_told, 2 * kTags * (step + 1)) << "step " << step;
+    EXPECT_EQ(access->num_receiving(), 0) << "step " << step;
   }
-  former.join();
+  member.join();
+  EXPECT_EQ(sides.num_failed, sides.num_told);
 }
 
 }  // namespace collective_remote_access_race_test

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/ended_steps.h"
 #include "tests/cluster/loopback_network.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
@@ -72,16 +73,6 @@ class Side : public Lender, public Borrower {
   size_t num_in_place = 0;  // Parts.
   absl::Status part_status;
   std::optional<absl::Status> end;
-};
-
-// Does something when it is told.
-class LenderThat : public Lender {
- public:
-  explicit LenderThat(std::function<void()> act) : act_(std::move(act)) {}
-  void OnReleased(int32_t, absl::Status) override { act_(); }
-
- private:
-  const std::function<void()> act_;
 };
 
 // The part of a task's runtime that other tasks' messages reach.
@@ -427,165 +418,63 @@ TEST_P(CollectiveRemoteAccessTest, SaysWhoHasNotAskedForWhatIsSent) {
   ExpectNothingLeft();
 }
 
-TEST_P(CollectiveRemoteAccessTest, WhatComesLateForAStepThatIsOverEnds) {
-  tasks_[0]->step.reset();
-  Side received(8);
-  Receive(Key(0, 1), &received);
-  environment_.RunAll();
-  EXPECT_THAT(*received.end, StatusIs(absl::StatusCode::kCancelled,
-                                      HasSubstr("step 5 is over")));
-  ExpectNothingLeft();
-}
-
-TEST_P(CollectiveRemoteAccessTest, AStepMayBeginAnew) {
-  tasks_[0]->step.reset();
-  tasks_[0]->step = tasks_[0]->access->ForStep(kStep);
-  Side sent(8), received(8);
-  Receive(Key(0, 1), &received);
-  Send(Key(0, 1), &sent);
-  environment_.RunAll();
-  EXPECT_EQ(received.end, absl::OkStatus());
-}
-
-TEST_P(CollectiveRemoteAccessTest, AStepThatBeginsAnewInheritsNoFailure) {
-  Task& task = *tasks_[1];
-  const BufKey key = Key(0, 1);
-  EXPECT_THAT(task.access->CancelFromPeer({0, IncarnationOf(0)}, key.exec,
-                                          absl::AbortedError("of before")),
-              IsOk());
-  auto before = std::move(task.step);
-  before->StartAbort(absl::CancelledError("cleaned up"));
-  task.step = task.access->ForStep(kStep);
-  before->StartAbort(absl::CancelledError("late"));
-  before.reset();
-  Side sent(4), received(4);
-  Send(key, &sent);
-  Receive(key, &received);
-  environment_.RunAll();
-  EXPECT_EQ(sent.end, absl::OkStatus());
-  EXPECT_EQ(received.end, absl::OkStatus());
-}
-
-TEST_P(CollectiveRemoteAccessTest, AStepThatBeginsAnewReplacesWhatWasBefore) {
-  Task& task = *tasks_[1];
-  const BufKey key = Key(0, 1);
-  Side waiting(4), lent(4), late(4), late_lent(4), sent(4), received(4);
-  Receive(key, &waiting);
-  Send(Key(1, 2), &lent);
-  auto before = std::move(task.step);
-  task.step = task.access->ForStep(kStep);
-  std::swap(before, task.step);
-  Receive(key, &late);
-  Send(Key(1, 2), &late_lent);
-  std::swap(before, task.step);
-  const auto error =
-      StatusIs(absl::StatusCode::kCancelled, HasSubstr("step 5 began anew"));
-  environment_.RunAll();
-  for (const Side* side : {&waiting, &lent, &late, &late_lent}) {
-    ASSERT_TRUE(side->end.has_value());
-    EXPECT_THAT(*side->end, error);
-  }
-  before->CancelExecution(*Group(1), key.exec, absl::AbortedError("late"));
-  before->StartAbort(absl::AbortedError("late"));
-  before.reset();
-  Send(key, &sent);
-  Receive(key, &received);
-  environment_.RunAll();
-  EXPECT_EQ(sent.end, absl::OkStatus());
-  EXPECT_EQ(received.end, absl::OkStatus());
-  ExpectNothingLeft();
-}
-
-// The other side of what ends then may begin it.
-TEST_P(CollectiveRemoteAccessTest, AStepMayBeginAnewWhileItIsBeingEnded) {
-  const BufKey key = Key(0, 1);
-  const absl::Status reason = absl::AbortedError("of before");
-  Task& task = *tasks_[1];
-  std::unique_ptr<PeerAccessInterface> before;
-  const std::vector<std::function<void()>> ways = {
-      [&] { before->StartAbort(reason); },
-      [&] { before->CancelExecution(*Group(1), key.exec, reason); },
-      [&] {
-        EXPECT_THAT(task.access->CancelFromPeer({0, IncarnationOf(0)}, key.exec,
-                                                reason),
-                    IsOk());
+// However it has ended: its transport is gone, or it ended on all tasks.
+TEST_P(CollectiveRemoteAccessTest, WhatComesLateForAStepThatHasEndedIsRefused) {
+  const std::vector<std::function<void(Task&)>> ways = {
+      [](Task& task) { task.step.reset(); },
+      [](Task& task) { task.access->EndStep(kStep); },
+      [](Task& task) {
+        task.step->StartAbort(absl::DataLossError("why"));
+        task.access->EndStep(kStep);
       }};
   for (const auto& end : ways) {
-    before = std::move(task.step);
-    Side sent(4), received(4);
-    LenderThat lender([&] {
-      task.step = task.access->ForStep(kStep);
-      Receive(key, &received);
-    });
-    before->PostToPeer(Member(2), Key(1, 2), {.lender = &lender});
-    end();
-    Send(key, &sent);
-    environment_.RunAll();
-    EXPECT_EQ(sent.end, absl::OkStatus());
-    EXPECT_EQ(received.end, absl::OkStatus());
-    ExpectNothingLeft();
-  }
-}
-
-// Others may wait for the new one to be made, and those who are told with them.
-TEST_P(CollectiveRemoteAccessTest, ToBeginAStepAnewCallsNobody) {
-  Task& task = *tasks_[1];
-  for (const bool drains : {false, true}) {
-    Side lent(4), asked(4), received(4);
-    Send(Key(1, 2), &lent);
-    BufKey local = Key(2, 1);
-    task.step->RecvFromPeer(Member(1), local,
-                            {.num_bytes = 4, .borrower = &asked});
+    SetUp();
+    for (int i = 0; i < 2; ++i) end(*tasks_[0]);
+    Side received(8);
     Receive(Key(0, 1), &received);
-    const auto before = std::move(task.step);
-    task.step = task.access->ForStep(kStep);
-    for (const Side* side : {&lent, &asked, &received}) {
-      EXPECT_FALSE(side->end.has_value());
-    }
-    if (drains) task.access->Drain();
-    EXPECT_EQ(lent.end.has_value(), drains);
-    EXPECT_EQ(asked.end.has_value(), drains);
     environment_.RunAll();
-    for (const Side* side : {&lent, &asked, &received}) {
-      ASSERT_TRUE(side->end.has_value());
-      EXPECT_EQ(*side->end, BufRendezvous::BegunAnew(kStep));
-    }
+    EXPECT_EQ(received.end, StepHasEndedError(kStep));
+    EXPECT_THAT(
+        tasks_[0]->access->CancelFromPeer({1, IncarnationOf(1)}, Key(0, 1).exec,
+                                          absl::AbortedError("late")),
+        IsOk());
     ExpectNothingLeft();
   }
 }
 
-TEST_P(CollectiveRemoteAccessTest, AStepThatBeginsAnewFreesKeysOfAsksAtOnce) {
-  Start(0, {.max_waiting_asks = 1});
-  const auto ask = [&](Side& side) {
-    tasks_[0]->access->Serve({1, IncarnationOf(1)}, Key(0, 1),
-                             {.num_bytes = 8, .borrower = &side});
-  };
-  Side before(8), after(8);
-  ask(before);
-  auto anew = tasks_[0]->access->ForStep(kStep);
-  EXPECT_FALSE(before.end.has_value());  // Told on the work queue.
-  ask(after);
-  EXPECT_FALSE(after.end.has_value());
+// Its former owner may still hold the transport.
+TEST_P(CollectiveRemoteAccessTest, AStepThatHasEndedLendsAndReceivesNothing) {
+  Side waiting(8), sent(8), received(8), local(8);
+  Receive(Key(0, 1), &waiting);
   environment_.RunAll();
-  EXPECT_EQ(before.end, BufRendezvous::BegunAnew(kStep));
-  EXPECT_FALSE(after.end.has_value());
-  EXPECT_EQ(tasks_[0]->access->num_served(), 1);
-  tasks_[0]->access->Withdraw(Key(0, 1), &after, absl::AbortedError("enough"));
-  EXPECT_EQ(after.end, absl::AbortedError("enough"));
+  for (int i = 0; i < 2; ++i) tasks_[1]->access->EndStep(kStep);
+  Send(Key(1, 2), &sent);
+  BufKey other = Key(0, 1);
+  other.tag = 1;
+  Receive(other, &received);
+  const BufKey to_itself = Key(2, 1);
+  tasks_[1]->step->RecvFromPeer(Member(1), to_itself,
+                                {.num_bytes = 8, .borrower = &local});
+  environment_.RunAll();
+  for (const Side* side : {&waiting, &sent, &received, &local}) {
+    EXPECT_EQ(side->end, StepHasEndedError(kStep));
+  }
   ExpectNothingLeft();
 }
 
-TEST_P(CollectiveRemoteAccessTest, WhatWasReplacedForgetsNoFailure) {
-  Task& task = *tasks_[1];
-  const BufKey key = Key(0, 1);
-  const auto before = std::move(task.step);
-  task.step = task.access->ForStep(kStep);
-  task.step->CancelExecution(*Group(1), key.exec, absl::AbortedError("why"));
-  before->ForgetExecution(key.exec);
-  Side received(4);
-  Receive(key, &received);
+// A request that waits here, and the word of its end, which is on its way.
+TEST_P(CollectiveRemoteAccessTest, ARequestThatArrivesAfterTheEndIsRefused) {
+  network_.HoldTransfers(1);
+  Side received(8), sent(8);
+  Receive(Key(0, 1), &received);
   environment_.RunAll();
-  EXPECT_EQ(received.end, absl::AbortedError("why"));
+  tasks_[0]->access->EndStep(kStep);
+  Send(Key(0, 1), &sent);
+  network_.LetTransfersGo(1);
+  environment_.RunAll();
+  EXPECT_EQ(received.end, StepHasEndedError(kStep));
+  EXPECT_EQ(sent.end, StepHasEndedError(kStep));
+  ExpectNothingLeft();
 }
 
 TEST_P(CollectiveRemoteAccessTest,
@@ -601,7 +490,7 @@ TEST_P(CollectiveRemoteAccessTest,
   EXPECT_EQ(num_told("aborted"), kNumTasks - 1);
   EXPECT_EQ(num_told("again"), 0);
   tasks_[0]->step->ForgetExecution(Key(0, 1).exec);
-  tasks_[0]->access->EndStep(kStep, absl::AbortedError("cleaned up"));
+  tasks_[0]->access->EndStep(kStep);
   EXPECT_EQ(num_told("over"), 0);
 }
 
@@ -625,28 +514,6 @@ TEST_P(CollectiveRemoteAccessTest, AFailureMayComeBeforeItsGroupIsKnown) {
   EXPECT_EQ(sent.end, reason);
 }
 
-TEST_P(CollectiveRemoteAccessTest,
-       AFailureOfAGroupThatIsNotKnownEndsNothingThatItsStepBeginsAnew) {
-  const BufKey key = Key(0, 1, /*generation=*/2);
-  const auto cancel = [&] {
-    EXPECT_THAT(
-        tasks_[1]->access->CancelFromPeer({0, IncarnationOf(0)}, key.exec,
-                                          absl::AbortedError("no memory")),
-        IsOk());
-  };
-  cancel();
-  tasks_[1]->access->EndStep(kStep, absl::AbortedError("over"));
-  cancel();  // Late.
-  tasks_[1]->step = tasks_[1]->access->ForStep(kStep);
-  for (const auto& task : tasks_) task->groups->Add(Group(2));
-  Side received(4), sent(4);
-  Receive(key, &received);
-  Send(key, &sent);
-  environment_.RunAll();
-  EXPECT_EQ(received.end, absl::OkStatus());
-  EXPECT_EQ(sent.end, absl::OkStatus());
-}
-
 TEST_P(CollectiveRemoteAccessTest, AFailureOfAGroupThatNeverComesIsForgotten) {
   Start(1, {.max_early_cancels = 1});
   const auto cancel = [&](uint64_t generation) {
@@ -659,6 +526,20 @@ TEST_P(CollectiveRemoteAccessTest, AFailureOfAGroupThatNeverComesIsForgotten) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("b:1")));
   environment_.Advance(absl::Seconds(31));
   EXPECT_THAT(cancel(4), IsOk());
+}
+
+TEST_P(CollectiveRemoteAccessTest, AFailureIsForgottenWithItsStep) {
+  Start(1, {.max_early_cancels = 1});
+  const auto cancel = [&](int64_t step) {
+    ExecKey exec = Key(0, 1, /*generation=*/2).exec;
+    exec.step = step;
+    return tasks_[1]->access->CancelFromPeer({0, IncarnationOf(0)}, exec,
+                                             absl::AbortedError("no memory"));
+  };
+  EXPECT_THAT(cancel(kStep), IsOk());
+  tasks_[1]->access->EndStep(kStep);
+  EXPECT_THAT(cancel(kStep), IsOk());  // Late.
+  EXPECT_THAT(cancel(kStep + 1), IsOk());
 }
 
 TEST_P(CollectiveRemoteAccessTest, AnAskMayComeBeforeItsGroupIsKnown) {

@@ -20,28 +20,24 @@ PerStep::~PerStepCollectiveRemoteAccess() {
 
 void PerStep::PostToPeer(const CollGroupMember& /*peer*/, const BufKey& key,
                          const Offer& offer) {
-  access_->Post(key, offer, is_replaced_);
+  access_->Post(key, offer);
 }
 
 void PerStep::RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
                            const Ask& ask) {
-  access_->Recv(peer, key, ask, is_replaced_);
+  access_->Recv(peer, key, ask);
 }
 
 void PerStep::CancelExecution(const CollGroupParams& group, const ExecKey& exec,
                               absl::Status reason) {
   // Who ends a group tells all of its tasks so.
   if (group.cancellation->cancelled()) {
-    return access_->EndGroup(group, exec.step, is_replaced_);
+    return access_->EndGroup(group, exec.step);
   }
-  // First: whoever ends the step before waits for what is told.
-  const auto telling = access_->BeginTelling(exec.step);
-  const bool is_first = access_->Cancel(exec, reason, is_replaced_);
+  const bool is_first = access_->Cancel(exec, reason);
   const bool tells_anyway = is_aborted_ && !is_over_ && AddTold(exec);
-  if (is_replaced_ || group.cancellation->cancelled()) return;
-  if (is_first || tells_anyway) {
-    access_->TellOthers(group, exec, reason, telling);
-  }
+  if (group.cancellation->cancelled()) return;
+  if (is_first || tells_anyway) access_->TellOthers(group, exec, reason);
 }
 
 void PerStep::WatchEnds(EndedCallback ended) {
@@ -55,18 +51,17 @@ PeerAccessInterface::EndedCallback PerStep::ended() const {
 }
 
 absl::Status PerStep::StatusOf(const ExecKey& exec) const {
-  return is_replaced_ ? BufRendezvous::BegunAnew(step_id_)
-                      : access_->StatusOf(exec);
+  return access_->StatusOf(exec);
 }
 
 void PerStep::ForgetExecution(const ExecKey& exec) {
   RemoveTold(exec);
-  access_->Forget(exec, is_replaced_);
+  access_->Forget(exec);
 }
 
 void PerStep::StartAbort(absl::Status reason) {
   if (is_aborted_.exchange(true)) return;
-  access_->EndTransfers(step_id_, reason, is_replaced_);
+  access_->EndTransfers(step_id_, reason);
 }
 
 std::string PerStep::DescribeWaiting(const CollGroupParams& group,

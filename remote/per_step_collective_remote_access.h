@@ -47,12 +47,8 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
   // What WatchEnds() was given, or null.
   EndedCallback ended() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The step is over on all tasks: on some it may have begun anew.
+  // The step has ended on all tasks: they are told nothing more of it.
   void SetOver() { is_over_ = true; }
-
-  // It has begun anew here, with another transport: from now on nothing that
-  // this one does has an effect.
-  void SetReplaced() { is_replaced_ = true; }
 
  private:
   bool AddTold(const ExecKey& exec) ABSL_LOCKS_EXCLUDED(mu_);
@@ -65,7 +61,6 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
   absl::flat_hash_set<ExecKey> told_ ABSL_GUARDED_BY(mu_);  // Since the abort.
   std::atomic<bool> is_aborted_{false};
   std::atomic<bool> is_over_{false};
-  std::atomic<bool> is_replaced_{false};
 };
 
 }  // namespace tutti

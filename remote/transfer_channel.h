@@ -1,11 +1,8 @@
 #ifndef TUTTI_REMOTE_TRANSFER_CHANNEL_H_
 #define TUTTI_REMOTE_TRANSFER_CHANNEL_H_
 
-#include <cstdint>
-
 #include "absl/status/status.h"
 #include "framework/control/control_channel.h"
-#include "tutti/environment.h"
 #include "tutti/peer_access.h"
 
 namespace tutti {
@@ -31,12 +28,6 @@ class TransferChannel {
   // after this returns, soon; the key may be asked for again at once.
   virtual void Cancel(int task, const BufKey& key, const Borrower* borrower,
                       absl::Status reason) = 0;
-
-  // Runs `ended` when all requests of that step that have been cancelled so far
-  // have ended at the other tasks, too: until then one may meet what is lent
-  // there under its key. On any thread, or inside this call. Those of a task
-  // that is lost, or cannot be reached, have ended.
-  virtual void AwaitCancelled(int64_t step_id, Work ended) = 0;
 };
 
 // Who lends bytes to other tasks: the sending side. Thread-safe; must not

@@ -9,7 +9,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/environment_check.h"
-#include "framework/base/last_holder.h"
 #include "framework/base/mutex.h"
 #include "framework/collective/collective_delegate.h"
 #include "framework/collective/group_directory.h"
@@ -175,7 +174,6 @@ class ClusterRuntime::Impl {
     if (manager_ != nullptr) manager_->EndAll(reason);
     if (control_ != nullptr) control_->End(reason);
     if (transport_ != nullptr) transport_->Shutdown();
-    if (access_ != nullptr) access_->Drain();
   }
 
   absl::Status Start() {
@@ -209,16 +207,14 @@ class ClusterRuntime::Impl {
   void CleanupStep(int64_t step_id, StatusCallback done) {
     const int num_tasks = options_.cluster.num_tasks();
     const auto told = std::make_shared<FirstError>(num_tasks, std::move(done));
-    const uint64_t number = control_->param_resolver()->NextCleanup();
-    EndStep(step_id, number,
-            [told](const absl::Status& ended) { told->Add(ended); });
+    EndStep(step_id);
+    told->Add(absl::OkStatus());
     const absl::Time deadline =
         options_.environment.clock->Now() + kCleanupLimit;
     for (int task = 0; task < num_tasks; ++task) {
       if (task == options_.cluster.this_task) continue;
       proto::ControlRequest request;
       request.mutable_cleanup_step()->set_step(step_id);
-      request.mutable_cleanup_step()->set_number(number);
       transport_->control().Call(
           task, std::move(request), {.deadline = deadline},
           [told](const ControlAnswer& answer) { told->Add(answer.status()); });
@@ -312,11 +308,7 @@ class ClusterRuntime::Impl {
                                 const absl::Status& reason) {
                return access->CancelFromPeer(caller, execution, reason);
              },
-         .cleanup_step =
-             [this](const ControlCaller& /*caller*/,
-                    const proto::CleanupStep& cleanup, StatusCallback done) {
-               EndStep(cleanup.step(), cleanup.number(), std::move(done));
-             },
+         .cleanup_step = [this](int64_t step_id) { EndStep(step_id); },
          .named_tensors = coordinator_server_,
          .also_watched =
              [coordinator = std::weak_ptr<RankCoordinator>(coordinator_)] {
@@ -367,19 +359,10 @@ class ClusterRuntime::Impl {
   }
 
   // The transfers first, so that what other tasks ask gets this reason.
-  void EndStep(int64_t step_id, uint64_t cleanup, StatusCallback done) {
-    access_->EndStep(step_id, absl::AbortedError(absl::StrCat(
-                                  "step ", step_id, " has been cleaned up")));
-    control_->param_resolver()->EndStepEverywhere(step_id, cleanup);
+  void EndStep(int64_t step_id) {
+    access_->EndStep(step_id);
+    control_->param_resolver()->EndStep(step_id);
     manager_->Cleanup(step_id);
-    const auto ended =
-        std::make_shared<LastHolder>([done = std::move(done)]() mutable {
-          std::move(done)(absl::OkStatus());
-        });
-    control_->param_resolver()->HoldUntilTold(step_id, ended);
-    access_->AwaitStep(step_id, [ended] {});
-    CollectiveDelegate* const delegate = transport_->delegate();
-    if (delegate != nullptr) delegate->AwaitStep(step_id, [ended] {});
   }
 
   const Options options_;

@@ -230,189 +230,114 @@ TEST_P(ClusterRuntimeTest, AStepIsCleanedUpOnAllTasks) {
   const CollectiveRequest request = Request(kNumTasks);
   const Call& waiting = CallDevice(0, 0, request);
   environment_.RunAll();
-  Outcome cleaned;
-  runtimes_[1]->CleanupStep(kStep, cleaned.Set());
-  environment_.RunAll();
-  EXPECT_EQ(cleaned.status, absl::OkStatus());
+  CleanUp(1);
   ASSERT_TRUE(waiting.outcome.status.has_value());
   EXPECT_THAT(*waiting.outcome.status,
               StatusIs(absl::StatusCode::kAborted,
                        HasSubstr("step 5 has been cleaned up")));
-  Outcome again;
-  runtimes_[1]->CleanupStep(kStep, again.Set());
-  environment_.RunAll();
-  EXPECT_EQ(again.status, absl::OkStatus());
-  const auto calls = CallAll({0, 1, 2});  // The step begins anew.
+  ++step_;
+  const auto calls = CallAll({0, 1, 2});
   environment_.RunAll();
   ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
 }
 
-// What a task has asked of another one, and taken back, may be on its way.
-TEST_P(ClusterRuntimeTest, AStepThatBeginsAnewMeetsNothingThatWasAskedBefore) {
+// Also on a task that had not used it, and cleaned up again by another task.
+TEST_P(ClusterRuntimeTest, ASecondUseOfAStepIdIsRefusedOnAllTasks) {
+  const CollectiveRequest request = Request(1);
+  for (int task : {0, 1, 2}) {
+    if (task < 2) CallDevice(task, 0, request);
+    environment_.RunAll();
+    CleanUp(task);
+    for (Call* const call : CallAll({0, 1, 2})) {
+      environment_.RunAll();
+      ASSERT_TRUE(call->outcome.status.has_value());
+      EXPECT_THAT(*call->outcome.status,
+                  StatusIs(absl::StatusCode::kFailedPrecondition,
+                           AllOf(HasSubstr("step 5 "), HasSubstr("twice"))));
+    }
+  }
+  ++step_;
+  const auto calls = CallAll({0, 1, 2});
+  environment_.RunAll();
+  ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
+}
+
+// Requests for bytes, and calls to the leader, that arrive after the clean-up.
+TEST_P(ClusterRuntimeTest, WhatArrivesAfterTheCleanupIsRefused) {
   CallAll({0, 1, 2});
   environment_.RunAll();
   for (int held = 0; held < kNumTasks; ++held) {
-    network_.HoldTransfers(held);
-    CallAll({0, 1, 2});
-    environment_.RunAll();
-    Outcome cleaned;
-    runtimes_[1]->CleanupStep(kStep, cleaned.Set());
-    environment_.RunAll();
-    EXPECT_FALSE(cleaned.status.has_value()) << "task " << held;
-    network_.LetTransfersGo(held);
-    environment_.RunAll();
-    EXPECT_EQ(cleaned.status, absl::OkStatus());
-    for (auto& runtime : runtimes_) runtime->manager().FindOrCreate(kStep);
-    const auto calls = CallAll({0, 1, 2});
-    environment_.RunAll();
-    ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
-    runtimes_[1]->CleanupStep(kStep, [](const absl::Status&) {});
-    environment_.RunAll();
+    for (const bool is_settled : {true, false}) {
+      ++step_;
+      network_.HoldTransfers(held);
+      network_.HoldCalls(held);
+      const auto calls = CallAll({0, 1, 2}, is_settled ? 1 : 100 + step_);
+      environment_.RunAll();
+      Outcome cleaned;
+      runtimes_[(held + 1) % kNumTasks]->CleanupStep(step_, cleaned.Set());
+      environment_.RunAll();
+      network_.LetTransfersGo(held);
+      network_.LetCallsGo(held);
+      environment_.RunAll();
+      EXPECT_EQ(cleaned.status, absl::OkStatus());
+      int num_refused = 0;
+      for (const Call* call : calls) {
+        ASSERT_TRUE(call->outcome.status.has_value());
+        if (call->outcome.status->ok()) {  // It needed nothing more.
+          EXPECT_EQ(call->result(), 1 + 2 + 3 + 4 + 5 + 6);
+          continue;
+        }
+        ++num_refused;
+        EXPECT_THAT(std::string(call->outcome.status->message()),
+                    HasSubstr("has been cleaned up"));
+      }
+      EXPECT_GT(num_refused, 0);
+      ++step_;
+      const auto next = CallAll({0, 1, 2});
+      environment_.RunAll();
+      ExpectAll(next, 1 + 2 + 3 + 4 + 5 + 6);
+    }
   }
 }
 
-TEST_P(ClusterRuntimeTest, CleaningUpWaitsTenSecondsForWhatIsOnItsWay) {
-  CallAll({0, 1, 2});
-  environment_.RunAll();
-  for (int held : {0, 1}) network_.HoldTransfers(held);
-  CallAll({0, 1, 2});
-  environment_.RunAll();
-  Outcome cleaned;
-  runtimes_[1]->CleanupStep(kStep, cleaned.Set());
-  environment_.RunAll();
-  environment_.Advance(absl::Milliseconds(9990));
-  EXPECT_FALSE(cleaned.status.has_value());
-  environment_.Advance(absl::Milliseconds(20));
-  EXPECT_TRUE(cleaned.status.has_value());
-  for (int held : {0, 1}) network_.LetTransfersGo(held);
-}
-
-// An execution of an instance that was settled, or was not.
-TEST_P(ClusterRuntimeTest, AStepThatBeginsAnewHearsNothingThatFailedBefore) {
-  CallAll({0, 1, 2});
-  environment_.RunAll();
-  for (int i = 0; i < 2 * kNumTasks; ++i) {
-    const int held = i % kNumTasks;
-    CollectiveRequest request = Request(kNumTasks);
-    if (i >= kNumTasks) request.instance_key = 100 + i;
-    Call& failed = calls_.emplace_back();
-    failed.cancellation = std::make_shared<Cancellation>();
-    CallDevice(held, 0, request, failed);
-    environment_.RunAll();
-    network_.HoldCalls(held);
-    failed.cancellation->Cancel(absl::CancelledError("at will"));
-    environment_.RunAll();
-    Outcome cleaned;
-    runtimes_[(held + 1) % kNumTasks]->CleanupStep(kStep, cleaned.Set());
-    environment_.RunAll();
-    EXPECT_FALSE(cleaned.status.has_value()) << "task " << held;
-    network_.LetCallsGo(held);
-    environment_.RunAll();
-    EXPECT_EQ(cleaned.status, absl::OkStatus());
-    for (auto& runtime : runtimes_) runtime->manager().FindOrCreate(kStep);
-    const auto calls = CallAll({0, 1, 2}, request.instance_key);
-    environment_.RunAll();
-    ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
-    runtimes_[1]->CleanupStep(kStep, [](const absl::Status&) {});
-    environment_.RunAll();
-  }
-}
-
-// Whoever holds its executor calls what the step that began anew is to run: an
-// instance that was settled before, and one that was not.
-TEST_P(ClusterRuntimeTest, ALateCallOfAStepThatBeganAnewFailsNothingOfIt) {
+// The executor's holder may call on, and hurts nothing of the next step.
+TEST_P(ClusterRuntimeTest, ALateCallOfAStepFailsNothingOfTheNext) {
   CallAll({0, 1, 2});
   environment_.RunAll();
   const auto before = runtimes_[1]->manager().FindOrCreate(kStep);
-  Outcome cleaned;
-  runtimes_[1]->CleanupStep(kStep, cleaned.Set());
-  environment_.RunAll();
-  const auto first = CallAll({0, 1, 2});
-  environment_.RunAll();
-  ExpectAll(first, 1 + 2 + 3 + 4 + 5 + 6);
+  CleanUp(1);
+  ++step_;
   for (const InstanceKey instance : {1, 2}) {
     CollectiveRequest request = Request(kNumTasks);
     request.instance_key = instance;
     CallLate(before, 1, request);
-    const auto second = CallAll({0, 1, 2}, instance);
+    const auto calls = CallAll({0, 1, 2}, instance);
     environment_.RunAll();
-    ExpectAll(second, 1 + 2 + 3 + 4 + 5 + 6);
+    ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
   }
 }
 
-// The leader, of whose own devices none is in the step that began anew yet.
-TEST_P(ClusterRuntimeTest, ALateCallFailsNothingOfAStepThatOthersBeganAnew) {
-  CallAll({0, 1, 2});
-  environment_.RunAll();
-  const auto before = runtimes_[0]->manager().FindOrCreate(kStep);
-  Outcome cleaned;
-  runtimes_[1]->CleanupStep(kStep, cleaned.Set());
-  environment_.RunAll();
-  CollectiveRequest request = Request(kNumTasks);
-  request.instance_key = 2;
-  std::vector<Call*> calls;
-  for (int task : {1, 2, 0}) {
-    if (task == 0) {
+// One task is done with the step; then nobody waits for it.
+TEST_P(ClusterRuntimeTest, WhatACleanupOfOneTaskEndsEndsOnAll) {
+  for (const bool is_settled : {true, false}) {
+    ++step_;
+    if (is_settled) {
+      CallAll({0, 1, 2});
       environment_.RunAll();
-      CallLate(before, 0, request);
     }
-    for (int device = 0; device < kDevices; ++device) {
-      calls.push_back(&CallDevice(task, device, request));
-    }
-  }
-  environment_.RunAll();
-  ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
-}
-
-// Before anybody else is in the step that begins anew.
-TEST_P(ClusterRuntimeTest, WhoGivesUpFirstInAStepThatBeginsAnewIsHeardOf) {
-  CallAll({0, 1, 2});
-  environment_.RunAll();
-  Outcome cleaned;
-  runtimes_[1]->CleanupStep(kStep, cleaned.Set());
-  environment_.RunAll();
-  CollectiveRequest request = Request(kNumTasks);
-  request.instance_key = 2;
-  Call& gives_up = calls_.emplace_back();
-  gives_up.cancellation = std::make_shared<Cancellation>();
-  gives_up.cancellation->Cancel(absl::CancelledError("at will"));
-  CallDevice(1, 0, request, gives_up);
-  environment_.RunAll();
-  const std::vector<Call*> others = {&CallDevice(0, 0, request),
-                                     &CallDevice(2, 1, request)};
-  environment_.RunAll();
-  for (const Call* call : others) {
-    ASSERT_TRUE(call->outcome.status.has_value());
-    EXPECT_THAT(*call->outcome.status,
-                StatusIs(absl::StatusCode::kCancelled, HasSubstr("at will")));
-  }
-}
-
-TEST_P(ClusterRuntimeTest, AStepMayBeginAnewWhileWhatRanInItEnds) {
-  CallAll({0, 1, 2});
-  environment_.RunAll();
-  const CollectiveRequest request = Request(kNumTasks);
-  Call& first = calls_.emplace_back();
-  Tensor unused;
-  runtimes_[1]->manager().FindOrCreate(kStep)->ExecuteAsync(
-      {.device = runtimes_[1]->devices()[0],
-       .request = std::make_shared<const CollectiveRequest>(request),
-       .input = *Tensor::Allocate(request.dtype, request.shape),
-       .output = &unused},
-      [&](const absl::Status&) { CallDevice(1, 0, request, first); });
-  environment_.RunAll();
-  for (const auto& runtime : runtimes_) {
-    runtime->manager().Cleanup(kStep);
+    CollectiveRequest request = Request(kNumTasks);
+    request.instance_key = is_settled ? 1 : 2;
+    std::vector<Call*> calls;
+    for (int task : {0, 1, 2}) calls.push_back(&CallDevice(task, 0, request));
     environment_.RunAll();
-  }
-  std::vector<Call*> calls = {&first, &CallDevice(1, 1, request)};
-  for (int task : {0, 2}) {
-    for (int device = 0; device < kDevices; ++device) {
-      calls.push_back(&CallDevice(task, device, request));
+    runtimes_[1]->manager().Cleanup(step_);
+    environment_.RunAll();
+    for (const Call* call : calls) {
+      ASSERT_TRUE(call->outcome.status.has_value());
+      EXPECT_THAT(std::string(call->outcome.status->message()),
+                  HasSubstr("has been cleaned up"));
     }
   }
-  environment_.RunAll();
-  ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
 }
 
 TEST_P(ClusterRuntimeTest, NobodyLeavesBeforeAllAreDone) {

@@ -145,6 +145,14 @@ class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
     return calls;
   }
 
+  // Ends the present step on all tasks.
+  void CleanUp(int task) {
+    Outcome cleaned;
+    runtimes_[task]->CleanupStep(step_, cleaned.Set());
+    environment_.RunAll();
+    EXPECT_EQ(cleaned.status, absl::OkStatus());
+  }
+
   // A call of the task's in a step that was cleaned up.
   void CallLate(const std::shared_ptr<CollectiveExecutor>& executor, int task,
                 const CollectiveRequest& request) {

@@ -1,7 +1,6 @@
 #ifndef TUTTI_FRAMEWORK_COLLECTIVE_COLLECTIVE_DELEGATE_H_
 #define TUTTI_FRAMEWORK_COLLECTIVE_COLLECTIVE_DELEGATE_H_
 
-#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -30,11 +29,6 @@ class CollectiveDelegate {
   // another process.
   virtual absl::Status Prepare(CollectiveContext* context) = 0;
   virtual void Run(const CollectiveContext& context, StatusCallback done) = 0;
-
-  // Runs `ended` once all executions of the step that were given to it have
-  // ended, on any thread: the step has been cleaned up, and may begin anew,
-  // with the same keys, once they are forgotten here and in other processes.
-  virtual void AwaitStep(int64_t step_id, Work ended) = 0;
 
   // Who keeps `exec`, which waits here, from beginning, for error messages:
   // "rank 3 (/job:...)". Empty if nobody does. `group` is that of the request,

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/ended_steps.h"
 #include "framework/base/environment_check.h"
 #include "framework/base/mutex.h"
 #include "framework/executor/executor_core.h"
@@ -33,6 +34,12 @@ absl::Status CheckOptions(const CollectiveExecutorMgr::Options& options) {
 absl::Status CleanedUp(int64_t step_id) {
   return absl::CancelledError(
       absl::StrCat("step ", step_id, " has been cleaned up"));
+}
+
+absl::Status UsedTwice(int64_t step_id) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("step ", step_id,
+                   " has been cleaned up: a step id cannot be used twice"));
 }
 
 absl::Status Destroyed(int64_t step_id) {
@@ -70,18 +77,17 @@ class CollectiveExecutorMgr::Steps {
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // An executor, made by whoever needs it first while others wait for it. It is
-  // made before the step is forgotten: so what is told of the step's beginning
-  // and end comes by turns.
+  // An executor, made by the first thread that needs it while others wait.
   struct Step {
     std::once_flag once;
     std::shared_ptr<CollectiveExecutor> executor;
   };
 
-  // Ends what the step runs, and forgets it if it is still known.
+  // Ends what the step runs, unless another thread does.
   void EndStep(int64_t step_id, Step& step, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
-  std::shared_ptr<CollectiveExecutor> MakeEndedExecutor(int64_t step_id) const;
+  std::shared_ptr<CollectiveExecutor> MakeEndedExecutor(
+      int64_t step_id, const absl::Status& reason) const;
   std::shared_ptr<CollectiveExecutor> MakeExecutor(int64_t step_id) const
       ABSL_LOCKS_EXCLUDED(mu_);
   const std::shared_ptr<CollectiveExecutor>& ExecutorOf(int64_t step_id,
@@ -99,11 +105,11 @@ class CollectiveExecutorMgr::Steps {
   bool is_ending_ ABSL_GUARDED_BY(mu_) = false;
   absl::flat_hash_map<int64_t, std::shared_ptr<Step>> steps_
       ABSL_GUARDED_BY(mu_);
+  EndedSteps ended_steps_ ABSL_GUARDED_BY(mu_);
 };
 
 std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::Steps::MakeExecutor(
     int64_t step_id) const {
-  const uint64_t beginning = options_.param_resolver->BeginStep(step_id);
   std::unique_ptr<PeerAccessInterface> peers =
       options_.make_peer_access ? options_.make_peer_access(step_id)
                                 : std::make_unique<LocalPeerAccess>();
@@ -115,7 +121,6 @@ std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::Steps::MakeExecutor(
       .param_resolver = options_.param_resolver,
       .peers = std::move(peers),
       .step_id = step_id,
-      .beginning = beginning,
       .observer = observer(),
       .past_caches_from_bytes =
           options_.past_caches_from_bytes.value_or(kPastCachesFromBytes),
@@ -136,28 +141,33 @@ CollectiveExecutorMgr::Steps::ExecutorOf(int64_t step_id, Step& step) const {
 std::shared_ptr<CollectiveExecutor> CollectiveExecutorMgr::Steps::FindOrCreate(
     int64_t step_id) {
   std::shared_ptr<Step> step;
+  absl::Status refused;
   {
     MutexLock lock(&mu_);
-    if (!is_ending_) {
+    if (is_ending_) {
+      refused = Destroyed(step_id);
+    } else if (ended_steps_.Contains(step_id)) {
+      refused = UsedTwice(step_id);
+    } else {
       std::shared_ptr<Step>& entry = steps_[step_id];
       if (entry == nullptr) entry = std::make_shared<Step>();
       step = entry;
     }
   }
-  return step == nullptr ? MakeEndedExecutor(step_id)
+  return step == nullptr ? MakeEndedExecutor(step_id, refused)
                          : ExecutorOf(step_id, *step);
 }
 
-// Of a step that this process does not begin: it is on its way out.
 std::shared_ptr<CollectiveExecutor>
-CollectiveExecutorMgr::Steps::MakeEndedExecutor(int64_t step_id) const {
+CollectiveExecutorMgr::Steps::MakeEndedExecutor(
+    int64_t step_id, const absl::Status& reason) const {
   auto executor =
       MakeCollectiveExecutor({.environment = options_.environment,
                               .devices = options_.devices,
                               .param_resolver = options_.param_resolver,
                               .peers = std::make_unique<LocalPeerAccess>(),
                               .step_id = step_id});
-  executor->StartAbort(Destroyed(step_id));
+  executor->StartAbort(reason);
   return executor;
 }
 
@@ -166,7 +176,7 @@ void CollectiveExecutorMgr::Steps::Cleanup(int64_t step_id) {
   {
     MutexLock lock(&mu_);
     const auto found = steps_.find(step_id);
-    if (found == steps_.end()) return;
+    if (found == steps_.end()) return ended_steps_.Add(step_id);
     step = found->second;
   }
   EndStep(step_id, *step, CleanedUp(step_id));
@@ -181,7 +191,7 @@ void CollectiveExecutorMgr::Steps::EndStep(int64_t step_id, Step& step,
     const auto found = steps_.find(step_id);
     if (found == steps_.end() || found->second.get() != &step) return;
     steps_.erase(found);
-    options_.param_resolver->EndStep(step_id);  // Before it can begin anew.
+    ended_steps_.Add(step_id);
   }
   executor->StartAbort(reason);
 }

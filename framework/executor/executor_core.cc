@@ -88,7 +88,7 @@ void ExecutorCore::CancelTransfers(Execution& execution) {
       ExecutionTable::GroupOf(execution).cancellation->cancelled()) {
     options_.param_resolver->GiveUp(
         execution.id, {.step_id = key->step, .execution = key->execution},
-        options_.beginning, reason);
+        reason);
   }
   const auto forgotten = executions_.EndCancel(execution);
   if (forgotten.has_value()) options_.peers->ForgetExecution(*forgotten);

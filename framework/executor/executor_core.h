@@ -30,7 +30,6 @@ struct ExecutorOptions {
   std::shared_ptr<ParamResolverInterface> param_resolver;
   std::unique_ptr<PeerAccessInterface> peers;
   int64_t step_id = 0;
-  uint64_t beginning = 0;  // Result of the resolver's BeginStep().
 
   // May be null.
   std::shared_ptr<CollectiveObserver> observer;

@@ -76,16 +76,16 @@ absl::Status BufRendezvous::StatusOf(const ExecKey& exec) const {
   const auto group = cancelled_groups_.find(GroupInStep::Of(exec));
   if (group != cancelled_groups_.end()) return group->second;
   const auto step = cancelled_steps_.find(exec.step);
-  return step == cancelled_steps_.end() ? aborted_ : step->second;
+  if (step != cancelled_steps_.end()) return step->second;
+  return ended_steps_.Contains(exec.step) ? StepHasEndedError(exec.step)
+                                          : aborted_;
 }
 
 template <typename Other, typename Mine>
 absl::StatusOr<std::optional<Other>> BufRendezvous::MeetOrWait(
-    const BufKey& key, const Mine& mine, const std::atomic<bool>& replaced) {
+    const BufKey& key, const Mine& mine) {
   Shard& shard = ShardOf(key);
   MutexLock lock(&shard.mu);
-  // If it is set from now on, the sweep that follows finds what waits.
-  if (replaced) return BegunAnew(key.exec.step);
   absl::Status status = StatusOf(key.exec);
   if (!status.ok()) return status;
   const auto [entry, is_first] = shard.table.try_emplace(key, mine);
@@ -126,16 +126,14 @@ void BufRendezvous::CountOut(const Offer& offer) {
   num_offered_bytes_.fetch_sub(offer.bytes.size(), std::memory_order_relaxed);
 }
 
-void BufRendezvous::Provide(const BufKey& key, const Offer& offer,
-                            const std::atomic<bool>& replaced) {
-  const auto ask = MeetOrWait<Ask>(key, offer, replaced);
+void BufRendezvous::Provide(const BufKey& key, const Offer& offer) {
+  const auto ask = MeetOrWait<Ask>(key, offer);
   if (!ask.ok()) return Fail(offer, ask.status());
   if (ask->has_value()) Meet(key, offer, **ask);
 }
 
-void BufRendezvous::Consume(const BufKey& key, const Ask& ask,
-                            const std::atomic<bool>& replaced) {
-  const auto offer = MeetOrWait<Offer>(key, ask, replaced);
+void BufRendezvous::Consume(const BufKey& key, const Ask& ask) {
+  const auto offer = MeetOrWait<Offer>(key, ask);
   if (!offer.ok()) return Fail(ask, offer.status());
   if (offer->has_value()) Meet(key, **offer, ask);
 }
@@ -157,68 +155,56 @@ bool BufRendezvous::CancelAsk(const BufKey& key, const Borrower* borrower,
   return true;
 }
 
-BufRendezvous::Ended BufRendezvous::EndExecution(
-    const ExecKey& exec, absl::Status reason,
-    const std::atomic<bool>& replaced) {
+BufRendezvous::Ended BufRendezvous::EndExecution(const ExecKey& exec,
+                                                 absl::Status reason) {
   if (reason.ok()) reason = absl::CancelledError("cancelled");
   {
     MutexLock lock(&cancelled_mu_);
-    if (replaced) return {};
-    if (!aborted_.ok() || cancelled_steps_.contains(exec.step)) return {};
+    if (!aborted_.ok() || HasStepEnded(exec.step)) return {};
     if (!cancelled_.try_emplace(exec, reason).second) return {};
     num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
   }
   return {
       .is_first = true,
       .reason = std::move(reason),
-      .sides = Sweep([&exec](const BufKey& key) { return key.exec == exec; },
-                     replaced)};
+      .sides = Sweep([&exec](const BufKey& key) { return key.exec == exec; })};
 }
 
-BufRendezvous::Ended BufRendezvous::EndGroup(
-    const GroupInStep& group, absl::Status reason,
-    const std::atomic<bool>& replaced) {
+BufRendezvous::Ended BufRendezvous::EndGroup(const GroupInStep& group,
+                                             absl::Status reason) {
   if (reason.ok()) reason = absl::CancelledError("cancelled");
   {
     MutexLock lock(&cancelled_mu_);
-    if (replaced) return {};
-    if (!aborted_.ok() || cancelled_steps_.contains(group.step)) return {};
+    if (!aborted_.ok() || HasStepEnded(group.step)) return {};
     if (!cancelled_groups_.try_emplace(group, reason).second) return {};
     num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
   }
   return {.is_first = true,
           .reason = std::move(reason),
-          .sides = Sweep(
-              [&group](const BufKey& key) {
-                return GroupInStep::Of(key.exec) == group;
-              },
-              replaced)};
+          .sides = Sweep([&group](const BufKey& key) {
+            return GroupInStep::Of(key.exec) == group;
+          })};
 }
 
-BufRendezvous::Ended BufRendezvous::EndStep(int64_t step, absl::Status reason,
-                                            const std::atomic<bool>& replaced) {
+BufRendezvous::Ended BufRendezvous::EndStep(int64_t step, absl::Status reason) {
   if (reason.ok()) reason = absl::CancelledError("cancelled");
-  bool is_first = false;
   {
     MutexLock lock(&cancelled_mu_);
-    if (replaced || !aborted_.ok()) return {};
-    is_first = cancelled_steps_.try_emplace(step, reason).second;
-    reason = cancelled_steps_[step];
-    // The step's reason counts from now on, and none once it begins anew.
+    if (!aborted_.ok() || HasStepEnded(step)) return {};
+    cancelled_steps_.emplace(step, reason);
+    // The step's reason counts from now on.
     const auto is_of_step = [step](const auto& cancelled) {
       return cancelled.first.step == step;
     };
     const auto erased = absl::erase_if(cancelled_, is_of_step) +
                         absl::erase_if(cancelled_groups_, is_of_step);
-    num_cancelled_.fetch_add((is_first ? 1 : 0) - static_cast<int>(erased),
+    num_cancelled_.fetch_add(1 - static_cast<int>(erased),
                              std::memory_order_seq_cst);
   }
-  // Whoever was first may have been replaced, and have left it.
-  return {.is_first = is_first,
+  return {.is_first = true,
           .reason = std::move(reason),
-          .sides =
-              Sweep([step](const BufKey& key) { return key.exec.step == step; },
-                    replaced)};
+          .sides = Sweep(
+              [step](const BufKey& key) { return key.exec.step == step; })};
 }
 
 bool BufRendezvous::Tell(const Ended& ended) {
@@ -228,19 +214,20 @@ bool BufRendezvous::Tell(const Ended& ended) {
   return ended.is_first;
 }
 
-bool BufRendezvous::ForgetStep(int64_t step) {
-  if (num_cancelled_.load(std::memory_order_seq_cst) == 0) return false;
+// All that have ended count as one in `num_cancelled_`.
+void BufRendezvous::ForgetReasonOf(int64_t step) {
   MutexLock lock(&cancelled_mu_);
+  if (ended_steps_.empty()) {
+    num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  ended_steps_.Add(step);
   const auto erased = static_cast<int>(cancelled_steps_.erase(step));
   num_cancelled_.fetch_sub(erased, std::memory_order_seq_cst);
-  return erased > 0;
 }
 
-void BufRendezvous::ForgetExecution(const ExecKey& exec,
-                                    const std::atomic<bool>& replaced) {
+void BufRendezvous::ForgetExecution(const ExecKey& exec) {
   if (num_cancelled_.load(std::memory_order_seq_cst) == 0) return;
   MutexLock lock(&cancelled_mu_);
-  if (replaced) return;
   const auto erased = static_cast<int>(cancelled_.erase(exec));
   num_cancelled_.fetch_sub(erased, std::memory_order_seq_cst);
 }
@@ -257,12 +244,10 @@ void BufRendezvous::StartAbort(absl::Status reason) {
 }
 
 std::vector<BufRendezvous::Waiting> BufRendezvous::Sweep(
-    absl::FunctionRef<bool(const BufKey&)> concerns,
-    const std::atomic<bool>& replaced) {
+    absl::FunctionRef<bool(const BufKey&)> concerns) {
   std::vector<Waiting> ended;
   for (Shard& shard : shards_) {
     MutexLock lock(&shard.mu);
-    if (replaced) break;
     for (auto entry = shard.table.begin(); entry != shard.table.end();) {
       const auto current = entry++;
       if (!concerns(current->first)) continue;
@@ -273,10 +258,6 @@ std::vector<BufRendezvous::Waiting> BufRendezvous::Sweep(
     }
   }
   return ended;
-}
-
-absl::Status BufRendezvous::BegunAnew(int64_t step) {
-  return absl::CancelledError(absl::StrCat("step ", step, " began anew"));
 }
 
 std::string BufRendezvous::DescribeWaiting(const ExecKey& exec) const {

@@ -16,6 +16,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "framework/base/ended_steps.h"
 #include "framework/base/mutex.h"
 #include "tutti/peer_access.h"
 
@@ -28,15 +29,9 @@ namespace tutti {
 // of the side that came second, or of the one that cancels; a lender where the
 // borrower ends the loan. What waits when the rendezvous is destroyed ends with
 // CANCELLED.
-//
-// A step may begin anew while its former user still acts. That one passes
-// `replaced` with all that it does: once it is set, offers and asks end with
-// BegunAnew(), and nothing else is done. Whoever begins the step anew sets it,
-// then calls EndStep() and ForgetStep(): nothing of before is left.
 class BufRendezvous {
  public:
   static constexpr size_t kNoBound = std::numeric_limits<size_t>::max();
-  static inline const std::atomic<bool> kNever{false};
 
   // The bytes of all offers that wait are `max_offered_bytes` at the most, or
   // one offer's, however large, if no other one waits.
@@ -51,13 +46,11 @@ class BufRendezvous {
   // FAILED_PRECONDITION if it expects another incarnation of the sender (the
   // receiver gets these, too); RESOURCE_EXHAUSTED past the bound; the reason of
   // EndExecution, EndGroup, EndStep or StartAbort.
-  void Provide(const BufKey& key, const Offer& offer,
-               const std::atomic<bool>& replaced = kNever);
+  void Provide(const BufKey& key, const Offer& offer);
 
   // Errors, to the borrower: as Provide, with ALREADY_EXISTS if somebody
   // already asks under `key`.
-  void Consume(const BufKey& key, const Ask& ask,
-               const std::atomic<bool>& replaced = kNever);
+  void Consume(const BufKey& key, const Ask& ask);
 
   // Ends `borrower`'s ask with `reason` if it waits under `key`; false if it
   // does not.
@@ -92,33 +85,29 @@ class BufRendezvous {
   // Ends all transfers of an execution that wait, and those that come later,
   // until it is forgotten. The first reason stays; OK is taken as CANCELLED.
   // Calls nobody: whoever calls this passes what it returns to Tell(), once.
-  Ended EndExecution(const ExecKey& exec, absl::Status reason,
-                     const std::atomic<bool>& replaced = kNever)
+  Ended EndExecution(const ExecKey& exec, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
-  void ForgetExecution(const ExecKey& exec,
-                       const std::atomic<bool>& replaced = kNever)
+  void ForgetExecution(const ExecKey& exec) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+
+  // The same for all executions of a step, for ever.
+  Ended EndStep(int64_t step, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
-  // The same for all executions of a step. ForgetStep() is false if it had not
-  // ended.
-  Ended EndStep(int64_t step, absl::Status reason,
-                const std::atomic<bool>& replaced = kNever)
+  // The same for all executions of a group's generation in a step: forgotten
+  // when the step ends.
+  Ended EndGroup(const GroupInStep& group, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
-  bool ForgetStep(int64_t step) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
-  // The same for all executions of a group's generation in a step, which never
-  // begins anew: forgotten when the step ends.
-  Ended EndGroup(const GroupInStep& group, absl::Status reason,
-                 const std::atomic<bool>& replaced = kNever)
-      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+  // Remembers of the step only that it has ended (EndedSteps): transfers that
+  // come later end with StepHasEndedError(). REQUIRES: EndStep() was called.
+  void ForgetReasonOf(int64_t step) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
   // Tells the owners of what waited. Returns `is_first`.
   static bool Tell(const Ended& ended);
 
   // Both at once.
-  bool CancelExecution(const ExecKey& exec, absl::Status reason,
-                       const std::atomic<bool>& replaced = kNever) {
-    return Tell(EndExecution(exec, std::move(reason), replaced));
+  bool CancelExecution(const ExecKey& exec, absl::Status reason) {
+    return Tell(EndExecution(exec, std::move(reason)));
   }
 
   // As EndStep() for everything, for ever; tells the owners.
@@ -127,8 +116,6 @@ class BufRendezvous {
   // What ends the transfers of `exec`; OK if nothing does.
   absl::Status StatusOf(const ExecKey& exec) const
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
-
-  static absl::Status BegunAnew(int64_t step);  // CANCELLED.
 
   // What the transfers of `exec` that have begun wait for, for error messages:
   // "data of rank 0 for rank 2 (tag 7)", "rank 2 to ask rank 0 for data (tag
@@ -164,10 +151,10 @@ class BufRendezvous {
   }
 
   // Takes the other side out of the table if it waits there, else leaves `mine`
-  // to wait. Errors: ALREADY_EXISTS; what ended the execution; BegunAnew().
+  // to wait. Errors: ALREADY_EXISTS; what ended the execution.
   template <typename Other, typename Mine>
-  absl::StatusOr<std::optional<Other>> MeetOrWait(
-      const BufKey& key, const Mine& mine, const std::atomic<bool>& replaced);
+  absl::StatusOr<std::optional<Other>> MeetOrWait(const BufKey& key,
+                                                  const Mine& mine);
 
   // Counts an offer that begins to wait, or ends to.
   absl::Status CountIn(const BufKey& key, const Offer& offer);
@@ -177,10 +164,13 @@ class BufRendezvous {
   absl::Status CountIn(const BufKey&, const Ask&) { return absl::OkStatus(); }
   void CountOut(const Ask&) {}
 
-  // Takes out all that waits under a key that `concerns` names, until
-  // `replaced`.
-  std::vector<Waiting> Sweep(absl::FunctionRef<bool(const BufKey&)> concerns,
-                             const std::atomic<bool>& replaced = kNever);
+  // Takes out all that waits under a key that `concerns` names.
+  std::vector<Waiting> Sweep(absl::FunctionRef<bool(const BufKey&)> concerns);
+
+  bool HasStepEnded(int64_t step) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(cancelled_mu_) {
+    return cancelled_steps_.contains(step) || ended_steps_.Contains(step);
+  }
 
   const size_t max_offered_bytes_;
   std::atomic<size_t> num_offered_bytes_{0};
@@ -193,6 +183,7 @@ class BufRendezvous {
   absl::Status aborted_ ABSL_GUARDED_BY(cancelled_mu_);
   absl::flat_hash_map<int64_t, absl::Status> cancelled_steps_
       ABSL_GUARDED_BY(cancelled_mu_);
+  EndedSteps ended_steps_ ABSL_GUARDED_BY(cancelled_mu_);
   absl::flat_hash_map<GroupInStep, absl::Status> cancelled_groups_
       ABSL_GUARDED_BY(cancelled_mu_);
   absl::flat_hash_map<ExecKey, absl::Status> cancelled_

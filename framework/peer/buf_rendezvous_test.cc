@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -105,10 +104,8 @@ class BufRendezvousTest : public testing::Test {
     rendezvous_->Consume(key, MakeAsk(id));
   }
 
-  bool CancelStep(int64_t step, absl::Status reason,
-                  const std::atomic<bool>& replaced = BufRendezvous::kNever) {
-    return BufRendezvous::Tell(
-        rendezvous_->EndStep(step, std::move(reason), replaced));
+  bool CancelStep(int64_t step, absl::Status reason) {
+    return BufRendezvous::Tell(rendezvous_->EndStep(step, std::move(reason)));
   }
 
   void ExpectDelivered() {
@@ -538,8 +535,7 @@ TEST_F(BufRendezvousTest, AGenerationThatEndsEndsAllItsExecutionsAndNoOther) {
   }
   EXPECT_EQ(rendezvous_->num_waiting(), 1u);
   CancelStep(kExec.step, absl::AbortedError("step over"));
-  rendezvous_->ForgetStep(kExec.step);
-  EXPECT_THAT(rendezvous_->StatusOf(kExec), IsOk());
+  EXPECT_EQ(rendezvous_->StatusOf(kExec), absl::AbortedError("step over"));
 }
 
 TEST_F(BufRendezvousTest, NamesWhoHasNotAskedForWhatLiesHere) {
@@ -593,34 +589,18 @@ TEST_F(BufRendezvousTest, NobodyIsCalledBeforeWhatEndedIsTold) {
   EXPECT_EQ(sides_.arrivals[0].status, absl::DataLossError("it"));
 }
 
-TEST_F(BufRendezvousTest, AForgottenStepMayBeginAnew) {
-  CancelStep(kExec.step, absl::AbortedError("step over"));
-  EXPECT_TRUE(rendezvous_->ForgetStep(kExec.step));
-  EXPECT_FALSE(rendezvous_->ForgetStep(kExec.step));
+TEST_F(BufRendezvousTest, AStepWhoseReasonIsForgottenRefusesWhatComesLate) {
+  CancelStep(kExec.step, absl::DataLossError("why"));
+  for (int i = 0; i < 2; ++i) rendezvous_->ForgetReasonOf(kExec.step);
+  EXPECT_FALSE(CancelStep(kExec.step, absl::DataLossError("again")));
+  EXPECT_FALSE(
+      rendezvous_->CancelExecution(kExec, absl::AbortedError("too late")));
   Provide(Key(0));
   Consume(Key(0));
-  ExpectDelivered();
-}
-
-TEST_F(BufRendezvousTest, WhoWasReplacedIsRefusedThoughNothingIsCancelled) {
-  const std::atomic<bool> replaced{true};
-  rendezvous_->Provide(Key(0), MakeOffer(), replaced);
-  rendezvous_->Consume(Key(0), MakeAsk(), replaced);
-  ExpectBothTold(BufRendezvous::BegunAnew(kExec.step));
-}
-
-TEST_F(BufRendezvousTest, WhoWasReplacedEndsAndForgetsNothing) {
-  const std::atomic<bool> replaced{true};
-  const absl::Status late = absl::AbortedError("late");
-  Provide(Key(0));
-  EXPECT_FALSE(rendezvous_->CancelExecution(kExec, late, replaced));
-  EXPECT_FALSE(CancelStep(kExec.step, late, replaced));
-  EXPECT_THAT(rendezvous_->StatusOf(kExec), IsOk());
-  Consume(Key(0));
-  ExpectDelivered();
-  rendezvous_->CancelExecution(kExec, absl::AbortedError("why"));
-  rendezvous_->ForgetExecution(kExec, replaced);
-  EXPECT_EQ(rendezvous_->StatusOf(kExec), absl::AbortedError("why"));
+  ExpectBothTold(StepHasEndedError(kExec.step));
+  ExecKey of_other_step = kExec;
+  ++of_other_step.step;
+  EXPECT_THAT(rendezvous_->StatusOf(of_other_step), IsOk());
 }
 
 TEST(BoundedBufRendezvousTest, OffersPastTheBoundEndWithUsedAskedAndBound) {

@@ -53,9 +53,6 @@ class Courier final : public CollectiveDelegate {
     std::move(done)(failure);
   }
 
-  void AwaitStep(int64_t /*step_id*/, Work ended) override {
-    std::move(ended)();
-  }
   std::string DescribeWaiting(const CollGroupParams& /*group*/,
                               const ExecKey& /*exec*/) override {
     return "";

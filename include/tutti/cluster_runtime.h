@@ -165,13 +165,11 @@ class ClusterRuntime {
   // It has a step and a group of its own, with the largest numbers there are.
   Coordinator& coordinator();
 
-  // Ends a step on all tasks; idempotent. What another task asks for it later
-  // ends with ABORTED. Its executors end here only after the message, elsewhere
-  // when it arrives; `done` runs when nothing of it is left between tasks, nor
-  // that MPI was to run, and hears of tasks that could not be told: then clean
-  // it up again, from a task that was, before it is used again. After that it
-  // may begin anew: collectives are called once all tasks have found or created
-  // its executor.
+  // Ends a step on all tasks, for ever: its calls, also later ones, end with
+  // CANCELLED or ABORTED. Each task frees the step's state when the message
+  // arrives; `done` runs when all tasks have answered. Errors: that of a task
+  // that could not be told. Idempotent: call it again then. manager().Cleanup()
+  // ends a step in this process alone.
   void CleanupStep(int64_t step_id, StatusCallback done);
 
   // Ends the present generation of a group, on all tasks; the next collectives

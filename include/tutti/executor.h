@@ -249,30 +249,35 @@ class CollectiveObserver {
 };
 
 // Step id -> executor. Thread-safe.
+//
+// A step id is used once. Ids come from step_sequence(), or from the caller,
+// who then sees to it.
 class CollectiveExecutorMgrInterface {
  public:
   virtual ~CollectiveExecutorMgrInterface() = default;
 
   // The executor of a step, made on first use. Whoever holds it may keep it,
-  // but after the step's clean-up all its calls end with CANCELLED. The step
-  // itself is then unknown: to ask for it again makes a new executor, which
-  // knows nothing of the old one, so finish asking before you clean up.
+  // but after the step's clean-up all its calls end with CANCELLED. Never null:
+  // a step id that has been cleaned up gets an executor all of whose calls end
+  // with FAILED_PRECONDITION.
   virtual std::shared_ptr<CollectiveExecutor> FindOrCreate(int64_t step_id) = 0;
 
-  // Ends what the step still runs and forgets it; idempotent. Waits for who is
-  // just making its executor.
+  // Ends what the step still runs, or would run later; idempotent. Waits for
+  // the thread that is just making its executor.
   virtual void Cleanup(int64_t step_id) = 0;
-  virtual void CleanupAll() = 0;  // Of all steps.
+  virtual void CleanupAll() = 0;  // All steps that have an executor.
 
   virtual ParamResolverInterface& param_resolver() = 0;
   virtual DeviceResolverInterface& device_resolver() = 0;
   virtual StepSequenceInterface& step_sequence() = 0;
 };
 
-// The manager for any transport and resolver. Destroying it aborts what still
-// runs, and all calls of who asks for a step meanwhile; those calls end on
-// their own and keep alive what they need, but for the environment and the
-// devices.
+// The manager for any transport and resolver. It remembers the ids of steps
+// that were cleaned up: all of a step sequence, however long, and else the last
+// few thousand, in some 400 KiB at the most (EndedSteps). Destroying it aborts
+// what still runs, and all calls of who asks for a step meanwhile; those calls
+// end on their own and keep alive what they need, but for the environment and
+// the devices.
 class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
  public:
   struct Options {

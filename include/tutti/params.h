@@ -242,18 +242,11 @@ class ParamResolverInterface {
 
   // An execution has failed here before its instance was settled for any member
   // of this process, or with its group: members of other processes are not to
-  // wait for it, though they come later, in whichever generation. `beginning`
-  // is that of the step whose execution it was: nothing happens if the step has
-  // begun anew since. May be called again and again. For resolvers of one
-  // process, whose members share the execution, there is nothing to do.
+  // wait for it, though they come later, in whichever generation. May be called
+  // again and again. For resolvers of one process, whose members share the
+  // execution, there is nothing to do.
   virtual void GiveUp(InstanceId /*instance*/, CallNumber /*number*/,
-                      uint64_t /*beginning*/, const absl::Status& /*reason*/) {}
-
-  // The step begins here, perhaps anew, or is over; by turns. What is given up
-  // in it is that of this time. Gives what GiveUp() knows this beginning by.
-  // Calls nobody.
-  virtual uint64_t BeginStep(int64_t /*step_id*/) { return 0; }
-  virtual void EndStep(int64_t /*step_id*/) {}
+                      const absl::Status& /*reason*/) {}
 
   // Whom a member that asked so still waits for, for error messages: "group
   // phase: 1 of 4 members had joined (...)". Empty if it waits for nobody.

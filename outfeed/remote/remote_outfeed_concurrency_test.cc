@@ -53,7 +53,7 @@ class RemoteOutfeedConcurrencyTest : public testing::Test {
   }
 
   OutfeedConnection Connection(int rank, InstanceKey instance_key) {
-    return {.executor = group_->manager().FindOrCreate(3),
+    return {.executor = group_->manager().FindOrCreate(step_id_),
             .device = group_->devices()[static_cast<size_t>(rank)],
             .group_key = 4,
             .instance_key = instance_key};
@@ -74,6 +74,7 @@ class RemoteOutfeedConcurrencyTest : public testing::Test {
   DefaultEnvironment environment_{/*num_workers=*/2};
   const std::unique_ptr<LocalGroup> group_ =
       *LocalGroup::Create(environment_.get(), 1, 2);
+  int64_t step_id_ = 3;
   int num_received_ = 0;  // The callbacks', and the test's when they ended.
   int num_wrong_ = 0;
   std::function<absl::Status(int num_received)> callback_;
@@ -94,7 +95,7 @@ TEST_F(RemoteOutfeedConcurrencyTest, AnEndInTheMiddleEndsTheSender) {
       [this] { pair_->Shutdown().IgnoreError(); },
       [this] { pair_->DestroyExport(); },
       [this] {
-        group_->manager().FindOrCreate(3)->StartAbort(
+        group_->manager().FindOrCreate(step_id_)->StartAbort(
             absl::AbortedError("stopped"));
       }};
   InstanceKey instance_key = 1;
@@ -108,7 +109,7 @@ TEST_F(RemoteOutfeedConcurrencyTest, AnEndInTheMiddleEndsTheSender) {
       sending.join();
       pair_.reset();
       EXPECT_EQ(num_wrong_, 0);
-      group_->manager().Cleanup(3);
+      group_->manager().Cleanup(step_id_++);
     }
   }
 }

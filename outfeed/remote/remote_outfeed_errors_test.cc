@@ -214,7 +214,8 @@ TEST_F(RemoteOutfeedTest, AnAbortOfTheStepEndsBothEnds) {
     Connect();
     if (listens) StartReceiver();
     SendNumber(1);
-    job_.manager().FindOrCreate(7)->StartAbort(absl::AbortedError("stopped"));
+    job_.manager().FindOrCreate(step_id_)->StartAbort(
+        absl::AbortedError("stopped"));
     job_.environment().RunAll();
     const auto stopped = StatusIs(StatusCode::kAborted, HasSubstr("stopped"));
     EXPECT_THAT(ended_, Optional(stopped));
@@ -224,7 +225,7 @@ TEST_F(RemoteOutfeedTest, AnAbortOfTheStepEndsBothEnds) {
     receiver_.reset();
     export_.reset();
     remote_.reset();
-    job_.manager().Cleanup(7);
+    job_.manager().Cleanup(step_id_++);
   }
 }
 
@@ -249,7 +250,8 @@ TEST_F(RemoteOutfeedTest, WhatHadComeBeforeAnAbortIsDelivered) {
     }
     if (last.has_value()) arrays.push_back(*last);
     SendRaw(std::move(arrays));
-    job_.manager().FindOrCreate(7)->StartAbort(absl::AbortedError("stopped"));
+    job_.manager().FindOrCreate(step_id_)->StartAbort(
+        absl::AbortedError("stopped"));
     job_.environment().RunAll();
     EXPECT_EQ(Numbers(), expected);
     EXPECT_THAT(ended_, Optional(StatusIs(code, _)));
@@ -257,7 +259,7 @@ TEST_F(RemoteOutfeedTest, WhatHadComeBeforeAnAbortIsDelivered) {
     receiver_.reset();
     export_.reset();
     remote_.reset();
-    job_.manager().Cleanup(7);
+    job_.manager().Cleanup(step_id_++);
   }
 }
 

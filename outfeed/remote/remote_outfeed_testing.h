@@ -84,7 +84,7 @@ class RemoteOutfeedTest : public testing::Test {
   Device& sending_device() { return *job_.devices()[1]; }
 
   OutfeedConnection Connection(int rank) {
-    return {.executor = job_.manager().FindOrCreate(7),
+    return {.executor = job_.manager().FindOrCreate(step_id_),
             .device = job_.devices()[static_cast<size_t>(rank)],
             .group_key = 9,
             .instance_key = instance_key_};
@@ -184,6 +184,7 @@ class RemoteOutfeedTest : public testing::Test {
   }
 
   LocalJob job_;
+  int64_t step_id_ = 7;
   InstanceKey instance_key_ = 1;
   std::shared_ptr<OutfeedRegistry> sender_registry_ =
       std::make_shared<OutfeedRegistry>();

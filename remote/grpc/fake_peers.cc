@@ -108,11 +108,13 @@ class FakeAnswer final : public grpc::ServerGenericBidiReactor {
 }  // namespace
 
 CallFields GoodFields(int caller, int callee) {
-  return {
-      {"tutti-protocol", "1"},           {"tutti-job-bin", "job"},
-      {"tutti-token-bin", "secret"},     {"tutti-caller", absl::StrCat(caller)},
-      {"tutti-caller-incarnation", "5"}, {"tutti-callee", absl::StrCat(callee)},
-      {"tutti-callee-incarnation", "0"}};
+  return {{"tutti-protocol", absl::StrCat(kProtocolVersion)},
+          {"tutti-job-bin", "job"},
+          {"tutti-token-bin", "secret"},
+          {"tutti-caller", absl::StrCat(caller)},
+          {"tutti-caller-incarnation", "5"},
+          {"tutti-callee", absl::StrCat(callee)},
+          {"tutti-callee-incarnation", "0"}};
 }
 
 CallFields FieldsThatAskForMemory(int caller, int callee) {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "remote/fake_services.h"
+#include "remote/grpc/connection/call_identity.h"
 #include "remote/grpc/connection/listen_address.h"
 #include "remote/grpc/fake_peers.h"
 #include "remote/grpc/test_tasks.h"
@@ -62,7 +63,7 @@ TEST_F(RefusalsTest, AnotherVersionIsToldBoth) {
   ExpectRefused("tutti-protocol", "7", grpc::StatusCode::FAILED_PRECONDITION,
                 "the caller speaks version \"7\" of the protocol, task 0");
   ExpectRefused("tutti-protocol", "7", grpc::StatusCode::FAILED_PRECONDITION,
-                "speaks version \"1\"");
+                absl::StrCat("speaks version \"", kProtocolVersion, "\""));
 }
 
 TEST_F(RefusalsTest, AnotherJobIsToldBoth) {

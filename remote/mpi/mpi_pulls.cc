@@ -42,7 +42,6 @@ class MpiPulls::Pull {
   PullRequest request;
   bool is_told = false;    // The borrower, of the end.
   bool has_ended = false;  // The task has said so.
-  bool is_task_lost = false;
 
   // Bytes that come: fewer if the sender stops before the end.
   size_t end = 0;
@@ -52,7 +51,6 @@ class MpiPulls::Pull {
   std::deque<Chunk> chunks;  // In order.
 
   std::optional<LentReader> reader;  // While its task lets it read.
-  std::vector<LastHolderPtr> held;   // Until its task has ended it.
 
   bool is_inline() const { return request.ask.num_bytes <= kMaxInlineBytes; }
 
@@ -273,7 +271,6 @@ void MpiPulls::OnPulled(int task, const proto::MpiPulled& pulled) {
   const std::shared_ptr<Pull> pull = Find(task, pulled.id());
   if (pull == nullptr) return;
   if (std::exchange(pull->has_ended, true)) return;
-  pull->held.clear();
   const Ask& ask = pull->request.ask;
   const size_t num_sent =
       pull->is_inline() ? pulled.payload().size() : pulled.num_sent();
@@ -360,27 +357,12 @@ std::vector<std::shared_ptr<MpiPulls::Pull>> MpiPulls::PullsFrom(
 
 // Nobody waits for its task any more.
 void MpiPulls::CancelAllOf(int task, const absl::Status& reason) {
-  for (const auto& pull : PullsFrom(task)) {
-    GiveUp(pull, reason);
-    pull->held.clear();
-    pull->is_task_lost = true;
-  }
-}
-
-void MpiPulls::HoldWithCancelled(int64_t step_id, const LastHolderPtr& holder) {
-  for (const auto& [id, pull] : pulls_) {
-    const bool is_cancelled =
-        pull->is_told && !pull->has_ended && !pull->is_task_lost;
-    if (is_cancelled && pull->request.key.exec.step == step_id) {
-      pull->held.push_back(holder);
-    }
-  }
+  for (const auto& pull : PullsFrom(task)) GiveUp(pull, reason);
 }
 
 void MpiPulls::OnGoodbye(int task, const absl::Status& reason) {
   for (const auto& pull : PullsFrom(task)) {
     if (std::exchange(pull->has_ended, true)) continue;
-    pull->held.clear();
     Tell(pull, reason);
     StopAt(pull, /*num_bytes=*/0);
     ForgetIfOver(pull);

@@ -14,7 +14,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
-#include "framework/base/last_holder.h"
 #include "proto/mpi.pb.h"
 #include "remote/mpi/messages/mpi_engine.h"
 #include "remote/peer_memory.h"
@@ -39,9 +38,6 @@ class MpiPulls {
   // `borrower` may be gone: then nothing happens.
   void Cancel(const BufKey& key, const Borrower* borrower,
               const absl::Status& reason);
-  // Pulls of that step that have been cancelled, and not ended by their task,
-  // hold it until then.
-  void HoldWithCancelled(int64_t step_id, const LastHolderPtr& holder);
   void OnPulled(int task, const proto::MpiPulled& pulled);
   void OnPlace(int task, const proto::MpiPlace& place);
 

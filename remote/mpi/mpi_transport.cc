@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "framework/base/environment_check.h"
-#include "framework/base/last_holder.h"
 #include "proto/mpi.pb.h"
 #include "remote/mpi/collectives/mpi_calls.h"
 #include "remote/mpi/collectives/mpi_collectives.h"
@@ -64,9 +63,6 @@ class Endpoint final : public MpiPoller {
   void Cancel(const BufKey& key, const Borrower* borrower,
               const absl::Status& reason) {
     pulls_.Cancel(key, borrower, reason);
-  }
-  void AwaitCancelled(int64_t step_id, const LastHolderPtr& ended) {
-    pulls_.HoldWithCancelled(step_id, ended);
   }
   void AddWaiting(int change) { num_waiting_ += change; }
   void OnSilent(int task, const absl::Status& reason);
@@ -327,13 +323,6 @@ class MpiTransport final : public Transport,
         [endpoint = endpoint_, key, borrower, reason = std::move(reason)] {
           endpoint->Cancel(key, borrower, reason);
         });
-  }
-
-  void AwaitCancelled(int64_t step_id, Work ended) override {
-    mailbox_->Post([endpoint = endpoint_, step_id,
-                    holder = std::make_shared<LastHolder>(std::move(ended))] {
-      endpoint->AwaitCancelled(step_id, holder);
-    });
   }
 
   void Drop(const ControlCaller& process, const absl::Status& reason) override {

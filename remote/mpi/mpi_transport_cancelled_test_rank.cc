@@ -5,19 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/base/last_holder.h"
-#include "proto/mpi.pb.h"
 #include "remote/fake_services.h"
 #include "remote/mpi/messages/mpi_wire.h"
-#include "remote/mpi/mpi_pulls.h"
 #include "remote/mpi/mpi_transport_testing.h"
 #include "tests/doubles/status_matchers.h"
-#include "tutti/environment.h"
 #include "tutti/peer_access.h"
 
 namespace tutti {
@@ -44,52 +38,6 @@ TEST_F(MpiTransportTest, ARequestThatIsCancelledIsWithdrawn) {
   EXPECT_THAT(borrower.Wait(), IsOk());
   EXPECT_THAT(lender.Wait(), IsOk());
   EXPECT_TRUE(borrower.bytes() == Pattern(bytes.size(), next()));
-}
-
-TEST_F(MpiTransportTest, ACancelledRequestIsAwaitedUntilItsTaskHasEndedIt) {
-  for (const size_t num_bytes : {size_t{4}, 3 * kChunkBytes}) {
-    WaitingBorrower waiting(num_bytes);
-    Request(next(), 1, waiting, num_bytes);
-    WaitingBorrower cancelled(num_bytes);
-    Request(next(), 2, cancelled, num_bytes);
-    transport_->transfers().Cancel(next(), KeyOf(2), &cancelled,
-                                   absl::AbortedError("not now"));
-    EXPECT_FALSE(cancelled.Wait().ok());
-    for (const int64_t step : {KeyOf(2).exec.step, KeyOf(2).exec.step + 1}) {
-      BlockingCounter ended(1);
-      transport_->transfers().AwaitCancelled(step,
-                                             [&] { ended.DecrementCount(); });
-      ended.Wait();
-    }
-    transport_->transfers().Cancel(next(), KeyOf(1), &waiting,
-                                   absl::AbortedError("nor this"));
-    EXPECT_FALSE(waiting.Wait().ok());
-    Meet();
-  }
-}
-
-TEST_F(MpiTransportTest, NobodyAwaitsCancelledRequestsOfATaskThatIsLost) {
-  int num_ended = 0;
-  const auto hold = [&](MpiPulls& pulls) {
-    pulls.HoldWithCancelled(KeyOf(1).exec.step,
-                            std::make_shared<LastHolder>([&] { ++num_ended; }));
-  };
-  const absl::Status reason = absl::UnavailableError("lost");
-  WaitingBorrower borrower(4);
-  OnMpiThread([&] {
-    MpiPulls pulls(&Mpi().engine(), [](int, const proto::MpiMessage&) {});
-    pulls.Request(next(), KeyOf(1), {.num_bytes = 4, .borrower = &borrower});
-    hold(pulls);
-    EXPECT_EQ(num_ended, 1);  // It goes on.
-    pulls.Cancel(KeyOf(1), &borrower, reason);
-    hold(pulls);
-    EXPECT_EQ(num_ended, 1);
-    pulls.CancelAllOf(next(), reason);
-    EXPECT_EQ(num_ended, 2);
-    hold(pulls);
-    EXPECT_EQ(num_ended, 3);
-  });
-  EXPECT_EQ(borrower.Wait(), reason);
 }
 
 TEST_F(MpiTransportTest, EachOfTwoThatAskForOneKeyMayCancel) {

@@ -16,7 +16,6 @@ proto::ControlRequest Encode(const GivenUp& given_up) {
   proto::CancelExecution* const message = request.mutable_cancel_execution();
   *message->mutable_key() = EncodeKey(given_up.execution);
   *message->mutable_reason() = EncodeError(given_up.reason);
-  message->set_last_cleanup(given_up.last_cleanup);
   return request;
 }
 
@@ -49,18 +48,15 @@ void EndTeller::TellGroupEnd(
 }
 
 // Again, and perhaps another one, if it does not take it.
-void EndTeller::TellGivenUp(const GivenUp& given_up, absl::Time limit,
-                            StepUses::Use telling) {
+void EndTeller::TellGivenUp(const GivenUp& given_up, absl::Time limit) {
   const auto leader = options_.leadership->leader();
   if (!leader.ok()) return;  // Nobody waits for anybody any more.
   if (*leader == options_.cluster.this_task) {
-    return TellAllGivenUp(given_up, telling);
+    return TellAllGivenUp(given_up);
   }
   Send(*leader, Encode(given_up), limit,
        [weak_self = weak_from_this(), given_up, limit,
-        telling = std::move(telling),
-        asked = *leader](const absl::Status& told) mutable {
-         const StepUses::Use goes_on = std::move(telling);
+        asked = *leader](const absl::Status& told) {
          const auto self = weak_self.lock();
          if (self == nullptr || told.ok()) return;
          const auto leads_now = self->options_.leadership->leader();
@@ -69,26 +65,23 @@ void EndTeller::TellGivenUp(const GivenUp& given_up, absl::Time limit,
          Clock* const clock = self->options_.clock;
          const absl::Time next = clock->Now() + kTellAgain;
          if (next >= limit) return;
-         clock->CallAt(next, [weak_self, given_up, limit, goes_on] {
+         clock->CallAt(next, [weak_self, given_up, limit] {
            const auto again = weak_self.lock();
-           if (again == nullptr) return;
-           again->TellGivenUp(given_up, limit, goes_on);
+           if (again != nullptr) again->TellGivenUp(given_up, limit);
          });
        });
 }
 
 // Also those that are not known to have to do with the group: it may not be
 // formed yet.
-void EndTeller::TellAllGivenUp(const GivenUp& given_up,
-                               const StepUses::Use& telling) {
+void EndTeller::TellAllGivenUp(const GivenUp& given_up) {
   const std::vector<int> lost = options_.leadership->lost_tasks();
   std::set<int> without = {lost.begin(), lost.end()};
   without.insert(options_.cluster.this_task);
   const absl::Time deadline = options_.clock->Now() + kLimit;
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
     if (without.contains(task)) continue;
-    Send(task, Encode(given_up), deadline,
-         [goes_on = telling](const absl::Status&) mutable { goes_on.reset(); });
+    Send(task, Encode(given_up), deadline, [](const absl::Status&) {});
   }
 }
 

@@ -8,8 +8,6 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "framework/base/last_holder.h"
-#include "framework/base/step_uses.h"
 #include "framework/control/control_channel.h"
 #include "resolvers/leader/given_up_executions.h"
 #include "resolvers/leader/leadership.h"
@@ -50,24 +48,16 @@ class EndTeller : public std::enable_shared_from_this<EndTeller> {
 
   // An execution was given up: to the task that leads, and as that to all.
   void TellGivenUp(const GivenUp& given_up) {
-    TellGivenUp(given_up, options_.clock->Now() + kLimit,
-                steps_.Begin(given_up.execution.step));
-  }
-
-  // Holds `waiter` as long as somebody is told of an execution of that step.
-  void HoldUntilTold(int64_t step_id, const LastHolderPtr& waiter) {
-    steps_.HoldUntilEnd(step_id, waiter);
+    TellGivenUp(given_up, options_.clock->Now() + kLimit);
   }
 
  private:
-  void TellGivenUp(const GivenUp& given_up, absl::Time limit,
-                   StepUses::Use telling);
-  void TellAllGivenUp(const GivenUp& given_up, const StepUses::Use& telling);
+  void TellGivenUp(const GivenUp& given_up, absl::Time limit);
+  void TellAllGivenUp(const GivenUp& given_up);
   void Send(int task, proto::ControlRequest request, absl::Time deadline,
             absl::AnyInvocable<void(const absl::Status&) &&> told);
 
   const Options options_;
-  StepUses steps_;  // Of what was given up.
 };
 
 }  // namespace tutti

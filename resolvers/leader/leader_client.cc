@@ -43,14 +43,13 @@ void LeaderClient::Ask(const DeviceAttributes& device,
                        std::shared_ptr<const CollectiveRequest> request,
                        CallNumber number,
                        std::shared_ptr<Cancellation> cancellation, Done done) {
-  const auto question = std::make_shared<LeaderQuestion>(LeaderQuestion{
-      .id = IdOf(*request),
-      .number = number,
-      .last_cleanup = options_.given_up->LastCleanupOf(number.step_id),
-      .device = device,
-      .device_name = device.name.ToString(),
-      .request = std::move(request),
-      .done = std::move(done)});
+  const auto question = std::make_shared<LeaderQuestion>(
+      LeaderQuestion{.id = IdOf(*request),
+                     .number = number,
+                     .device = device,
+                     .device_name = device.name.ToString(),
+                     .request = std::move(request),
+                     .done = std::move(done)});
   std::optional<Answer> answer;
   {
     MutexLock lock(&mu_);
@@ -67,11 +66,8 @@ void LeaderClient::Ask(const DeviceAttributes& device,
     }
   }
   // Who gives it up from now on finds it among the questions, or the group.
-  absl::Status given_up = options_.given_up->Find(KeyOf(question->id, number));
-  // Of an executor that the clean-up has not come to yet.
-  if (given_up.ok() && options_.given_up->IsOverOnAllTasks(number.step_id)) {
-    given_up = GivenUpExecutions::CleanedUp(number.step_id);
-  }
+  const absl::Status given_up =
+      options_.given_up->Find(KeyOf(question->id, number));
   if (answer.has_value()) {
     if (!given_up.ok()) answer = given_up;
     return std::move(question->done)(*std::move(answer));
@@ -296,8 +292,7 @@ void LeaderClient::AskThere(const LeaderQuestionPtr& question,
                         .request = question->request,
                         .ended_generation = attempt.ended_generation,
                         .living_generation = attempt.living_generation,
-                        .number = question->number,
-                        .last_cleanup = question->last_cleanup});
+                        .number = question->number});
   if (!message.ok()) return Finish(question, message.status());
   proto::ControlRequest request;
   *request.mutable_complete_params() = *std::move(message);
@@ -622,9 +617,8 @@ void LeaderClient::TellEnd(GroupKey key,
 void LeaderClient::EndAll(const absl::Status& reason) {
   for (const LeaderQuestionPtr& question :
        QuestionsWhere([](const LeaderQuestion&) { return true; })) {
-    options_.given_up->Add({.execution = KeyOf(question->id, question->number),
-                            .reason = reason,
-                            .last_cleanup = question->last_cleanup});
+    options_.given_up->Add(
+        {.execution = KeyOf(question->id, question->number), .reason = reason});
     Finish(question, reason);
   }
 }

@@ -25,7 +25,6 @@ namespace tutti {
 struct LeaderQuestion {
   InstanceId id;
   CallNumber number;
-  uint64_t last_cleanup = 0;  // Of the step, when the member called.
   DeviceAttributes device;
   std::string device_name;
   std::shared_ptr<const CollectiveRequest> request;

@@ -77,16 +77,13 @@ void LeaderService::CompleteParams(const ControlCaller& caller,
   // Who withdraws the call wants no answer; who ends it here does.
   const auto end = std::make_shared<Cancellation>();
   withdrawn->Watch([end](const absl::Status& reason) { end->Cancel(reason); });
-  const auto number = Add({.task = caller.task,
-                           .step = call->number.step_id,
-                           .last_cleanup = call->last_cleanup,
-                           .end = end});
+  const auto number =
+      Add({.task = caller.task, .step = call->number.step_id, .end = end});
   if (!number.ok()) return std::move(done)(number.status());
-  // A clean-up from now on finds the call.
+  // EndStep() finds the call from now on.
   const ExecKey execution = KeyOf(
       {call->request->group_key, call->request->instance_key}, call->number);
-  absl::Status given_up =
-      options_.given_up->Find(execution, call->last_cleanup);
+  absl::Status given_up = options_.given_up->Find(execution);
   if (!given_up.ok()) {
     Remove(*number);
     return std::move(done)(EncodeAnswer({std::move(given_up)}, 0));
@@ -146,25 +143,10 @@ void LeaderService::EndStep(int64_t step_id) {
   {
     MutexLock lock(&mu_);
     for (const auto& [number, call] : calls_) {
-      if (IsOfBefore(call, step_id)) ended.push_back(call.end);
+      if (call.step == step_id) ended.push_back(call.end);
     }
   }
-  for (const auto& end : ended) {
-    end->Cancel(GivenUpExecutions::CleanedUp(step_id));
-  }
-}
-
-void LeaderService::HoldUntilEnded(int64_t step_id,
-                                   const LastHolderPtr& waiter) {
-  MutexLock lock(&mu_);
-  for (auto& [number, call] : calls_) {
-    if (IsOfBefore(call, step_id)) call.held.push_back(waiter);
-  }
-}
-
-bool LeaderService::IsOfBefore(const Waiting& call, int64_t step_id) {
-  return call.step == step_id &&
-         options_.given_up->IsLate(step_id, call.last_cleanup);
+  for (const auto& end : ended) end->Cancel(StepHasEndedError(step_id));
 }
 
 size_t LeaderService::num_waiting() {

@@ -5,12 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "framework/base/last_holder.h"
 #include "framework/base/mutex.h"
 #include "framework/control/control_channel.h"
 #include "resolvers/leader/given_up_executions.h"
@@ -51,12 +49,10 @@ class LeaderService : public std::enable_shared_from_this<LeaderService> {
                       std::shared_ptr<Cancellation> withdrawn, ControlDone done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The step was cleaned up on all tasks: calls that came in it before end with
-  // ABORTED, though their withdrawal may come later, so that what it begins
-  // anew does not meet them. Holds `waiter` until they have.
+  // The step has ended on all tasks: its calls that wait end with
+  // StepHasEndedError(). Calls that come later do so by `given_up`, which has
+  // been told first.
   void EndStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
-  void HoldUntilEnded(int64_t step_id, const LastHolderPtr& waiter)
-      ABSL_LOCKS_EXCLUDED(mu_);
 
   proto::ControlReply DescribeWaiting(const proto::DescribeWaiting& message);
 
@@ -67,15 +63,12 @@ class LeaderService : public std::enable_shared_from_this<LeaderService> {
   struct Waiting {
     int task = 0;
     int64_t step = 0;
-    uint64_t last_cleanup = 0;  // Of the step, that the caller knew of.
     std::shared_ptr<Cancellation> end;
-    std::vector<LastHolderPtr> held;
   };
 
   // Gives a number for Remove().
   absl::StatusOr<uint64_t> Add(Waiting call) ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(uint64_t number) ABSL_LOCKS_EXCLUDED(mu_);
-  bool IsOfBefore(const Waiting& call, int64_t step_id);
   proto::ControlReply NotLeaderReply();
 
   const Options options_;

@@ -139,13 +139,11 @@ void ParamResolverDistributed::EndIfLost(const CollGroupParams& group) {
 // --- What was given up -------------------------------------------------------
 
 void ParamResolverDistributed::GiveUp(InstanceId instance, CallNumber number,
-                                      uint64_t beginning,
                                       const absl::Status& reason) {
-  const auto given_up =
-      given_up_->AddOwn(KeyOf(instance, number), reason, beginning);
-  if (!given_up.has_value()) return;
-  EndGivenUp(given_up->execution, reason);
-  teller_->TellGivenUp(*given_up);
+  const GivenUp given_up = {KeyOf(instance, number), reason};
+  if (!given_up_->AddOwn(given_up)) return;
+  EndGivenUp(given_up.execution, reason);
+  teller_->TellGivenUp(given_up);
 }
 
 absl::Status ParamResolverDistributed::OnGivenUp(const ControlCaller& caller,
@@ -157,20 +155,10 @@ absl::Status ParamResolverDistributed::OnGivenUp(const ControlCaller& caller,
                      " does not lead, and does not take ",
                      options_.cluster.Label(caller.task), " for the leader"));
   }
-  absl::Status status = CheckMayEnd(caller, given_up.execution.group);
-  if (status.ok()) status = CheckCleanup(caller.task, given_up.last_cleanup);
+  const absl::Status status = CheckMayEnd(caller, given_up.execution.group);
   if (!status.ok()) return status;
   if (Note(given_up) && *leader == this_task_) teller_->TellGivenUp(given_up);
   return absl::OkStatus();
-}
-
-absl::Status ParamResolverDistributed::CheckCleanup(int task, uint64_t number) {
-  const uint64_t limit =
-      given_up_->LastCleanup() + ParamResolverLocal::kMaxGenerationsAhead;
-  if (number <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the number of a clean-up that ", options_.cluster.Label(task),
-      " tells of is ", number, "; wanted at most ", limit));
 }
 
 void ParamResolverDistributed::OnCancelled(const ControlCaller& caller,
@@ -178,15 +166,11 @@ void ParamResolverDistributed::OnCancelled(const ControlCaller& caller,
                                            const absl::Status& reason) {
   // Whoever runs it has not looked: the generation may not be known there.
   if (!CheckMayEnd(caller, execution.group).ok()) return;
-  // What comes too late for the step is not to end what it begins anew.
-  if (given_up_->IsOverOnAllTasks(execution.step)) return;
   execution.generation = 0;
-  Note({.execution = execution,
-        .reason = reason,
-        .last_cleanup = given_up_->LastCleanupOf(execution.step)});
+  Note({.execution = execution, .reason = reason});
 }
 
-// False if it was known before, or is too late.
+// False if it was known before, or its step has ended.
 bool ParamResolverDistributed::Note(const GivenUp& given_up) {
   if (!given_up_->Add(given_up)) return false;
   EndGivenUp(given_up.execution, given_up.reason);

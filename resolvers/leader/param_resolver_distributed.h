@@ -10,7 +10,6 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "framework/base/last_holder.h"
 #include "framework/collective/group_directory.h"
 #include "framework/control/control_channel.h"
 #include "resolvers/leader/end_teller.h"
@@ -98,8 +97,8 @@ class ParamResolverDistributed
                            std::shared_ptr<Cancellation> cancellation,
                            Done done) override;
 
-  // On all tasks, unless the step is over there.
-  void GiveUp(InstanceId instance, CallNumber number, uint64_t beginning,
+  // On all tasks, unless the step has ended there.
+  void GiveUp(InstanceId instance, CallNumber number,
               const absl::Status& reason) override;
 
   // What the leader said when it was asked last.
@@ -117,32 +116,11 @@ class ParamResolverDistributed
   absl::Status OnEndGroup(const ControlCaller& caller,
                           const proto::EndGroup& message);
 
-  uint64_t BeginStep(int64_t step_id) override {
-    return given_up_->BeginStep(step_id);
-  }
-  void EndStep(int64_t step_id) override { given_up_->EndStep(step_id); }
-
-  // The step is over on all tasks: what it still runs is nobody's business. Who
-  // begins a clean-up gives it a number, which all tasks are told.
-  uint64_t NextCleanup() { return LastCleanup() + 1; }
-  void EndStepEverywhere(int64_t step_id, uint64_t cleanup) {
-    given_up_->EndStepEverywhere(step_id, cleanup);
+  // The step has ended on all tasks: what waits for it here, and comes later,
+  // ends with ABORTED, and other tasks hear nothing more of it. Idempotent.
+  void EndStep(int64_t step_id) {
+    given_up_->EndStep(step_id);
     leader_service_->EndStep(step_id);
-  }
-
-  // The largest number that this task has heard of. Of another task, which was
-  // there before this one: all up to that are past.
-  uint64_t LastCleanup() { return given_up_->LastCleanup(); }
-  void SkipCleanups(uint64_t number) { given_up_->SkipCleanups(number); }
-
-  // Of a number that another task gives: INVALID_ARGUMENT if it cannot be.
-  absl::Status CheckCleanup(int task, uint64_t number);
-
-  // Holds `waiter` until other tasks hear nothing more of what was given up in
-  // the step before that, and what they asked in it before has ended here.
-  void HoldUntilTold(int64_t step_id, const LastHolderPtr& waiter) {
-    teller_->HoldUntilTold(step_id, waiter);
-    leader_service_->HoldUntilEnded(step_id, waiter);
   }
 
   // Another task has given an execution up; this one tells the others if it

@@ -273,12 +273,9 @@ absl::Status ClusterControl::OnHelloReply(int task,
   if (!devices.ok()) return devices.status();
   const auto lost = DecodeTasks(options_.cluster, reply.lost_tasks());
   if (!lost.ok()) return lost.status();
-  status = param_resolver_->CheckCleanup(task, reply.last_cleanup());
-  if (!status.ok()) return status;
   status = health_->OnAnswered(owner);
   if (!status.ok()) return absl::UnavailableError(status.message());
   SetDevices(owner, *std::move(devices));
-  param_resolver_->SkipCleanups(reply.last_cleanup());
   param_resolver_->OnMayNotLead(*lost);
   return absl::OkStatus();
 }
@@ -311,17 +308,6 @@ void ClusterControl::Handle(const ControlCaller& caller,
       return options_.named_tensors->Handle(
           caller, request, std::move(withdrawn), std::move(done));
     case proto::ControlRequest::kCleanupStep:
-      status = param_resolver_->CheckCleanup(caller.task,
-                                             request.cleanup_step().number());
-      if (status.ok() && options_.cleanup_step == nullptr) {
-        status = RunsNothing();
-      }
-      if (!status.ok()) return std::move(done)(std::move(status));
-      return options_.cleanup_step(
-          caller, request.cleanup_step(),
-          [done = std::move(done)](const absl::Status& ended) mutable {
-            std::move(done)(Done(ended));
-          });
     default:
       return std::move(done)(AnswerNow(caller, request));
   }
@@ -342,6 +328,8 @@ ControlAnswer ClusterControl::AnswerNow(const ControlCaller& caller,
     case proto::ControlRequest::kGoodbye:
       leave_->OnGoodbye(caller);
       return Done(absl::OkStatus());
+    case proto::ControlRequest::kCleanupStep:
+      return Done(CleanupStep(request.cleanup_step().step()));
     case proto::ControlRequest::kCancelExecution:
       return Done(CancelExecution(caller, request.cancel_execution()));
     default:
@@ -359,15 +347,19 @@ absl::Status ClusterControl::RunsNothing() const {
                    " runs no collectives that could be ended"));
 }
 
+absl::Status ClusterControl::CleanupStep(int64_t step_id) {
+  if (options_.cleanup_step == nullptr) return RunsNothing();
+  options_.cleanup_step(step_id);
+  return absl::OkStatus();
+}
+
 absl::Status ClusterControl::CancelExecution(
     const ControlCaller& caller, const proto::CancelExecution& message) {
   const ExecKey execution = DecodeKey(message.key());
   const absl::Status reason = DecodeError(message.reason());
   if (execution.generation == 0) {
-    return param_resolver_->OnGivenUp(caller,
-                                      {.execution = execution,
-                                       .reason = reason,
-                                       .last_cleanup = message.last_cleanup()});
+    return param_resolver_->OnGivenUp(
+        caller, {.execution = execution, .reason = reason});
   }
   if (options_.cancel_execution == nullptr) return RunsNothing();
   absl::Status status = options_.cancel_execution(caller, execution, reason);
@@ -397,7 +389,6 @@ ControlAnswer ClusterControl::AnswerHello(const ControlCaller& caller,
   proto::HelloReply* const hello = reply.mutable_hello();
   *hello->mutable_devices() = OwnHello().devices();
   hello->set_incarnation(options_.incarnation);
-  hello->set_last_cleanup(param_resolver_->LastCleanup());
   hello->set_num_tasks(options_.cluster.num_tasks());
   for (int task : leadership_->lost_tasks()) hello->add_lost_tasks(task);
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {

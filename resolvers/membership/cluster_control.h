@@ -58,13 +58,11 @@ class ClusterControl : public ControlService,
     size_t max_unsettled = 1024;
 
     // What else other tasks ask for; the executions are of groups that are
-    // known. A clean-up may take as long as it needs. UNIMPLEMENTED where null.
+    // known. UNIMPLEMENTED where null.
     std::function<absl::Status(const ControlCaller&, const ExecKey& execution,
                                const absl::Status& reason)>
         cancel_execution;
-    std::function<void(const ControlCaller&, const proto::CleanupStep&,
-                       StatusCallback done)>
-        cleanup_step;
+    std::function<void(int64_t step_id)> cleanup_step;
 
     // Answers what ranks ask for by the names of tensors. May be null.
     std::shared_ptr<ControlService> named_tensors;
@@ -143,6 +141,7 @@ class ClusterControl : public ControlService,
   std::function<void(const ExecKey&, const absl::Status&)> OwnCancelExecution()
       const;
   absl::Status RunsNothing() const;
+  absl::Status CleanupStep(int64_t step_id);
   absl::Status CancelExecution(const ControlCaller& caller,
                                const proto::CancelExecution& message);
   ControlAnswer AnswerNow(const ControlCaller& caller,

@@ -351,7 +351,6 @@ absl::StatusOr<proto::CompleteParams> EncodeMemberCall(const MemberCall& call) {
   message.set_living_generation(call.living_generation);
   message.set_step(call.number.step_id);
   message.set_execution(call.number.execution);
-  message.set_last_cleanup(call.last_cleanup);
   const proto::Request& request = message.request();
   absl::Status status = CheckType("the device type", request.device_type());
   if (status.ok()) status = CheckName("the merge op", request.merge_op());
@@ -376,7 +375,6 @@ absl::StatusOr<MemberCall> DecodeMemberCall(
   call.ended_generation = message.ended_generation();
   call.living_generation = message.living_generation();
   call.number = {.step_id = message.step(), .execution = message.execution()};
-  call.last_cleanup = message.last_cleanup();
   absl::Status status =
       CheckGeneration("ended_generation", call.ended_generation);
   if (status.ok()) {

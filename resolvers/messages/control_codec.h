@@ -40,7 +40,6 @@ struct MemberCall {
   uint64_t living_generation = 0;
 
   CallNumber number;
-  uint64_t last_cleanup = 0;  // Of the step, that the member's task knew of.
 };
 
 // Errors: INVALID_ARGUMENT for names that cannot be sent.

@@ -4,9 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -66,19 +64,12 @@ class GivenUpFixture : public testing::Test {
   }
   void GiveUpAs(int task, const absl::Status& reason,
                 CallNumber number = kFirst, InstanceKey key = 1) {
-    cluster_->control(task).param_resolver()->GiveUp(
-        {kGroup, key}, number, beginnings_[{task, number.step_id}], reason);
-  }
-
-  // What its manager does that makes an executor.
-  void BeginStep(int task, int64_t step_id) {
-    beginnings_[{task, step_id}] =
-        cluster_->control(task).param_resolver()->BeginStep(step_id);
+    cluster_->control(task).param_resolver()->GiveUp({kGroup, key}, number,
+                                                     reason);
   }
 
   // That `from` gives up an execution of step 5, which is answered so.
-  absl::Status SendAs(int from, int to, uint64_t execution,
-                      uint64_t last_cleanup = 0) {
+  absl::Status SendAs(int from, int to, uint64_t execution) {
     proto::ControlRequest request;
     proto::CancelExecution* const cancel = request.mutable_cancel_execution();
     *cancel->mutable_key() = EncodeKey({.step = kFirst.step_id,
@@ -86,7 +77,6 @@ class GivenUpFixture : public testing::Test {
                                         .instance = 1,
                                         .execution = execution});
     *cancel->mutable_reason() = EncodeError(kReason);
-    cancel->set_last_cleanup(last_cleanup);
     absl::Status status = absl::UnknownError("not answered");
     cluster_->Send(
         {from, cluster_->Device(from, 0).incarnation}, to, request,
@@ -98,7 +88,6 @@ class GivenUpFixture : public testing::Test {
   int num_tasks_ = 0;
   int size_ = 0;  // Of the group.
   std::unique_ptr<SimulatedCluster> cluster_;
-  std::map<std::pair<int, int64_t>, uint64_t> beginnings_;
 };
 
 }  // namespace tutti

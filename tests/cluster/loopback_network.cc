@@ -10,7 +10,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "framework/base/last_holder.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
@@ -184,19 +183,6 @@ class LoopbackNetwork::Endpoint
     if (pending.has_value()) EndPull(key, *pending, std::move(reason));
   }
 
-  void AwaitCancelled(int64_t step_id, Work ended) override {
-    const auto holder = std::make_shared<LastHolder>(std::move(ended));
-    std::vector<std::shared_ptr<Ending>> endings;
-    MutexLock lock(&mu_);
-    for (const auto& weak : endings_) {
-      endings.push_back(weak.lock());
-      const auto& ending = endings.back();
-      if (ending != nullptr && ending->step_id == step_id) {
-        ending->held.push_back(holder);
-      }
-    }
-  }
-
   void HoldCalls() {
     MutexLock lock(&mu_);
     holds_calls_ = true;
@@ -246,12 +232,6 @@ class LoopbackNetwork::Endpoint
     std::shared_ptr<Pull> pull;
   };
 
-  // Of a request, until the lender's side has heard of it.
-  struct Ending {
-    int64_t step_id = 0;
-    std::vector<LastHolderPtr> held;
-  };
-
   std::optional<Pending> TakePull(const BufKey& key, const Borrower* borrower)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const auto found = pulls_.find(key);
@@ -292,16 +272,9 @@ class LoopbackNetwork::Endpoint
   }
 
   void EndPull(const BufKey& key, const Pending& pending, absl::Status reason) {
-    const auto ending = std::make_shared<Ending>(Ending{key.exec.step, {}});
-    {
-      MutexLock lock(&mu_);
-      std::erase_if(endings_,
-                    [](const auto& other) { return other.expired(); });
-      endings_.push_back(ending);
-    }
     network_->queue_->Schedule(
         [pull = pending.pull, reason] { pull->End(reason); });
-    SendTransfer([network = network_, key, pending, reason, ending] {
+    SendTransfer([network = network_, key, pending, reason] {
       pending.pull->SetWithdrawn();
       const auto target = network->Find(pending.task);
       if (target == nullptr || target->is_cut_) return;
@@ -320,7 +293,6 @@ class LoopbackNetwork::Endpoint
   std::vector<Work> held_ ABSL_GUARDED_BY(mu_);
   bool holds_transfers_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<Work> held_transfers_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::weak_ptr<Ending>> endings_ ABSL_GUARDED_BY(mu_);
 };
 
 LoopbackNetwork::LoopbackNetwork(ClusterSpec cluster, WorkQueue* queue,

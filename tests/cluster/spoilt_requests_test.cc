@@ -80,7 +80,6 @@ proto::ControlRequest FullCall(const DeviceAttributes& device) {
   call.set_living_generation(2);
   call.set_step(3);
   call.set_execution(4);
-  call.set_last_cleanup(5);
   return message;
 }
 
@@ -103,10 +102,8 @@ std::vector<proto::ControlRequest> AllRequests(const DeviceAttributes& device) {
   cancel.mutable_key()->set_group(kGroup);
   cancel.mutable_key()->set_instance(3);
   cancel.mutable_key()->set_execution(4);
-  cancel.set_last_cleanup(5);
   *cancel.mutable_reason() = SomeError();
   all[6].mutable_cleanup_step()->set_step(2);
-  all[6].mutable_cleanup_step()->set_number(3);
   all.push_back(FullCall(device));
   all.emplace_back().mutable_goodbye();
   proto::SubmitTensors& submit = *all.emplace_back().mutable_submit_tensors();

@@ -55,7 +55,8 @@ LocalJob::Call& LocalJob::Start(
   args.request = std::make_shared<const CollectiveRequest>(request);
   args.input = *Tensor::Wrap(DType::kFloat32, request.shape, call.input.data());
   args.output = &call.output;
-  std::shared_ptr<CollectiveExecutor> executor = manager_->FindOrCreate(1);
+  std::shared_ptr<CollectiveExecutor> executor =
+      manager_->FindOrCreate(step_id_);
   if (change) change(args);
   executor->ExecuteAsync(std::move(args), [&call](absl::Status status) {
     call.status = std::move(status);

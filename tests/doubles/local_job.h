@@ -50,9 +50,9 @@ class LocalJob {
   CollectiveRequest AllReduceRequest(int64_t num_elements,
                                      std::string implementation = "") const;
 
-  // Calls for one device in step 1, with an input of the
-  // request's shape that holds `device + 1` everywhere. `change` may alter the
-  // arguments. The call stays at its address.
+  // Calls for one device in the present step, with an input of the request's
+  // shape that holds `device + 1` everywhere. `change` may alter the arguments.
+  // The call stays at its address.
   Call& Start(int device, const CollectiveRequest& request,
               const std::function<void(CollectiveArgs&)>& change = nullptr);
 
@@ -61,9 +61,12 @@ class LocalJob {
       const CollectiveRequest& request,
       const std::function<void(CollectiveArgs&)>& change = nullptr);
 
+  // Cleans the present step up, which is step 1 at first.
+  void BeginNextStep() { manager_->Cleanup(step_id_++); }
+
   SimulatedEnvironment& environment() { return environment_; }
   CollectiveExecutorMgr& manager() { return *manager_; }
-  CollectiveExecutor& executor() { return *manager_->FindOrCreate(1); }
+  CollectiveExecutor& executor() { return *manager_->FindOrCreate(step_id_); }
   ParamResolverLocal& resolver() { return *resolver_; }
   const std::vector<Device*>& devices() const { return devices_->devices(); }
 
@@ -72,6 +75,7 @@ class LocalJob {
   const std::unique_ptr<DeviceManager> devices_;
   const std::shared_ptr<ParamResolverLocal> resolver_;
   std::vector<std::unique_ptr<Call>> calls_;
+  int64_t step_id_ = 1;
   std::unique_ptr<CollectiveExecutorMgr> manager_;  // Ends before the calls.
 };
 

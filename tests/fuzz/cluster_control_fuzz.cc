@@ -131,10 +131,6 @@ class Task {
          .clock = environment_.get().clock,
          .settings = {.stall_deadline = absl::Seconds(90),
                       .stalled = [](const auto&) {}}});
-    const auto refuse_later = [refuse](const ControlCaller&, const auto&,
-                                       StatusCallback done) {
-      std::move(done)(refuse());
-    };
     control_ =
         ClusterControl::Create({.cluster = ClusterOf(this_task),
                                 .environment = environment_.get(),
@@ -145,7 +141,7 @@ class Task {
                                 .max_entries = 64,
                                 .max_unsettled = kMaxUnsettled,
                                 .cancel_execution = refuse,
-                                .cleanup_step = refuse_later,
+                                .cleanup_step = [](int64_t) {},
                                 .named_tensors = named_tensors_});
     const WaitingPtr join = Expect();
     control_->Join(

@@ -84,8 +84,7 @@ void CheckCall(const proto::CompleteParams& message) {
   Promise(decoded.ok() && decoded->device == call->device &&
               *decoded->request == request &&
               decoded->ended_generation == call->ended_generation &&
-              decoded->living_generation == call->living_generation &&
-              decoded->last_cleanup == call->last_cleanup,
+              decoded->living_generation == call->living_generation,
           "a call comes out as it went in");
 }
 

@@ -259,7 +259,7 @@ TEST(AbortTest, NewStepStartsClean) {
   const CollectiveRequest request = job.AllReduceRequest(4);
   job.Start(0, request);
   job.executor().StartAbort(absl::DataLossError("first"));
-  job.manager().Cleanup(1);
+  job.BeginNextStep();
   const auto calls = job.RunAll(request);
   for (const LocalJob::Call* call : calls) {
     ASSERT_EQ(call->num_done, 1);

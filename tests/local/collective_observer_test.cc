@@ -168,7 +168,7 @@ TEST_P(CollectiveObserverTest, IsThatOfTheTimeWhenTheStepWasFirstAskedFor) {
   job_.RunAll(Request());
   EXPECT_THAT(recorder_->all, SizeIs(kNumDevices));
 
-  job_.manager().Cleanup(1);
+  job_.BeginNextStep();
   recorder_->all.clear();
   job_.RunAll(Request());
   EXPECT_THAT(recorder_->all, IsEmpty());

@@ -2,28 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "framework/base/mutex.h"
-#include "framework/collective/group_directory.h"
 #include "framework/peer/local_peer_access.h"
-#include "remote/collective_remote_access.h"
-#include "resolvers/local/device_resolver_local.h"
-#include "resolvers/local/step_sequence_local.h"
-#include "tests/cluster/loopback_network.h"
-#include "tests/doubles/failing_peer_access.h"
 #include "tests/doubles/local_job.h"
-#include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
-#include "tutti/cluster_runtime.h"
-#include "tutti/device.h"
 #include "tutti/environment.h"
 #include "tutti/executor.h"
 #include "tutti/params.h"
@@ -69,14 +56,62 @@ TEST(ExecutorMgrTest, TransportIsMadeOnceAndWithNoLockHeld) {
   EXPECT_EQ(num_made, 2);
 }
 
-TEST(ExecutorMgrTest, StepThatIsAskedForAfterItsCleanupStartsAnew) {
+testing::Matcher<const absl::Status&> SaysThatStep1IsUsedTwice() {
+  return StatusIs(StatusCode::kFailedPrecondition,
+                  AllOf(HasSubstr("step 1 "), HasSubstr("twice")));
+}
+
+TEST(ExecutorMgrTest, SecondUseOfAStepIdIsRefused) {
   LocalJob job({.devices_per_task = 2});
-  const auto before = job.manager().FindOrCreate(1);
-  job.manager().Cleanup(1);
-  EXPECT_NE(job.manager().FindOrCreate(1), before);
+  job.RunAll(job.AllReduceRequest(2));
+  for (int i = 0; i < 2; ++i) {
+    job.manager().Cleanup(1);
+    EXPECT_THAT(job.manager().FindOrCreate(1)->status(),
+                SaysThatStep1IsUsedTwice());
+    for (const LocalJob::Call* call : job.RunAll(job.AllReduceRequest(2))) {
+      ASSERT_EQ(call->num_done, 1);
+      EXPECT_THAT(*call->status, SaysThatStep1IsUsedTwice());
+    }
+  }
+  absl::Status prepared;
+  job.manager().FindOrCreate(1)->Prepare(
+      {.device = job.devices()[0],
+       .request =
+           std::make_shared<const CollectiveRequest>(job.AllReduceRequest(2))},
+      [&](const auto& given) { prepared = given.status(); });
+  EXPECT_THAT(prepared, SaysThatStep1IsUsedTwice());
+  job.BeginNextStep();
   for (const LocalJob::Call* call : job.RunAll(job.AllReduceRequest(2))) {
     EXPECT_THAT(*call->status, IsOk());
   }
+}
+
+// As where the word of a clean-up comes before the step's first call.
+TEST(ExecutorMgrTest, StepThatIsCleanedUpBeforeItsFirstUseIsRefused) {
+  LocalJob job({.devices_per_task = 2});
+  job.manager().Cleanup(1);
+  for (const LocalJob::Call* call : job.RunAll(job.AllReduceRequest(2))) {
+    EXPECT_THAT(*call->status, SaysThatStep1IsUsedTwice());
+  }
+}
+
+TEST(ExecutorMgrTest, CallbackOfACleanupMayAskForTheStep) {
+  LocalJob job({.devices_per_task = 2});
+  const CollectiveRequest request = job.AllReduceRequest(2);
+  Tensor output;
+  absl::Status again;
+  job.executor().ExecuteAsync(
+      {.device = job.devices()[0],
+       .request = std::make_shared<const CollectiveRequest>(request),
+       .input = *Tensor::Allocate(request.dtype, request.shape),
+       .output = &output},
+      [&](const absl::Status& end) {
+        EXPECT_THAT(end, StatusIs(StatusCode::kCancelled, HasSubstr("step 1")));
+        job.manager().Cleanup(1);
+        again = job.manager().FindOrCreate(1)->status();
+      });
+  job.manager().Cleanup(1);
+  EXPECT_THAT(again, SaysThatStep1IsUsedTwice());
 }
 
 TEST(ExecutorMgrTest, CleanupEndsOneStepAndNoOther) {
@@ -94,7 +129,7 @@ TEST(ExecutorMgrTest, CleanupEndsOneStepAndNoOther) {
   EXPECT_THAT(cleaned->status(),
               StatusIs(StatusCode::kCancelled, HasSubstr("step 1")));
   EXPECT_THAT(other->status(), IsOk());
-  EXPECT_NE(job.manager().FindOrCreate(1), cleaned);
+  EXPECT_EQ(job.manager().FindOrCreate(2), other);
 }
 
 TEST(ExecutorMgrTest, CleanupAllEndsEveryStep) {
@@ -158,124 +193,30 @@ TEST(ExecutorMgrTest, WhatIsBegunDuringTheDestructionEndsToo) {
                    AllOf(HasSubstr("step 2"), HasSubstr("was destroyed")))));
 }
 
-// Notes when steps begin, which takes until it is let, and end.
-class StepsResolver : public ParamResolverInterface {
- public:
-  void CompleteParamsAsync(const DeviceAttributes&,
-                           std::shared_ptr<const CollectiveRequest>, CallNumber,
-                           std::shared_ptr<Cancellation>, Done) override {}
-  std::string DescribeWaiting(const CollectiveRequest&) override { return ""; }
-  void EndGroup(GroupKey, absl::Status) override {}
-  uint64_t BeginStep(int64_t) override {
-    begins.DecrementCount();
-    may_begin.Wait();
-    Note("begin");
-    return 0;
-  }
-  void EndStep(int64_t) override { Note("end"); }
-
-  std::vector<std::string> noted() {
-    MutexLock lock(&mu_);
-    return noted_;
-  }
-
-  BlockingCounter begins{1}, may_begin{1};
-
- private:
-  void Note(std::string what) {
-    MutexLock lock(&mu_);
-    noted_.push_back(std::move(what));
-  }
-
-  Mutex mu_;
-  std::vector<std::string> noted_ ABSL_GUARDED_BY(mu_);
-};
-
 // Another task cleans the step up while its executor is just being made.
-TEST(ExecutorMgrTest, AStepBeginsBeforeItEnds) {
-  SimulatedEnvironment environment(/*seed=*/1);
-  const auto devices =
-      *DeviceManager::CreateCpu(1, 1, environment.get().random);
-  for (int i = 0; i < 100; ++i) {
-    const auto resolver = std::make_shared<StepsResolver>();
-    const auto manager = *CollectiveExecutorMgr::Create(
-        {.environment = environment.get(),
-         .devices = devices.get(),
-         .param_resolver = resolver,
-         .device_resolver =
-             std::make_shared<DeviceResolverLocal>(devices.get()),
-         .step_sequence =
-             std::make_shared<StepSequenceLocal>(environment.get().random)});
-    std::thread maker([&] { manager->FindOrCreate(7); });
-    resolver->begins.Wait();
-    BlockingCounter cleans(1);
-    std::thread cleaner([&] {
-      cleans.DecrementCount();
-      manager->Cleanup(7);
-    });
-    cleans.Wait();
-    resolver->may_begin.DecrementCount();
-    maker.join();
-    cleaner.join();
-    EXPECT_THAT(resolver->noted(), ElementsAre("begin", "end"));
-  }
-}
-
-// Does something before it is aborted, once.
-class ActsBeforeAbort : public FailNthTransfer {
- public:
-  ActsBeforeAbort(std::unique_ptr<PeerAccessInterface> target,
-                  std::function<void()>* act)
-      : FailNthTransfer(std::move(target), /*n=*/0), act_(act) {}
-  void StartAbort(absl::Status reason) override {
-    if (const auto act = std::exchange(*act_, nullptr)) act();
-    FailNthTransfer::StartAbort(std::move(reason));
-  }
-
- private:
-  std::function<void()>* const act_;
-};
-
-// Another thread asks for a step that is just being cleaned up: then what waits
-// there ends because it begins anew.
-TEST(ExecutorMgrTest, WhatABeginningStepEndsMayAskForThatStep) {
-  std::shared_ptr<CollectiveRemoteAccess> access;
-  std::function<void()> before_abort;
-  LocalJob job({.devices_per_task = 2, .make_peer_access = [&](int64_t step) {
-                  return std::make_unique<ActsBeforeAbort>(
-                      access->ForStep(step), &before_abort);
-                }});
-  const ClusterSpec cluster = {.job = "localhost", .addresses = {"a:1"}};
-  LoopbackNetwork network(cluster, job.environment().get().queue,
-                          /*part_elements=*/1);
-  access = CollectiveRemoteAccess::Create(
-      {.cluster = cluster,
-       .environment = job.environment().get(),
-       .groups = std::make_shared<GroupDirectory>(),
-       .transport = network.Connect(/*task=*/0, /*incarnation=*/1)});
-  const CollectiveRequest request = job.AllReduceRequest(8, "RingReduce");
-  for (const LocalJob::Call* call : job.RunAll(request)) {
-    ASSERT_THAT(*call->status, IsOk());
-  }
-  Tensor output;
-  std::shared_ptr<CollectiveExecutor> begun, asked_for;
-  job.executor().ExecuteAsync(
-      {.device = job.devices()[0],
-       .request = std::make_shared<const CollectiveRequest>(request),
-       .input = *Tensor::Allocate(request.dtype, request.shape),
-       .output = &output},
-      [&](const absl::Status& end) {
-        EXPECT_THAT(end, StatusIs(StatusCode::kCancelled, HasSubstr("step 1")));
-        asked_for = job.manager().FindOrCreate(1);
-      });
-  job.environment().RunAll();
-  before_abort = [&] {
-    std::thread([&] { begun = job.manager().FindOrCreate(1); }).join();
-  };
-  job.manager().Cleanup(1);
-  job.environment().RunAll();
-  ASSERT_NE(begun, nullptr);
-  EXPECT_EQ(asked_for, begun);
+TEST(ExecutorMgrTest, CleanupWaitsForTheExecutorThatIsBeingMade) {
+  BlockingCounter is_making(1), may_make(1);
+  LocalJob job({.make_peer_access = [&](int64_t) {
+    is_making.DecrementCount();
+    may_make.Wait();
+    return std::make_unique<LocalPeerAccess>();
+  }});
+  std::shared_ptr<CollectiveExecutor> made;
+  std::thread maker([&] { made = job.manager().FindOrCreate(7); });
+  is_making.Wait();
+  BlockingCounter cleans(1);
+  std::thread cleaner([&] {
+    cleans.DecrementCount();
+    job.manager().Cleanup(7);
+  });
+  cleans.Wait();
+  may_make.DecrementCount();
+  maker.join();
+  cleaner.join();
+  EXPECT_THAT(made->status(),
+              StatusIs(StatusCode::kCancelled, HasSubstr("step 7")));
+  EXPECT_THAT(job.manager().FindOrCreate(7)->status(),
+              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("step 7")));
 }
 
 TEST(ExecutorMgrTest, CallAfterShutdownIsCancelled) {

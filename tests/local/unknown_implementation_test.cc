@@ -49,7 +49,7 @@ class ResolverDouble : public ParamResolverInterface {
         std::make_shared<const CollectiveParams>(std::move(params)));
   }
   std::string DescribeWaiting(const CollectiveRequest&) override { return ""; }
-  void GiveUp(InstanceId instance, CallNumber number, uint64_t /*beginning*/,
+  void GiveUp(InstanceId instance, CallNumber number,
               const absl::Status& reason) override {
     EXPECT_EQ(instance.group_key, kGroup);
     EXPECT_EQ(number, CallNumber{});

@@ -18,7 +18,7 @@
 namespace tutti {
 
 // Two tasks talk to each other only if they have the same.
-inline constexpr int kProtocolVersion = 1;
+inline constexpr int kProtocolVersion = 2;
 
 // What every call says in its metadata, apart from who calls whom.
 struct JobIdentity {

@@ -1,11 +1,9 @@
 #include "remote/grpc/transfers/receive_stream.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/slice.h"
@@ -131,16 +129,6 @@ void ReceiveStream::EndEarly(Incoming& incoming, absl::Status reason) {
   }
   WriteWhatWaits();
   if (may_tell) Tell(incoming, std::move(reason));
-}
-
-void ReceiveStream::HoldWithCancelled(int64_t step_id,
-                                      const LastHolderPtr& holder) {
-  MutexLock lock(&mu_);
-  for (const auto& [id, incoming] : open_) {
-    if (incoming->key.exec.step == step_id && !incoming->end_reason.ok()) {
-      incoming->held.push_back(holder);
-    }
-  }
 }
 
 void ReceiveStream::CloseIfReplaced() {
@@ -408,11 +396,9 @@ void ReceiveStream::EndReading(Incoming& incoming, absl::Status status) {
 }
 
 void ReceiveStream::End(Incoming& incoming, absl::Status status) {
-  std::vector<LastHolderPtr> held;  // Let go of without the lock.
   {
     MutexLock lock(&mu_);
     open_.erase(incoming.id);
-    held.swap(incoming.held);
     if (incoming.is_told) return;
     if (incoming.is_feeding) {  // Whoever reads memory tells it.
       if (incoming.end_reason.ok()) incoming.end_reason = std::move(status);
@@ -509,11 +495,9 @@ void ReceiveStream::OnDone(const grpc::Status& status) {
 void ReceiveStream::EndAll() {
   const std::shared_ptr<ReceiveStream> self = std::move(self_);
   std::vector<std::pair<std::shared_ptr<Incoming>, absl::Status>> untold;
-  std::vector<LastHolderPtr> held;  // Let go of without the lock.
   {
     MutexLock lock(&mu_);
     for (auto& [id, incoming] : open_) {
-      absl::c_move(std::exchange(incoming->held, {}), std::back_inserter(held));
       if (std::exchange(incoming->is_told, true)) continue;
       const absl::Status& own = incoming->end_reason;
       untold.emplace_back(incoming, own.ok() ? done_reason_ : own);
@@ -522,7 +506,6 @@ void ReceiveStream::EndAll() {
     untold_.clear();
   }
   for (auto& [incoming, reason] : untold) Tell(*incoming, std::move(reason));
-  held.clear();
   std::move(on_end_)(this);
 }
 

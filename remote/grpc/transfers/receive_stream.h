@@ -13,7 +13,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
-#include "framework/base/last_holder.h"
 #include "framework/base/mutex.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/byte_buffer.h"
@@ -70,11 +69,6 @@ class ReceiveStream final
   bool Cancel(const BufKey& key, const Borrower* borrower, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Requests of that step that have been cancelled, and have not ended at the
-  // other side, hold it until then.
-  void HoldWithCancelled(int64_t step_id, const LastHolderPtr& holder)
-      ABSL_LOCKS_EXCLUDED(mu_);
-
   // Ends the stream and, with `reason`, its requests, soon.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -118,7 +112,6 @@ class ReceiveStream final
     bool is_feeding = false;  // The borrower is being given bytes.
     bool is_lent = false;     // Belongs to the thread that reads memory.
     absl::Status end_reason;  // Why it ends early.
-    std::vector<LastHolderPtr> held;  // Until the other side has ended it.
   };
 
   void BindTo(int lane) ABSL_LOCKS_EXCLUDED(mu_);

@@ -315,13 +315,9 @@ TEST(TransferPeersTest, WhatIsOnItsWayToAProcessThatIsDroppedIsFreeAtOnce) {
   tasks.table(1).WaitForAsks(0);
 }
 
-// A table whose Withdraw() takes as long as the test says, before or after it
-// does something.
+// A table whose Withdraw() takes as long as the test says.
 class SlowService final : public TransferService {
  public:
-  enum class Waits { kBefore, kAfter };
-  explicit SlowService(Waits waits = Waits::kAfter) : waits_(waits) {}
-
   void Serve(const ControlCaller& caller, const BufKey& key,
              const Ask& ask) override {
     if (key.tag == kLastTag) last_comes_.DecrementCount();
@@ -329,10 +325,9 @@ class SlowService final : public TransferService {
   }
   void Withdraw(const BufKey& key, const Borrower* borrower,
                 absl::Status reason) override {
-    if (waits_ == Waits::kAfter) table_.Withdraw(key, borrower, reason);
+    table_.Withdraw(key, borrower, std::move(reason));
     begun_.DecrementCount();
     may_end_.Wait();
-    if (waits_ == Waits::kBefore) table_.Withdraw(key, borrower, reason);
     has_ended_ = true;
   }
 
@@ -348,7 +343,6 @@ class SlowService final : public TransferService {
   bool has_ended() const { return has_ended_; }
 
  private:
-  const Waits waits_;
   TableService table_;
   BlockingCounter last_comes_{1};
   BlockingCounter begun_{1};
@@ -395,72 +389,6 @@ TEST(TransferPeersTest, ShutdownWaitsForADropThatIsUnderWay) {
   service.LetWithdrawEnd();
   dropper.join();
   stopper.join();
-}
-
-// Sets it when a step's requests have ended.
-Work Setting(std::atomic<bool>& ended) {
-  return [&ended] {
-    EXPECT_FALSE(ended);
-    ended = true;
-  };
-}
-
-TEST(TransferPeersTest, ACancelledRequestIsAwaitedUntilItsTaskHasEndedIt) {
-  TestTasks tasks(2);
-  tasks.Start(0);
-  FunctionService control(nullptr);
-  SlowService service(SlowService::Waits::kBefore);
-  auto transport = CreateGrpcTransport(tasks.Options(1));
-  ASSERT_THAT(transport, IsOk());
-  ASSERT_THAT((*transport)->Start(&control, &service), IsOk());
-  TransferChannel& transfers = tasks.transport(0).transfers();
-  std::atomic<bool> none{false}, before{false}, after{false}, other_step{false};
-  WaitingBorrower cancelled(4), waiting(4);
-  tasks.Request(0, 1, KeyOf(0), 4, cancelled);
-  tasks.Request(0, 1, KeyOf(1), 4, waiting);
-  service.table().WaitForAsks(2);
-  transfers.AwaitCancelled(KeyOf(0).exec.step, Setting(none));
-  EXPECT_TRUE(none);
-  transfers.Cancel(1, KeyOf(0), &cancelled, absl::AbortedError("enough"));
-  EXPECT_THAT(cancelled.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
-  transfers.AwaitCancelled(KeyOf(0).exec.step, Setting(before));
-  transfers.AwaitCancelled(KeyOf(0).exec.step + 1, Setting(other_step));
-  EXPECT_TRUE(other_step);
-  service.WaitForWithdraw();
-  EXPECT_FALSE(before);
-  transfers.AwaitCancelled(KeyOf(0).exec.step, Setting(after));
-  service.LetWithdrawEnd();
-  // Nothing comes in answer to the other one before that to the first.
-  const std::vector<std::byte> bytes = Pattern(4);
-  WaitingLender lender;
-  service.table().Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
-  EXPECT_THAT(waiting.Wait(), IsOk());
-  EXPECT_THAT(lender.Wait(), IsOk());
-  tasks.Stop(0);
-  EXPECT_TRUE(before);
-  EXPECT_TRUE(after);
-}
-
-TEST(TransferPeersTest, ShutdownEndsTheWaitForCancelledRequests) {
-  TestTasks tasks(2);
-  tasks.Start(0);
-  FunctionService control(nullptr);
-  SlowService service(SlowService::Waits::kBefore);
-  auto transport = CreateGrpcTransport(tasks.Options(1));
-  ASSERT_THAT(transport, IsOk());
-  ASSERT_THAT((*transport)->Start(&control, &service), IsOk());
-  TransferChannel& transfers = tasks.transport(0).transfers();
-  std::atomic<bool> ended{false};
-  WaitingBorrower cancelled(4);
-  tasks.Request(0, 1, KeyOf(0), 4, cancelled);
-  service.table().WaitForAsks(1);
-  transfers.Cancel(1, KeyOf(0), &cancelled, absl::AbortedError("enough"));
-  service.WaitForWithdraw();
-  transfers.AwaitCancelled(KeyOf(0).exec.step, Setting(ended));
-  EXPECT_FALSE(ended);
-  tasks.Stop(0);
-  EXPECT_TRUE(ended);
-  service.LetWithdrawEnd();
 }
 
 TEST(TransferPeersTest, WhatIsAskedOfAReplacementDoesNotEndWithWhomItReplaced) {

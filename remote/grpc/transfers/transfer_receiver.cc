@@ -5,7 +5,6 @@
 
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
-#include "framework/base/last_holder.h"
 #include "remote/grpc/transfers/receive_stream.h"
 
 namespace tutti {
@@ -94,13 +93,6 @@ void TransferReceiver::Cancel(int task, const BufKey& key,
       if (it != streams_.end()) stream = it->second;
     }
     if (stream != nullptr && stream->Cancel(key, borrower, reason)) return;
-  }
-}
-
-void TransferReceiver::AwaitCancelled(int64_t step_id, Work ended) {
-  const auto holder = std::make_shared<LastHolder>(std::move(ended));
-  for (const auto& [key, stream] : Streams()) {
-    stream->HoldWithCancelled(step_id, holder);
   }
 }
 

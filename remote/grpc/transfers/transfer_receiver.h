@@ -1,7 +1,6 @@
 #ifndef TUTTI_REMOTE_GRPC_TRANSFERS_TRANSFER_RECEIVER_H_
 #define TUTTI_REMOTE_GRPC_TRANSFERS_TRANSFER_RECEIVER_H_
 
-#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -14,7 +13,6 @@
 #include "remote/grpc/connection/in_flight.h"
 #include "remote/grpc/connection/peers.h"
 #include "remote/transfer_channel.h"
-#include "tutti/environment.h"
 #include "tutti/grpc_transport.h"
 
 namespace tutti {
@@ -34,8 +32,6 @@ class TransferReceiver final : public TransferChannel {
   void Request(int task, const BufKey& key, const Ask& ask) override;
   void Cancel(int task, const BufKey& key, const Borrower* borrower,
               absl::Status reason) override;
-  void AwaitCancelled(int64_t step_id, Work ended) override
-      ABSL_LOCKS_EXCLUDED(mu_);
 
   // A process is lost: no request goes over a stream to it any more.
   void Drop(const ControlCaller& process, const absl::Status& reason)

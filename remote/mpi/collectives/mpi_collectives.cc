@@ -174,7 +174,7 @@ class MpiCollectives::Execution final
 };
 
 void MpiCollectives::Execution::Add() {
-  owner_->CountIn(key_.step);
+  ++owner_->num_executions_;
   if (owner_->phase() != Phase::kOpen) return End(ShutDown());
   if (!failure_.ok()) return End(failure_);
   const bool is_exchanged = tasks_.size() == 2 && !carried().empty();
@@ -239,9 +239,8 @@ void MpiCollectives::Execution::End(absl::Status status) {
   operation_.reset();
   context_.execution->cancellation.Unwatch(watch_);
   const auto owner = owner_;
-  const int64_t step = key_.step;
   std::exchange(done_, nullptr)(std::move(status));
-  owner->CountOut(step);
+  --owner->num_executions_;
 }
 
 MpiCollectives::MpiCollectives(const Options& options)
@@ -308,20 +307,6 @@ std::string MpiCollectives::NamesOf(const CollGroupParams& group,
   });
 }
 
-void MpiCollectives::AwaitStep(int64_t step_id, Work ended) {
-  {
-    MutexLock lock(&mu_);
-    if (phase() != Phase::kClosed) {
-      return options_.runtime->Post([self = shared_from_this(), step_id,
-                                     ended = std::move(ended)]() mutable {
-        if (!self->num_in_step_.contains(step_id)) return std::move(ended)();
-        self->awaited_steps_.emplace_back(step_id, std::move(ended));
-      });
-    }
-  }
-  std::move(ended)();
-}
-
 bool MpiCollectives::Post(Work work) {
   MutexLock lock(&mu_);
   if (phase() == Phase::kClosed) return false;
@@ -379,25 +364,6 @@ MpiPoller::State MpiCollectives::PollClosed() {
   if (communicators_.size() == 0) notes_.Close();
   if (is_busy) return State::kBusy;
   return notes_.is_sending() ? State::kWaiting : State::kIdle;
-}
-
-void MpiCollectives::CountIn(int64_t step) {
-  ++num_executions_;
-  ++num_in_step_[step];
-}
-
-void MpiCollectives::CountOut(int64_t step) {
-  --num_executions_;
-  const auto counted = num_in_step_.find(step);
-  if (--counted->second > 0) return;
-  num_in_step_.erase(counted);
-  std::vector<Work> ended;
-  std::erase_if(awaited_steps_, [&](auto& awaited) {
-    if (awaited.first != step) return false;
-    ended.push_back(std::move(awaited.second));
-    return true;
-  });
-  for (Work& work : ended) std::move(work)();
 }
 
 void MpiCollectives::OnNote(int task, const MpiNote& note) {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -80,10 +79,6 @@ class MpiCollectives final
   std::string DescribeWaiting(const CollGroupParams& group,
                               const ExecKey& exec) override;
 
-  // `ended` runs on MPI's thread; after Close() within this call. What a member
-  // has withdrawn ends when whoever leads it has said that it is forgotten.
-  void AwaitStep(int64_t step_id, Work ended) override;
-
   // The rest is for MPI's thread. Begins to listen; once, before all else.
   void Open();
   State Poll(bool is_last) override;
@@ -115,8 +110,6 @@ class MpiCollectives final
   std::function<void(int task, const MpiNote& note)> Sender();
   std::string NamesOf(const CollGroupParams& group,
                       const std::vector<int>& tasks) const;
-  void CountIn(int64_t step);
-  void CountOut(int64_t step);
   void OnNote(int task, const MpiNote& note);
   void OnGone(int task, const absl::Status& why);
   void Withdraw(const ExecKey& key, const absl::Status& why);
@@ -138,11 +131,7 @@ class MpiCollectives final
   // What has begun without MPI, and is over.
   std::vector<std::shared_ptr<Execution>> merged_;
 
-  // Whose `done` has not run: all, and those of each step that has some.
-  size_t num_executions_ = 0;
-  absl::flat_hash_map<int64_t, size_t> num_in_step_;
-
-  std::vector<std::pair<int64_t, Work>> awaited_steps_;
+  size_t num_executions_ = 0;  // Whose `done` has not run.
   absl::flat_hash_set<const Execution*> failed_in_mpi_;
   uint32_t num_idle_polls_ = 0;
 
