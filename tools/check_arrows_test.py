@@ -19,63 +19,86 @@ SPEC.loader.exec_module(check_arrows)
 
 class WrongArrowsTest(unittest.TestCase):
 
-    def wrong(self, source, target):
-        return list(check_arrows.wrong_arrows({source: [target]}))
+    def wrong(self, source, target, doubles=()):
+        return list(check_arrows.wrong_arrows({source: [target]}, frozenset(doubles)))
 
-    def test_arrows_to_lower_layers_are_right(self):
+    def test_arrows_to_lower_rooms_are_right(self):
         for source, target in [
-                ("//schedule", "//framework/tensor"),
-                ("//implementations:ring", "//framework/tensor"),
-                ("//:tutti", "//runtime"),
-                ("//gpu/device", "//framework/tensor"),
-                ("//gpu/device", "//schedule"),
-                ("//tools/commands", "//gpu/runtime:cuda"),
-                ("//tools/commands", "//:tutti"),
-                ("//framework:a", "//framework:b"),
-                ("//framework:a", "@com_google_absl//absl/status")]:
+                ("//framework/tensor:tensor", "//framework/base:base"),
+                ("//schedule:schedule", "//framework/choice:choice"),
+                ("//implementations/two_level:two_level",
+                 "//implementations/local:local"),
+                ("//:tutti", "//runtime:local"),
+                ("//gpu/device:device", "//schedule/engine:engine"),
+                ("//tools/cluster:cluster", "//gpu/runtime:runtime"),
+                ("//framework/base:a", "//framework/base:b"),
+                ("//framework/base:base", "//include:tutti"),
+                ("//framework/base:base", "@com_google_absl//absl/status")]:
             self.assertEqual(self.wrong(source, target), [])
 
-    def test_arrows_to_higher_layers_are_wrong(self):
+    def test_arrows_to_higher_rooms_are_wrong(self):
         for source, target in [
-                ("//framework/tensor", "//schedule"),
-                ("//schedule", "//implementations:ring"),
-                ("//framework/tensor", "//gpu/device"),
-                ("//resolvers:a", "//:tutti"),
-                ("//:tutti", "//tools/commands")]:
+                ("//framework/base:base", "//framework/tensor:tensor"),
+                ("//framework/choice:choice", "//framework/executor:executor"),
+                ("//schedule:schedule", "//schedule/proof:proof"),
+                ("//implementations/parts:parts", "//implementations:implementations"),
+                ("//resolvers/local:local", "//runtime:runtime"),
+                ("//:tutti", "//tools/base:base")]:
             line, = self.wrong(source, target)
             self.assertIn(f"{source} -> {target}: the arrow goes", line)
 
-    def test_neighbours_do_not_know_each_other(self):
+    def test_wings_and_rooms_of_one_layer_do_not_know_each_other(self):
         for source, target in [
-                ("//implementations:ring", "//resolvers:a"),
-                ("//gpu/device", "//implementations:ring"),
-                ("//gpu/device", "//outfeed:a"),
-                ("//remote", "//gpu/device")]:
+                ("//implementations:implementations", "//resolvers/local:local"),
+                ("//gpu/device:device", "//implementations/parts:parts"),
+                ("//remote/grpc:grpc", "//gpu/kernels:kernels"),
+                ("//framework/reduce:reduce", "//framework/peer:peer"),
+                ("//tools/draw:draw", "//tools/files:files")]:
             line, = self.wrong(source, target)
             self.assertIn("do not know each other", line)
 
-    def test_neighbours_at_the_top_may(self):
-        self.assertEqual(self.wrong("//examples/embed:a", "//tools/commands"), [])
+    def test_what_is_above_all_may_use_everything(self):
+        self.assertEqual(
+            self.wrong("//examples/embed:a", "//tools/commands:commands"), [])
+
+    def test_doubles_are_held_to_the_rooms_too(self):
+        double = "//remote:testing"
+        line, = self.wrong(double, "//runtime:runtime", [double])
+        self.assertIn("the arrow goes", line)
+
+    def test_doubles_may_use_doubles_of_any_room(self):
+        double, other = "//framework/executor:testing", "//remote/grpc:testing"
+        self.assertEqual(self.wrong(double, other, [double, other]), [])
+        self.assertEqual(self.wrong(double, "//tests/doubles:doubles", [double]), [])
 
     def test_unknown_folders_have_no_place(self):
-        line, = self.wrong("//framework:a", "//attic:b")
+        line, = self.wrong("//framework/base:a", "//attic:b")
         self.assertIn("attic/ has no place", line)
+
+
+class FullRoomsTest(unittest.TestCase):
+
+    def test_a_room_has_at_most_fifty_files(self):
+        files = [f"framework/base/{number}.h" for number in range(50)]
+        self.assertEqual(list(check_arrows.full_rooms(files)), [])
+        line, = check_arrows.full_rooms(files + ["framework/base/more.h"])
+        self.assertIn("framework/base/ has 51 files, more than 50", line)
 
 
 class ForeignRepositoriesTest(unittest.TestCase):
 
     def test_the_core_needs_abseil_and_highway_only(self):
-        graph = {"//:tutti": ["//framework:a", "@com_google_absl//absl/status"],
-                 "//framework:a": ["@com_github_google_highway//:hwy"]}
+        graph = {"//:tutti": ["//framework/base:a", "@com_google_absl//absl/status"],
+                 "//framework/base:a": ["@com_github_google_highway//:hwy"]}
         self.assertEqual(list(check_arrows.foreign_repositories(graph)), [])
 
     def test_what_else_it_needs_is_shown_with_the_way_there(self):
-        graph = {"//:tutti": ["//framework:a"],
-                 "//framework:a": ["//framework:b"],
-                 "//framework:b": ["@grpc//:grpc"]}
+        graph = {"//:tutti": ["//framework/base:a"],
+                 "//framework/base:a": ["//framework/base:b"],
+                 "//framework/base:b": ["@grpc//:grpc"]}
         line, = check_arrows.foreign_repositories(graph)
         self.assertTrue(line.startswith(
-            "//:tutti -> //framework:a -> //framework:b -> @grpc//:grpc: "))
+            "//:tutti -> //framework/base:a -> //framework/base:b -> @grpc//:grpc: "))
 
     def test_what_only_others_need_does_not_count(self):
         graph = {"//:tutti": [], "//tools/commands": ["@cli11//:cli11"]}
@@ -94,7 +117,7 @@ class ForeignIncludesTest(unittest.TestCase):
         path = pathlib.Path(label[2:].replace(":", "/"))
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        graph = {"//:tutti": ["//framework:a"], "//framework:a": [label],
+        graph = {"//:tutti": ["//framework/base:a"], "//framework/base:a": [label],
                  "//tools/commands": []}
         return list(check_arrows.foreign_includes(graph))
 
