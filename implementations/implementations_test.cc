@@ -399,5 +399,14 @@ TEST(ImplementationsTest, PriceAllMessagesOfProcessesThatShareProcessors) {
   }
 }
 
+TEST(ImplementationsTest, NamesOfTheFieldResolve) {
+  const CollectiveRegistry& registry = CollectiveRegistry::Global();
+  EXPECT_EQ(registry.Resolve("RingReducer"), "RingReduce");
+  EXPECT_EQ(registry.Resolve("RingGatherer"), "RingGather");
+  EXPECT_EQ(registry.Resolve("HierarchicalTreeBroadcaster"),
+            "HierarchicalTreeBroadcast");
+  EXPECT_EQ(*registry.Find("RingReducer"), *registry.Find("RingReduce"));
+}
+
 }  // namespace implementations_test
 }  // namespace tutti

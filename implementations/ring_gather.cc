@@ -60,5 +60,8 @@ REGISTER_COLLECTIVE(
                .subdivide = DefaultSubdivisions,
                .outline = MakeOutline}));
 
+// The name in TensorFlow's collective runtime.
+REGISTER_COLLECTIVE_ALIAS(RingGatherer, RingGather);
+
 }  // namespace
 }  // namespace tutti

@@ -78,5 +78,8 @@ REGISTER_COLLECTIVE(
                .subdivide = DefaultSubdivisions,
                .outline = MakeOutline}));
 
+// The name in TensorFlow's collective runtime.
+REGISTER_COLLECTIVE_ALIAS(RingReducer, RingReduce);
+
 }  // namespace
 }  // namespace tutti

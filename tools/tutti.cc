@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   KeepStandardDescriptors();
   // What cannot be written is an error, after which temporary files go.
   for (int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
-  return tutti::RunTool(argc, argv,
-                        {std::cout, std::cerr, isatty(STDERR_FILENO) == 1});
+  return tutti::RunTool(
+      argc, argv,
+      {std::cout, std::cerr, isatty(STDERR_FILENO) == 1, STDOUT_FILENO});
 }

@@ -227,6 +227,21 @@ class UsageTest(ToolTest):
                 # What cannot be printed is an error like any other.
                 self.assertEqual(result.returncode, int(">&-" in closed), result)
 
+    def test_a_reader_that_goes_away_is_no_error(self):
+        for args in [("info",), ("info", "--json"), ("verify", "RingReduce"),
+                     ("perf", "all_reduce", "--devices", 2, "--max-bytes", 4)]:
+            reader, writer = os.pipe()
+            os.close(reader)
+            with os.fdopen(writer, "w") as out:
+                result = self.run_tool(*args, stdout=out)
+            self.assertEqual((result.returncode, result.stderr), (0, ""), args)
+
+    def test_a_full_disk_is_an_error(self):
+        with open("/dev/full", "w", encoding="utf-8") as out:
+            result = self.run_tool("info", stdout=out)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("standard output cannot be written", result.stderr)
+
     def test_version(self):
         self.assertRegex(self.succeed("--version"), r"\Atutti \d+\.\d+\.\d+\n\Z")
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/mutex.h"
+#include "framework/choice/did_you_mean.h"
 #include "tutti/implementation.h"
 
 namespace tutti {
@@ -39,7 +40,9 @@ class CollectiveRegistry::Table {
     absl::Status status = Check(name, factory.get());
     MutexLock lock(&mu_);
     if (status.ok() &&
-        !factories_.try_emplace(std::string(name), std::move(factory)).second) {
+        (aliases_.contains(name) ||
+         !factories_.try_emplace(std::string(name), std::move(factory))
+              .second)) {
       status = absl::AlreadyExistsError(
           absl::StrCat("implementation ", name, " was registered twice"));
     }
@@ -47,17 +50,42 @@ class CollectiveRegistry::Table {
     return status;
   }
 
+  absl::Status RegisterAlias(absl::string_view alias, absl::string_view name)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    absl::Status status;
+    if (alias.empty() || name.empty()) {
+      status = absl::InvalidArgumentError(absl::StrCat(
+          "alias \"", alias, "\" of \"", name, "\": a name is empty"));
+    } else if (factories_.contains(alias) ||
+               !aliases_.try_emplace(std::string(alias), name).second) {
+      status = absl::AlreadyExistsError(absl::StrCat(
+          "alias ", alias, " of implementation ", name, " is taken"));
+    }
+    if (first_error_.ok()) first_error_ = status;
+    return status;
+  }
+
+  std::string Resolve(absl::string_view name) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    const auto found = aliases_.find(name);
+    return found == aliases_.end() ? std::string(name) : found->second;
+  }
+
   absl::StatusOr<std::shared_ptr<const CollectiveFactory>> Find(
       absl::string_view name) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
-    const auto found = factories_.find(name);
+    const auto alias = aliases_.find(name);
+    const auto found =
+        factories_.find(alias == aliases_.end() ? name : alias->second);
     if (found != factories_.end()) return found->second;
-    const auto append_name = [](std::string* out, const auto& entry) {
-      absl::StrAppend(out, entry.first);
-    };
+    std::vector<std::string> names;
+    for (const auto& entry : factories_) names.push_back(entry.first);
+    std::vector<std::string> all = names;
+    for (const auto& entry : aliases_) all.push_back(entry.first);
     return absl::NotFoundError(absl::StrCat(
-        "no implementation is named \"", name,
-        "\"; known: ", absl::StrJoin(factories_, ", ", append_name)));
+        "no implementation is named \"", name, "\"", DidYouMean(name, all),
+        "; known: ", absl::StrJoin(names, ", ")));
   }
 
   std::vector<Entry> List() ABSL_LOCKS_EXCLUDED(mu_) {
@@ -79,6 +107,7 @@ class CollectiveRegistry::Table {
   Mutex mu_;
   std::map<std::string, std::shared_ptr<const CollectiveFactory>, std::less<>>
       factories_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::string, std::less<>> aliases_ ABSL_GUARDED_BY(mu_);
   absl::Status first_error_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -98,9 +127,18 @@ absl::Status CollectiveRegistry::Register(
   return table_->Register(name, std::move(factory));
 }
 
+absl::Status CollectiveRegistry::RegisterAlias(absl::string_view alias,
+                                               absl::string_view name) {
+  return table_->RegisterAlias(alias, name);
+}
+
+std::string CollectiveRegistry::Resolve(absl::string_view name) const {
+  return table_->Resolve(name);
+}
+
 absl::StatusOr<std::shared_ptr<const CollectiveFactory>>
-CollectiveRegistry::Find(absl::string_view name) const {
-  return table_->Find(name);
+CollectiveRegistry::Find(absl::string_view name_or_alias) const {
+  return table_->Find(name_or_alias);
 }
 
 std::vector<CollectiveRegistry::Entry> CollectiveRegistry::List() const {

@@ -92,6 +92,57 @@ TEST(RegistryTest, AnUnknownNameListsTheKnownOnes) {
                        AllOf(HasSubstr("\"Star\""), HasSubstr("Ring, Tree"))));
 }
 
+TEST(RegistryTest, AnUnknownNameGetsTheNearestKnownOne) {
+  CollectiveRegistry registry;
+  ASSERT_THAT(registry.Register("RingReduce", Factory()), IsOk());
+  ASSERT_THAT(registry.RegisterAlias("RingReducer", "RingReduce"), IsOk());
+  EXPECT_THAT(registry.Find("ringreduce").status().message(),
+              HasSubstr("(did you mean RingReduce?)"));
+  EXPECT_THAT(registry.Find("RingRedcuers").status().message(),
+              HasSubstr("(did you mean RingReducer?)"));
+  EXPECT_THAT(registry.Find("Tree").status().message(),
+              Not(HasSubstr("did you mean")));
+}
+
+TEST(RegistryTest, AnAliasFindsWhatItStandsFor) {
+  CollectiveRegistry registry;
+  ASSERT_THAT(registry.RegisterAlias("RingReducer", "Ring"), IsOk());
+  ASSERT_THAT(registry.Register("Ring", Factory()), IsOk());
+  EXPECT_EQ(*registry.Find("RingReducer"), *registry.Find("Ring"));
+  EXPECT_EQ(registry.Resolve("RingReducer"), "Ring");
+  EXPECT_EQ(registry.Resolve("Ring"), "Ring");
+  EXPECT_EQ(registry.List().size(), 1u);
+}
+
+TEST(RegistryTest, AnAliasThatIsTakenIsRefused) {
+  CollectiveRegistry registry;
+  ASSERT_THAT(registry.Register("Ring", Factory()), IsOk());
+  ASSERT_THAT(registry.RegisterAlias("Circle", "Ring"), IsOk());
+  for (const char* taken : {"Ring", "Circle"}) {
+    EXPECT_THAT(registry.RegisterAlias(taken, "Tree"),
+                StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(taken)));
+  }
+  EXPECT_THAT(registry.Register("Circle", Factory()),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("Circle")));
+}
+
+class BareClass : public Nothing {
+ public:
+  static ImplementationTraits Traits() {
+    return {.summary = "registered by its class",
+            .collectives = {CollectiveType::kBarrier}};
+  }
+};
+
+REGISTER_COLLECTIVE(RegisteredBareClass, BareClass);
+
+TEST(RegistryTest, ABareClassIsRegisteredWithItsTraits) {
+  const auto found = CollectiveRegistry::Global().Find("RegisteredBareClass");
+  ASSERT_THAT(found, IsOk());
+  EXPECT_EQ((*found)->traits().summary, "registered by its class");
+  EXPECT_NE(dynamic_cast<BareClass*>((*found)->Create().get()), nullptr);
+}
+
 TEST(RegistryTest, ListsInTheOrderOfNames) {
   CollectiveRegistry registry;
   for (const char* name : {"Tree", "Ring", "Star"}) {

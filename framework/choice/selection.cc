@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/choice/device_needs.h"
+#include "framework/choice/did_you_mean.h"
 #include "framework/choice/parts.h"
 
 namespace tutti {
@@ -98,24 +99,24 @@ std::string ListOf(const std::vector<Candidate>& candidates) {
   return names.empty() ? "none" : absl::StrJoin(names, ", ");
 }
 
-absl::Status UnknownNameError(const std::string& name,
+absl::Status UnknownNameError(const CollectiveRegistry& registry,
+                              const std::string& name,
                               const std::vector<Candidate>& candidates) {
-  std::string hint;
-  for (const Candidate& candidate : candidates) {
-    if (absl::EqualsIgnoreCase(candidate.name, name)) {
-      hint = absl::StrCat(" (there is ", candidate.name, ")");
-    }
-  }
-  return absl::NotFoundError(
-      absl::StrCat("no implementation is named \"", name, "\"", hint,
-                   "; these can serve: ", ListOf(candidates)));
+  std::vector<std::string> known;
+  for (const auto& entry : registry.List()) known.push_back(entry.name);
+  return absl::NotFoundError(absl::StrCat(
+      "no implementation is named \"", name, "\"", DidYouMean(name, known),
+      "; these can serve: ", ListOf(candidates)));
 }
 
 absl::StatusOr<Selection> SelectByName(const CollectiveRegistry& registry,
-                                       const std::string& name,
+                                       const std::string& name_or_alias,
                                        Selection selection) {
+  const std::string name = registry.Resolve(name_or_alias);
   auto factory = registry.Find(name);
-  if (!factory.ok()) return UnknownNameError(name, selection.candidates);
+  if (!factory.ok()) {
+    return UnknownNameError(registry, name, selection.candidates);
+  }
   const absl::Status parts = CheckParts((*factory)->traits());
   if (!parts.ok()) {
     return absl::Status(
@@ -155,7 +156,7 @@ void AskRules(const CollectiveRegistry& registry, const SelectionRules& rules,
                                     : std::string("is not registered");
     selection->matching_rules.push_back({rule, why_not});
     if (!why_not.empty()) continue;
-    selection->name = rule.implementation;
+    selection->name = registry.Resolve(rule.implementation);
     selection->factory = *std::move(factory);
     return;
   }

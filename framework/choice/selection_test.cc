@@ -226,7 +226,7 @@ TEST_F(SelectionTest, ANameInTheWrongCaseIsNotFoundAndPointsAtTheRightOne) {
   Register("Ring", AllReduceTraits(OneSecond));
   request_.implementation = "ring";
   EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kNotFound,
-                                 HasSubstr("\"ring\" (there is Ring)")));
+                                 HasSubstr("\"ring\" (did you mean Ring?)")));
 }
 
 TEST_F(SelectionTest, ANamedOneThatCannotServeListsWhoCan) {

@@ -43,6 +43,9 @@ ImplementationTraits Traits() {
 
 REGISTER_COLLECTIVE(NcclReduce, Implemented<NcclReducer>(Traits()));
 
+// The name in TensorFlow's collective runtime.
+REGISTER_COLLECTIVE_ALIAS(NcclReducer, NcclReduce);
+
 }  // namespace
 
 bool IsAverageExact(DType dtype, int num_ranks) {

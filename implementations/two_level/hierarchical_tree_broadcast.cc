@@ -126,5 +126,9 @@ REGISTER_COLLECTIVE(
                           .cost_seconds = CostSeconds},
                .plan = PlanHierarchicalTreeBroadcast}));
 
+// The name in TensorFlow's collective runtime.
+REGISTER_COLLECTIVE_ALIAS(HierarchicalTreeBroadcaster,
+                          HierarchicalTreeBroadcast);
+
 }  // namespace
 }  // namespace tutti

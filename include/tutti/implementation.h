@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -375,11 +376,19 @@ class CollectiveRegistry {
   absl::Status Register(absl::string_view name,
                         std::shared_ptr<const CollectiveFactory> factory);
 
-  // Errors: NOT_FOUND listing the known names.
-  absl::StatusOr<std::shared_ptr<const CollectiveFactory>> Find(
-      absl::string_view name) const;
+  // Makes `alias` another name of `name`, whether or not that is registered
+  // yet. Errors: ALREADY_EXISTS if `alias` is a name or another alias;
+  // INVALID_ARGUMENT for an empty name. They are also kept for status().
+  absl::Status RegisterAlias(absl::string_view alias, absl::string_view name);
 
-  // In the order of names.
+  // The name for which `name` stands: `name` itself unless it is an alias.
+  std::string Resolve(absl::string_view name) const;
+
+  // Errors: NOT_FOUND with the nearest known name, listing all of them.
+  absl::StatusOr<std::shared_ptr<const CollectiveFactory>> Find(
+      absl::string_view name_or_alias) const;
+
+  // Implementations in the order of names, without aliases.
   std::vector<Entry> List() const;
 
   // The first error of any registration; a runtime refuses to start with it.
@@ -391,11 +400,50 @@ class CollectiveRegistry {
   const std::unique_ptr<Table> table_;
 };
 
-// Registers `factory` under `name` when the program starts. Link the library
-// with `alwayslink = 1`.
-#define REGISTER_COLLECTIVE(name, ...)                                 \
-  [[maybe_unused]] static const absl::Status tutti_registered_##name = \
-      ::tutti::CollectiveRegistry::Global().Register(#name, __VA_ARGS__)
+namespace internal {
+
+// `(factory) + FactoryOrClass{}` is the factory. `(Class) + FactoryOrClass{}`
+// casts +FactoryOrClass{}, which converts to every class, to that class.
+struct FactoryOrClass {
+  struct AnyClass {
+    template <typename T>
+    operator T() const {  // NOLINT(google-explicit-constructor)
+      return T();
+    }
+  };
+  AnyClass operator+() const { return {}; }
+  friend std::shared_ptr<const CollectiveFactory> operator+(
+      std::shared_ptr<const CollectiveFactory> factory, FactoryOrClass) {
+    return factory;
+  }
+};
+
+template <typename Make>
+std::shared_ptr<const CollectiveFactory> FactoryOf(Make make) {
+  using Made = decltype(make());
+  if constexpr (std::is_base_of_v<CollectiveImplementationInterface, Made>) {
+    return Implemented<Made>(Made::Traits());
+  } else {
+    return make();
+  }
+}
+
+}  // namespace internal
+
+// Registers an implementation under `name` when the program starts: a factory,
+// or a class with a default constructor and a static member Traits(). Link the
+// library with `alwayslink = 1`.
+#define REGISTER_COLLECTIVE(name, ...)                                  \
+  [[maybe_unused]] static const absl::Status tutti_registered_##name =  \
+      ::tutti::CollectiveRegistry::Global().Register(                   \
+          #name, ::tutti::internal::FactoryOf([] {                      \
+            return (__VA_ARGS__) + ::tutti::internal::FactoryOrClass{}; \
+          }))
+
+// Registers another name of an implementation when the program starts.
+#define REGISTER_COLLECTIVE_ALIAS(alias, name)                          \
+  [[maybe_unused]] static const absl::Status tutti_registered_##alias = \
+      ::tutti::CollectiveRegistry::Global().RegisterAlias(#alias, #name)
 
 }  // namespace tutti
 

@@ -3,6 +3,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/choice/did_you_mean.h"
 #include "framework/choice/parts.h"
 #include "tools/base/exit_status.h"
 #include "tutti/implementation.h"
@@ -30,12 +31,11 @@ bool Serves(const CollectiveRegistry& registry, absl::string_view name,
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name) {
   if (registry.Find(name).ok()) return absl::OkStatus();
-  return UsageError(absl::StrCat(
-      "unknown algorithm \"", name, "\"; known: ",
-      absl::StrJoin(registry.List(), ", ",
-                    [](std::string* out, const CollectiveRegistry::Entry& e) {
-                      absl::StrAppend(out, e.name);
-                    })));
+  std::vector<std::string> known;
+  for (const auto& entry : registry.List()) known.push_back(entry.name);
+  return UsageError(absl::StrCat("unknown algorithm \"", name, "\"",
+                                 DidYouMean(name, known),
+                                 "; known: ", absl::StrJoin(known, ", ")));
 }
 
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,

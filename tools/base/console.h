@@ -5,12 +5,15 @@
 
 namespace tutti {
 
-// Where a command writes. Results go to `out` alone, so that it can be piped;
-// progress goes to `err`, and only where somebody watches.
+// Streams of a command. Results go to `out` alone, so that a user can pipe
+// them; progress goes to `err`, and only to a terminal.
 struct Console {
   std::ostream& out;
   std::ostream& err;
   bool err_is_terminal = false;
+
+  // Descriptor of `out`, which tells why a write failed; -1 if there is none.
+  int out_fd = -1;
 };
 
 }  // namespace tutti

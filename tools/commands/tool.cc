@@ -1,5 +1,7 @@
 #include "tools/commands/tool.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <exception>
 #include <memory>
@@ -351,6 +353,14 @@ absl::Status RunAndFlush(Tool* tool, Words words, const Console& console) {
   return status;
 }
 
+// Whether writes failed because the reader of the pipe has gone, as in
+// `tutti info | head -1`: the reader has what it wants, so that is no error.
+bool HasReaderGone(const Console& console) {
+  pollfd out = {.fd = console.out_fd, .events = POLLOUT, .revents = 0};
+  return !console.out && poll(&out, 1, /*timeout=*/0) == 1 &&
+         (out.revents & POLLERR) != 0;
+}
+
 }  // namespace
 
 int RunTool(int argc, const char* const* argv, const Console& console) {
@@ -360,6 +370,9 @@ int RunTool(int argc, const char* const* argv, const Console& console) {
     status = RunAndFlush(&tool, {argv + 1, argv + std::max(argc, 1)}, console);
   } catch (const std::exception& error) {
     status = absl::InternalError(error.what());
+  }
+  if (absl::IsDataLoss(status) && HasReaderGone(console)) {
+    status = absl::OkStatus();
   }
   if (!status.ok()) console.err << ErrorLine(status) << std::flush;
   return ExitStatus(status);
