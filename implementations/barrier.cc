@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// In round k every rank sends a token to the rank 2^k places after it, and
+// In round k every rank sends a token to the rank 2^k places after it. It
 // receives a token from the rank 2^k places before it. The token says that all
 // ranks known to the sender have come.
 //

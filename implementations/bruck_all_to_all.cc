@@ -106,8 +106,8 @@ class Routes {
 // small blocks, where messages in sequence take much longer than messages at
 // once. (J. Bruck et al., "Efficient algorithms for all-to-all communications
 // in multiport message-passing systems", IEEE Trans. Parallel Distrib. Syst. 8,
-// 1997. In the paper a round is one message, and blocks have to be put in order
-// before the first round and after the last.)
+// 1997. In the paper a round is one message, and blocks are put in order before
+// the first round and after the last.)
 //
 // Between its hops a block is in scratch memory, in two slots by turns: one
 // slot is sent while the other receives. All blocks have one size, so any slot

@@ -9,14 +9,14 @@
 namespace tutti {
 namespace {
 
-// In round k every rank sends all its blocks to the rank 2^k places before it,
-// which doubles the number of blocks on each rank.
+// In round k every rank sends all its blocks to the rank 2^k places before it.
+// Each round doubles the number of blocks on each rank.
 //
 //   rank      0          1          2          3          4
 //   has       0          1          2          3          4
 //   k = 0     0 1        1 2        2 3        3 4        4 0
 //   k = 1     0 1 2 3    1 2 3 4    2 3 4 0    3 4 0 1    4 0 1 2
-//   k = 2     and all get the one that lacks from the rank 4 places after them.
+//   k = 2     all receive the last block from the rank 4 places after them.
 //
 // ceil(log2 n) steps for any n. Every rank receives each block but its own
 // once. If blocks are equal, every rank sends (n - 1) / n of the output, the

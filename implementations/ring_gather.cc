@@ -11,9 +11,9 @@ namespace {
 
 // All ranks stand in a ring, and each block goes once round.
 //
-//   rank 0 --> rank 1 --> rank 2 --> rank 3 --.    First everyone sends their
-//     ^---------------------------------------'    own block to the next rank,
-//                                                  then what came last.
+//   rank 0 --> rank 1 --> rank 2 --> rank 3 --.    Ranks first send their own
+//     ^---------------------------------------'    block to the next rank, and
+//                                                  then the latest arrival.
 //
 // n - 1 steps. Every rank sends all blocks but the next rank's: (n - 1) / n of
 // the output if blocks are equal, the least possible. With several

@@ -11,7 +11,7 @@ namespace {
 
 // All ranks stand in a ring, and the buffer is cut into one chunk per rank.
 //
-//   rank 0 --> rank 1 --> rank 2 --> rank 3 --.    In each step everyone sends
+//   rank 0 --> rank 1 --> rank 2 --> rank 3 --.    In each step all ranks send
 //     ^---------------------------------------'    one chunk to the next rank.
 //
 // Each chunk first goes once round, from the rank after its owner to its owner,

@@ -12,7 +12,7 @@ namespace {
 // All ranks stand in a ring. The sum for a rank starts at the rank after it and
 // goes once round; every rank adds its part.
 //
-//   rank 0 --> rank 1 --> rank 2 --> rank 3 --.    In each step everyone sends
+//   rank 0 --> rank 1 --> rank 2 --> rank 3 --.    In each step all ranks send
 //     ^---------------------------------------'    one block to the next rank.
 //
 // n - 1 steps; every rank sends (n - 1) / n of its input, the least possible.

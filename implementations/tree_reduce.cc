@@ -9,9 +9,9 @@
 namespace tutti {
 namespace {
 
-// Sums go up a binomial tree in which every subtree is a run of consecutive
-// ranks, so that the order of summation is the order of ranks. The ranks below
-// the root, if any, form a separate tree, which the root adds on the left.
+// Sums go up a binomial tree. Every subtree is a run of consecutive ranks: the
+// order of summation is the order of ranks. The ranks below the root, if any,
+// form a separate tree, which the root adds on the left.
 //
 //   reduce to 3:   0 <- 1          all_reduce:  0 <- 1
 //                  0 <- 2                       0 <- 2 <- 3

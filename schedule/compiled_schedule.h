@@ -44,8 +44,8 @@ class CompiledSchedule {
   //
   // Errors: INVALID_ARGUMENT if the collective cannot have this number of
   // chunks. INVALID_ARGUMENT, naming the step, if the rank cannot run
-  // `schedule`: a peer, a chunk or a step does not exist, a step writes to the
-  // input, slots of one step may differ in size, or steps wait for each other.
+  // `schedule`: a peer, a chunk or a step does not exist; a step writes to the
+  // input; slots of one step may differ in size; steps wait for each other.
   static absl::StatusOr<CompiledSchedule> Compile(const Schedule& schedule,
                                                   const GroupMemory& memory,
                                                   int rank, bool fuse = true);

@@ -44,10 +44,9 @@ class Composition {
     // earlier parts. Two messages from one rank to another must not have the
     // same tag.
     //
-    // If parts follow each other, `num_tags` is more than any tag of the
-    // part on any rank. It may be 0 in two cases: no two ranks of this part
-    // meet in a later part, or the tags of later parts lie between the tags of
-    // this part.
+    // If parts follow each other, `num_tags` is more than any tag of the part
+    // on any rank. It may be 0 in two cases: no two ranks of this part meet in
+    // a later part; or tags of later parts lie between tags of this part.
     int num_tags = 0;
     int first_tag = 0;
     int tag_stride = 1;

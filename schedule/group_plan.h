@@ -36,9 +36,9 @@ class GroupPlan {
   };
 
   // Checks everything that is visible without a run. Errors: INVALID_ARGUMENT,
-  // naming rank, lane.step and step, if a chunk, bank, peer or `after` does not
-  // exist, a step writes an input, a step combines slots of different sizes, or
-  // a transfer does not have exactly one partner.
+  // naming rank, lane.step and step, in these cases: a chunk, bank, peer or
+  // `after` does not exist; a step writes an input; a step combines slots of
+  // different sizes; a transfer does not have exactly one partner.
   static absl::StatusOr<GroupPlan> Create(GroupMemory memory,
                                           absl::Span<const Schedule> schedules);
 

@@ -72,9 +72,9 @@ class StepOrder {
   // ended when `step` starts. Computed at the first call.
   absl::Span<const int> Predecessors(int step);
 
-  // Goes back from the start of the steps `from`, and calls `visit` with steps
-  // that have surely ended by then, until `visit` returns true. May skip steps
-  // if it visits a later step of their lane. Skips steps that completed before
+  // Goes back from the start of the steps `from`. Calls `visit` with steps that
+  // have surely ended by then, until `visit` returns true. May skip steps if it
+  // visits a later step of their lane. Skips steps that completed before
   // `oldest`.
   template <typename Visit>
   bool SearchBack(absl::Span<const int> from, int oldest, Visit visit);

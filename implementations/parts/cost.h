@@ -129,8 +129,9 @@ double RingSeconds(const CostQuery& query);
 Traffic ToAllTraffic(const CostQuery& query);
 double ToAllSeconds(const CostQuery& query);
 
-// Traffic in which a root in any process sends every other member a block, or
-// they send to it, between processes at once.
+// Traffic in which a root sends every other member a block, or receives one
+// from each. The root may be in any process. Messages between processes are
+// sent at once.
 Traffic FromRootTraffic(const CostQuery& query);
 double FromRootSeconds(const CostQuery& query);
 

@@ -22,7 +22,7 @@ namespace tutti {
 //
 // The two ranks of a shared corner divide its blocks between them, and blocks
 // of single ranks in halves. They first send each other their part. Even then a
-// rank sends each block but its own once, up a tree of height ceil(log2 n), and
+// rank sends each block but its own once, up a tree of height ceil(log2 n). It
 // receives at most n - 1 + log2 n blocks. Immutable.
 class HalvingTrees {
  public:

@@ -20,9 +20,9 @@ namespace tutti {
 // ago.
 //
 // Errors, which name the part: UNIMPLEMENTED if tasks have different numbers of
-// devices, or if the part inside tasks does not bring each device a block in
-// the same round; RESOURCE_EXHAUSTED if a part has no outline and is too large
-// to plan.
+// devices; UNIMPLEMENTED unless the part inside tasks brings each device one
+// block, all in the same round; RESOURCE_EXHAUSTED if a part has no outline and
+// is too large to plan.
 absl::StatusOr<std::unique_ptr<const Outline>> HierarchicalReduceOutline(
     const PlanRequest& request, const ReduceLevels& levels);
 

@@ -55,8 +55,8 @@ REGISTER_COLLECTIVE(
                          .plan = PlanPieces}));
 
 // Pairs of levels. Inside tasks they reduce-scatter, reduce or all-reduce.
-// Between tasks they all-reduce in one chunk, in a chunk for each task, in a
-// chunk for each subdivision, or in an order of tasks.
+// Between tasks they all-reduce in one chunk, in a chunk for each task or
+// subdivision, or in an order of tasks.
 REGISTER_COLLECTIVE(RingThenRing,
                     Hierarchical<"RingReduceScatter", "RingReduce">());
 REGISTER_COLLECTIVE(

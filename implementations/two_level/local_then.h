@@ -49,10 +49,10 @@ class LocalThen : public CollectiveImplementationInterface {
   absl::Status status_;  // Result of Prepare().
 };
 
-// Bytes that the first members of the processes reduce at a time. Over gRPC
-// among 2 to 4 processes on 2 processors, chunks of 4 MiB took up to 1.5 times
-// as long, because there are more messages. Larger chunks were no faster (23
-// November 2026).
+// Bytes that the first members of the processes reduce at a time. Chunks of 4
+// MiB took up to 1.5 times as long, because there are more messages. Larger
+// chunks were no faster. (gRPC among 2 to 4 processes on 2 processors, 23
+// November 2026.)
 inline constexpr int64_t kLocalThenChunkBytes = int64_t{16} << 20;
 
 // Returns the predicted seconds if implementation `between` of the global
@@ -67,10 +67,10 @@ double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
 std::shared_ptr<const CollectiveFactory> MakeLocalThenFactory(
     std::string between, int64_t chunk_bytes, Algorithm functions);
 
-// Makes a Hierarchical<"LocalReduce", ...>() (hierarchical.h) with chunks of
+// Makes a Hierarchical<"LocalReduce", ...>() (tutti/schedule.h) with chunks of
 // any size and a registered schedule between processes:
 //   REGISTER_COLLECTIVE(ThenStar, LocalThenFactory<"StarReduce">());
-// The program links that schedule, too, as hierarchical.h says. The stand-in
+// The program links that schedule, too, as tutti/schedule.h says. The stand-in
 // (stand_in.h) sends messages within tasks (local_then_plan.h).
 template <ImplementationName between,
           int64_t chunk_bytes = kLocalThenChunkBytes>

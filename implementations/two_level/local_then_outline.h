@@ -13,8 +13,8 @@ namespace tutti {
 // schedule between tasks: its `outline` function, or its plan.
 //
 // Errors: UNIMPLEMENTED if some tasks have one rank and others have more,
-// because they begin the schedule in different rounds, and if tasks of
-// different sizes need scratch memory for it; RESOURCE_EXHAUSTED if the
+// because they begin the schedule in different rounds; UNIMPLEMENTED if tasks
+// of different sizes need scratch memory for it; RESOURCE_EXHAUSTED if the
 // schedule has no outline and is too large to plan.
 absl::StatusOr<std::unique_ptr<const Outline>> LocalThenOutline(
     absl::string_view between, const PlanRequest& request);

@@ -13,10 +13,10 @@ namespace tutti {
 // The first rank of each task does the work of the task's passes over memory.
 // With tasks of three and of two ranks:
 //
-//   0 <- 1,2     3 <- 4     all send the first what they have, which reduces it
-//                           in one step, in the order of ranks
-//   0 <--------> 3          the first ones all-reduce by the schedule between
-//   0 -> 1,2     3 -> 4     each applies the final op, and sends the result
+//   0 <- 1,2     3 <- 4     all send their inputs to the first rank, which
+//                           reduces them in one step, in the order of ranks
+//   0 <--------> 3          first ranks all-reduce by the schedule between
+//   0 -> 1,2     3 -> 4     first ranks apply the final op and send the result
 //
 // Takes two steps more than the schedule. The last stage of a task begins when
 // the schedule has ended on its first rank. In LocalThen, the last stage of

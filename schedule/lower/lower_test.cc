@@ -212,8 +212,9 @@ class Case {
   CollectiveRequest collective_;
 };
 
-// Calls `visit` with each of the algorithm's collectives, on several layouts,
-// with fewer elements than ranks, with odd numbers of elements, and in place.
+// Calls `visit` with each of the algorithm's collectives, on several layouts.
+// Settings include fewer elements than ranks, odd numbers of elements, and in
+// place.
 void ForEachSetting(const std::string& name,
                     absl::FunctionRef<void(const Setting&)> visit) {
   const auto factory = *CollectiveRegistry::Global().Find(name);

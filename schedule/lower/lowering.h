@@ -17,8 +17,8 @@
 namespace tutti {
 
 // Turns the schedules of one member of a group, or of all members, into a graph
-// (lower.h). Used once, in this order: AddMember(), JoinTransfers() if all
-// members are added, AddTo().
+// (tutti/lowering.h). Used once, in this order: AddMember(), JoinTransfers() if
+// all members are added, AddTo().
 class Lowering {
  public:
   using Plan = Schedule (*)(const PlanRequest& request);

@@ -61,9 +61,9 @@ class RecordedGraph : public MemberGraphBuilder, public HostCallBuilder {
   // Runs all nodes, one at a time, in an order derived from the seed. A send
   // may complete before or after its receive.
   //
-  // Returns false if some node never starts. That happens after a host call
-  // that fails, which is also a complaint, or a host call that is not done when
-  // no other node can run.
+  // Returns false if some node never starts. This happens after a host call
+  // that fails, which is also a complaint. It also happens if a host call is
+  // not done when no other node can run.
   bool Run(const CollectiveRequest& collective, const Memory& memory,
            uint32_t seed);
 

@@ -63,10 +63,10 @@ int NumHosts(const Host& host, int num_tasks);
 // tasks".
 ClusterModel ClusterOf(const CostModel& model = {});
 
-// Errors: INVALID_ARGUMENT naming the field, if there is no class, a time is
-// negative, a rate is not positive, a host has a negative number, or the
-// classes do not go from the inside to the outside: 1 task, multiples of the
-// class before, all tasks.
+// Errors: INVALID_ARGUMENT naming the field, in these cases: there is no class;
+// a time is negative; a rate is not positive; a host has a negative number; or
+// the classes do not go from the inside to the outside (1 task, multiples of
+// the class before, all tasks).
 absl::Status CheckCluster(const ClusterModel& cluster);
 
 }  // namespace tutti

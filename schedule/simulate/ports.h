@@ -10,8 +10,8 @@ namespace tutti {
 // one after the other, in the order of their start times. Times are
 // picoseconds.
 //
-// Not thread-safe. Takes time in proportion to the number of passages, for any
-// number of ports, and time to sort the passages of each port.
+// Not thread-safe. Takes time in proportion to the number of passages, and to
+// sort the passages of each port. The number of ports does not matter.
 class Ports {
  public:
   // Each class of links has ports 0 to num_ports - 1.

@@ -90,9 +90,9 @@ absl::StatusOr<Simulation> Simulate(const Outline& outline,
 
 // Returns the number of ranks that stand for all ranks. With one task and no
 // hosts, it is `period`. With several equal tasks, it is the smallest multiple
-// of `period` that fills whole tasks, whole hosts and whole groups of each
-// inner class of links. It is the size of the group if that number does not
-// divide the size. Pure. REQUIRES: CheckCluster() is OK.
+// of `period` that fills whole tasks, hosts and groups of each inner class of
+// links. It is the size of the group if that number does not divide the size.
+// Pure. REQUIRES: CheckCluster() is OK.
 int SharedPeriod(int period, const GroupLayout& layout,
                  const ClusterModel& cluster);
 
