@@ -21,9 +21,10 @@ namespace tutti {
 // instances that differ only in key, size or dtype. A GroupResources object.
 // Thread-safe.
 //
-// Holds at most `max_numbers`, counting steps and the numbers that a request
-// lists. An insert beyond that drops the less recently used half. A dropped
-// schedule lives while it is in use.
+// Bounds its size to `max_numbers`, counting steps and the numbers that a
+// request lists. An insert that would exceed the bound first drops the less
+// recently used half, repeatedly if needed. A schedule above the bound is kept
+// alone. A dropped schedule lives while it is in use.
 class ScheduleCache {
  public:
   static constexpr size_t kMaxNumbers = size_t{1} << 22;

@@ -50,8 +50,8 @@ class ExpressionGraph {
                                                   made.num_operands);
   }
 
-  // Returns the first `limit` kInput expressions in `id`, from left to right,
-  // each as often as it is used.
+  // Returns the kInput expressions in `id`, from left to right, each as often
+  // as it is used; at most the first `limit`.
   std::vector<ExpressionId> Leaves(ExpressionId id, size_t limit) const;
 
  private:
