@@ -7,8 +7,9 @@
 namespace tutti {
 namespace {
 
-// In round k every rank tells the rank 2^k places after it that all it has
-// heard of have come, and hears the same from the rank 2^k places before it.
+// In round k every rank sends a token to the rank 2^k places after it. It
+// receives a token from the rank 2^k places before it. The token says that all
+// ranks known to the sender have come.
 //
 //   k = 0:  0 -> 1 -> 2 -> 3 -> 0      After round k each rank knows of
 //   k = 1:  0 <-> 2, 1 <-> 3           2^(k + 1) ranks, itself included.

@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-// The places of each hop over `distance`, ascending.
+// Returns the hops of a block that goes over `distance` places, ascending.
 std::vector<int> HopsOf(int distance) {
   std::vector<int> hops;
   for (int stride = 1; stride <= distance; stride *= 2) {
@@ -18,14 +18,14 @@ std::vector<int> HopsOf(int distance) {
   return hops;
 }
 
-// What a rank does with the blocks that go `distance` places, which is their
-// tag: no two rounds have the same peer.
+// A rank's steps for all blocks that go over `distance` places. `distance` is
+// their tag: no two rounds have the same peer.
 struct Route {
   std::vector<int> hops;
   ScheduleBuilder::LaneBuilder sends;
   ScheduleBuilder::LaneBuilder receives;
-  StepRef sent = {};        // The own block.
-  StepRef input_free = {};  // Where this one is complete, it may be written.
+  StepRef sent = {};        // Send of the own block.
+  StepRef input_free = {};  // Frees the own block of the input.
 };
 
 class Routes {
@@ -55,7 +55,8 @@ class Routes {
     }
   }
 
-  // REQUIRES: SendOwn() of all distances.
+  // Sends on the blocks that arrive. REQUIRES: SendOwn() was called for all
+  // distances.
   void PassOn(int distance) {
     Route& route = RouteOf(distance);
     const std::vector<int>& hops = route.hops;
@@ -89,31 +90,32 @@ class Routes {
   std::vector<Route> routes_;  // By distance.
 };
 
-// A block goes to a rank that is `distance` places on, in a hop of 2^k places
-// for each bit k of `distance`. In round k all blocks go on that have bit k.
+// A block that goes to the rank `distance` places further takes a hop of 2^k
+// places for each bit k of `distance`. In round k, all blocks whose `distance`
+// has bit k hop.
 //
 //   distance      1   2   3   4   5   6   7      n = 8, on every rank
 //   k = 0        +1      +1      +1      +1
 //   k = 1            +2  +2          +2  +2
 //   k = 2                    +4  +4  +4  +4
 //
-// ceil(log2 n) rounds for any n, and a block has floor(log2 n) hops at most,
-// where pairwise exchange has n - 1 rounds. But a rank sends about n / 2 blocks
-// in each, so log2(n) / 2 times as many in all, and each is a message of its
-// own, all of a round at once: this wins only where messages one after the
-// other take much longer than messages at once, and blocks are small. (J. Bruck
-// et al., "Efficient algorithms for all-to-all communications in multiport
-// message-passing systems", IEEE Trans. Parallel Distrib. Syst. 8, 1997. There
-// a round is one message, and the blocks need to be put in order before the
-// first and after the last.)
+// ceil(log2 n) rounds for any n, with at most floor(log2 n) hops per block;
+// pairwise exchange has n - 1 rounds. But a rank sends about n / 2 blocks in
+// each round: log2(n) / 2 times as many in total. Each block is a separate
+// message, and all messages of a round are sent at once. This wins only for
+// small blocks, where messages in sequence take much longer than messages at
+// once. (J. Bruck et al., "Efficient algorithms for all-to-all communications
+// in multiport message-passing systems", IEEE Trans. Parallel Distrib. Syst. 8,
+// 1997. In the paper a round is one message, and blocks are put in order before
+// the first round and after the last.)
 //
-// Between its hops a block is in scratch memory, in two slots by turns: one is
-// sent from while the other is received into. Any slot fits any block, as all
-// have one size.
+// Between its hops a block is in scratch memory, in two slots by turns: one
+// slot is sent while the other receives. All blocks have one size, so any slot
+// fits any block.
 //
-// In place, what arrives over `distance` places lands on what goes
-// n - `distance` places. Where that has not left in an earlier round, it is set
-// aside in scratch memory: floor(log2 n) blocks.
+// In place, a block that arrives over `distance` places overwrites the block
+// that goes over n - `distance` places. If that block has not left in an
+// earlier round, it is first copied to scratch memory: floor(log2 n) blocks.
 Schedule Plan(const PlanRequest& request) {
   const int size = request.layout.size();
   ScheduleBuilder builder(size);
@@ -124,18 +126,19 @@ Schedule Plan(const PlanRequest& request) {
   return builder.Build();
 }
 
-// Of 0, 1, ... size - 1, those that have the bit `stride`.
+// Returns how many of the numbers 0 to size - 1 have the bit `stride`.
 int NumWithBit(int size, int stride) {
   return size / (2 * stride) * stride +
          std::max(size % (2 * stride) - stride, 0);
 }
 
-// Among up to three ranks this is pairwise exchange; a tie is to fall to that.
+// Factor that makes a tie fall to pairwise exchange, which is the same among up
+// to three ranks.
 constexpr double kAboveATie = 1 + 1e-9;
 
-// Each message at once with others takes a gap (cost.h), of which this has more
-// than pairwise exchange. So it costs more while the gap is less than a
-// latency, and runs only where it is named.
+// Each message sent at once with others takes a gap (cost.h). This algorithm
+// has more messages than pairwise exchange. It costs more if the gap is below a
+// latency, and then runs only by name.
 double CostSeconds(const CostQuery& query) {
   const int size = query.layout.size();
   Traffic traffic;

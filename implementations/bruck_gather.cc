@@ -9,25 +9,25 @@
 namespace tutti {
 namespace {
 
-// In round k everyone sends all the blocks it has to the rank 2^k places before
-// it, and so has twice as many.
+// In round k every rank sends all its blocks to the rank 2^k places before it.
+// Each round doubles the number of blocks on each rank.
 //
 //   rank      0          1          2          3          4
 //   has       0          1          2          3          4
 //   k = 0     0 1        1 2        2 3        3 4        4 0
 //   k = 1     0 1 2 3    1 2 3 4    2 3 4 0    3 4 0 1    4 0 1 2
-//   k = 2     and all get the one that lacks from the rank 4 places after them.
+//   k = 2     all receive the last block from the rank 4 places after them.
 //
 // ceil(log2 n) steps for any n. Every rank receives each block but its own
-// once, and where blocks are equal sends (n - 1) / n of the output, the least
-// possible. Each block is a message of its own, all blocks of a step at once.
-// (J. Bruck et al., "Efficient algorithms for all-to-all communications in
-// multiport message-passing systems", IEEE Trans. Parallel Distrib. Syst. 8,
-// 1997. There a step is one message, and the blocks need to be put in order in
-// the end.)
+// once. If blocks are equal, every rank sends (n - 1) / n of the output, the
+// least possible. Each block is a separate message; all blocks of a step are
+// sent at once. (J. Bruck et al., "Efficient algorithms for all-to-all
+// communications in multiport message-passing systems", IEEE Trans. Parallel
+// Distrib. Syst. 8, 1997. In the paper a step is one message, and blocks have
+// to be put in order at the end.)
 //
-// Every block has a lane. One that comes from `distance` places further on
-// comes in the round of the highest bit of `distance`.
+// Every block has a lane. A block from `distance` places further arrives in the
+// round of the highest bit of `distance`.
 void AddBlock(int rank, int distance, int size, ScheduleBuilder& builder) {
   const int block = (rank + distance) % size;
   auto lane = builder.AddLane();
@@ -55,8 +55,8 @@ Schedule PlanBruckGather(const PlanRequest& request) {
   return builder.Build();
 }
 
-// Most blocks go to distant ranks, so that many leave a process of several
-// members, which a ring leaves once.
+// Most blocks go to distant ranks. Many blocks leave a process of several
+// members; in a ring each block leaves once.
 Traffic BruckGatherTraffic(const CostQuery& query) {
   const int64_t size = query.layout.size();
   Traffic traffic;

@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-// BruckGather, for algorithms that it is a part of. Tags: n.
+// Plan and traffic of BruckGather, for algorithms built on it. Tags: n.
 Schedule PlanBruckGather(const PlanRequest& request);
 Traffic BruckGatherTraffic(const CostQuery& query);  // A block is one in n.
 

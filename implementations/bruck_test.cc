@@ -51,7 +51,7 @@ VerifyCase AllToAll(int num_ranks, InPlace in_place = InPlace::kNone) {
           .in_place = in_place};
 }
 
-// Copies of the input to scratch memory.
+// Returns the number of copies of the input to scratch memory.
 int SetAside(const Schedule& plan) {
   const auto copies = StepsOf(plan, StepKind::kCopy);
   return static_cast<int>(std::count_if(
@@ -93,7 +93,7 @@ TEST(BruckAllToAllTest, SendsToRanksThatArePowersOfTwoFurtherOn) {
 TEST(BruckAllToAllTest, FirstSendsFromTheInputAndLastReceivesIntoTheOutput) {
   constexpr int kRanks = 13;
   for (const Schedule& plan : PlansOf("BruckAllToAll", AllToAll(kRanks))) {
-    EXPECT_THAT(StepsOf(plan, StepKind::kCopy), SizeIs(1));  // Its own.
+    EXPECT_THAT(StepsOf(plan, StepKind::kCopy), SizeIs(1));  // The own block.
     std::set<int> sent;
     for (const Step& send : StepsOf(plan, StepKind::kSend)) {
       if (send.left.space == Space::kInput) sent.insert(send.left.chunk);

@@ -69,8 +69,9 @@ double CostSeconds(const CostQuery& query) {
       Subdivide({.layout = query.layout, .bytes = query.bytes}).size());
   const int num_rounds = query.layout.size() - 2 + num_pieces;
   Traffic traffic;
-  // Each step as if it left a process. Of the pieces that follow the first one,
-  // one arrives where another leaves, but from the first task and at the last.
+  // Price of each step is as if the step left a process. After the first piece,
+  // a process receives one piece while it sends another. The first task only
+  // sends and the last task only receives.
   const int steps = query.layout.size() - 1;
   const int following = num_rounds - steps;
   const double links = query.layout.num_tasks() - 1;

@@ -19,9 +19,10 @@ StepRef AddReduction(const PlanRequest& request, int chunk, int tag,
       continue;
     }
     contributions.push_back(Scratch(chunk, /*bank=*/from));
-    // The first to be read arrives in the lane that reduces: between two ranks
-    // the engine fuses the two steps. A step waits for one of another lane: the
-    // reduction for the last one's, waits before it for those between.
+    // The first contribution arrives in the lane that reduces: between two
+    // ranks the engine fuses the two steps. A step can wait for one step of
+    // another lane. The reduction itself waits for the last arrival, and wait
+    // steps before it wait for the others.
     const bool is_first = from == (request.rank == 0 ? 1 : 0);
     auto receiving = is_first ? reducing : builder.AddLane();
     const StepRef arrived = receiving.Recv(from, tag, contributions.back());
@@ -32,23 +33,24 @@ StepRef AddReduction(const PlanRequest& request, int chunk, int tag,
   return reducing.ReduceManyAndFinish(Data(chunk), contributions, awaited);
 }
 
-// Every rank sends each block to its owner, who reduces what arrives in rank
-// order. With three ranks a, b and c:
+// Every rank sends each block to its owner. The owner reduces the arrivals in
+// rank order. With three ranks a, b and c:
 //
 //                    block 0       block 1       block 2
 //   to the owners    b0, c0 -> a   a1, c1 -> b   a2, b2 -> c
 //   in rank order    a0 + b0 + c0  a1 + b1 + c1  a2 + b2 + c2
 //
-// One round of n - 1 messages per rank, which carry (n - 1) / n of its input,
-// the least possible. When all have come, the owner reduces them in one pass:
-// 16-bit floats are rounded once, and the merge op need not commute. In
-// exchange it sets aside n - 1 blocks, and speaks to all ranks at once.
+// Takes one round of n - 1 messages per rank, with (n - 1) / n of its input,
+// the least possible. The owner reduces all arrivals in one pass: 16-bit floats
+// are rounded once, and the merge op need not commute. The price is n - 1
+// blocks of scratch, and messages to all ranks at once.
 Schedule PlanDirectReduceScatter(const PlanRequest& request) {
   const int size = request.layout.size();
   const int rank = request.rank;
   ScheduleBuilder builder(size);
   AddReduction(request, /*chunk=*/rank, /*tag=*/0, builder);
-  // Starts with the next rank, so that not all send to the same one.
+  // Sends start with the next rank, so that ranks do not all send to the same
+  // one.
   for (int distance = 1; distance < size; ++distance) {
     const int peer = (rank + distance) % size;
     builder.AddLane().Send(peer, /*tag=*/0, Input(peer));
@@ -56,7 +58,7 @@ Schedule PlanDirectReduceScatter(const PlanRequest& request) {
   return builder.Build();
 }
 
-// Of two, the other one's block is reduced as it comes.
+// With two ranks, the other rank's block is reduced as it arrives.
 Traffic DirectReduceScatterTraffic(const CostQuery& query) {
   Traffic traffic = ToAllTraffic(query);
   const int size = query.layout.size();

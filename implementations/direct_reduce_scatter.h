@@ -7,14 +7,14 @@
 
 namespace tutti {
 
-// DirectReduceScatter, for algorithms that it is a part of. Tags: 1.
+// Plan and traffic of DirectReduceScatter, for algorithms built on it. Tags: 1.
 Schedule PlanDirectReduceScatter(const PlanRequest& request);
 Traffic DirectReduceScatterTraffic(
     const CostQuery& query);  // A block is one in n.
 
-// What the request's rank does to reduce a chunk of all inputs in rank order,
-// in one step: the others send it theirs. Returns the step, which finishes the
-// chunk of its output.
+// Adds the steps by which the request's rank reduces a chunk of all inputs in
+// rank order, in one step. The others send it their chunk. Returns the step
+// that finishes the chunk of the output.
 StepRef AddReduction(const PlanRequest& request, int chunk, int tag,
                      ScheduleBuilder& builder);
 

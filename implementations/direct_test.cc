@@ -1,4 +1,5 @@
-// Algorithms in which data goes straight from its source to its target.
+// Tests of algorithms in which data goes straight from its source to its
+// target.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +26,7 @@ VerifyCase On(CollectiveType type, int num_ranks = kRanks) {
           .root = num_ranks / 2};
 }
 
-// Chunks set aside.
+// Returns the number of scratch slots that a schedule uses.
 int ScratchSlots(const Schedule& schedule) {
   std::set<std::pair<int, int>> slots;
   const auto add = [&](const Slot& slot) {
@@ -39,7 +40,7 @@ int ScratchSlots(const Schedule& schedule) {
   return static_cast<int>(slots.size());
 }
 
-// Lanes that send or receive.
+// Returns the number of lanes with a step of this kind.
 int BusyLanes(const Schedule& schedule, StepKind kind) {
   return static_cast<int>(std::count_if(
       schedule.lanes.begin(), schedule.lanes.end(), [kind](const Lane& lane) {
@@ -83,7 +84,7 @@ TEST(PairwiseAllToAllTest, EveryBlockIsSentOnceFromTheInput) {
     const auto sends = StepsOf(plan, StepKind::kSend);
     EXPECT_THAT(sends, SizeIs(kRanks - 1));
     for (const Step& step : sends) EXPECT_EQ(step.left, Input(step.peer));
-    EXPECT_THAT(StepsOf(plan, StepKind::kCopy), SizeIs(1));  // Its own.
+    EXPECT_THAT(StepsOf(plan, StepKind::kCopy), SizeIs(1));  // The own block.
   }
 }
 

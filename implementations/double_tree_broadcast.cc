@@ -15,9 +15,9 @@ namespace tutti {
 namespace {
 
 // The source sends one half of the buffer to the root of each of two trees over
-// all other ranks, which carry it on. Who has children in one tree has none in
-// the other (double_tree.h), so that no rank sends more than 2 halves, S, nor
-// receives more.
+// all other ranks. The trees carry the halves on. A rank with children in one
+// tree has none in the other (double_tree.h). No rank sends or receives more
+// than 2 halves, which is S.
 //
 //   source --> 5, half 0              source --> 4, half 1
 //
@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<const Outline>> MakeOutline(
   return RelayOutline(trees);
 }
 
-// Of the first piece.
+// Returns the rounds of the first piece.
 int NumRounds(int size) { return size < 2 ? 0 : CeilLog2(size - 1) + 1; }
 
 std::vector<int> Subdivide(const SubdivisionRequest& request) {
@@ -91,7 +91,7 @@ std::vector<int> Subdivide(const SubdivisionRequest& request) {
       request, {.num_rounds = NumRounds(request.layout.size()), .load = 1}));
 }
 
-// In blocks of one chunk, of which a rank sends two in a round.
+// Blocks are chunks. A rank sends two of them in a round.
 double CostSeconds(const CostQuery& query) {
   const int size = query.layout.size();
   if (size == 1) return 0;
@@ -99,7 +99,7 @@ double CostSeconds(const CostQuery& query) {
       Subdivide({.layout = query.layout, .bytes = query.bytes}).size());
   const int num_rounds = NumRounds(size) - 1 + num_pieces;
   const double pieces = num_pieces;
-  // As if the source were one of the others.
+  // The source counts as if it were an inner rank of the trees.
   const bool leaves = SpansProcesses(query);
   Traffic traffic;
   if (leaves) {

@@ -13,23 +13,24 @@ namespace tutti {
 namespace {
 
 // Sums go up two trees and results come down again, one half of the buffer in
-// each tree. Who adds in one tree only sends its own in the other
-// (double_tree.h), so that each rank sends 4 halves, 2 S, and receives as many.
+// each tree. A rank that adds in one tree only sends its input in the other
+// (double_tree.h). Each rank sends 4 halves, 2 S, and receives as many.
 //
 //   half 0:   1 <- 0, 2        half 1:   2 <- 0 <- 1        and the same trees
 //                                        2 <- 3             downwards; 4 ranks
 //             3 <- 1                                        in each.
 //
-// Halves are cut into k chunks that follow each other: while one comes down the
-// next one is on its way up. At most 3 ceil(log2 n) transfers in a row for the
-// first chunk (a rank reads one child after the other), and one more for each
-// other: for large buffers and many ranks the fewest of those that send a small
-// multiple of the buffer. Any number of ranks; where there are fewer elements
-// than chunks, some are empty.
+// Halves are cut into k chunks that follow each other: while one chunk comes
+// down, the next goes up. The first chunk takes at most 3 ceil(log2 n)
+// transfers in a row, because a rank reads its children one after the other.
+// Each further chunk takes one more. For large buffers and many ranks, no other
+// algorithm here that sends a small multiple of the buffer takes fewer
+// transfers. Any number of ranks. With fewer elements than chunks, some chunks
+// are empty.
 //
 // Each sum is left (+) (own (+) right), in the order of the pipeline.
 
-// A rank's neighbours in one tree; none if negative.
+// Returns a rank's neighbours in one tree; negative if there is none.
 TreePlace RanksAt(const TreePlace& place, const std::vector<int>& order) {
   const auto rank_at = [&](int position) {
     return position < 0 ? -1 : order[position];
@@ -39,8 +40,8 @@ TreePlace RanksAt(const TreePlace& place, const std::vector<int>& order) {
           .right = rank_at(place.right)};
 }
 
-// What one rank does in one tree with the chunks that go through it. Lanes: one
-// for each direction of each link.
+// Steps of one rank in one tree, for the chunks of that tree. Each direction of
+// each link has a lane.
 class TreeLanes {
  public:
   using Lane = ScheduleBuilder::LaneBuilder;
@@ -64,7 +65,7 @@ class TreeLanes {
  private:
   struct Sum {
     Slot slot;
-    StepRef made;  // Not set: it is there from the start.
+    StepRef made;  // Not set: there from the start.
   };
 
   std::vector<Sum> AddUp(const std::vector<int>& chunks) {
@@ -99,7 +100,7 @@ class TreeLanes {
     sum->slot = into;
   }
 
-  // Sums to the parent for results.
+  // Sends sums to the parent and receives results.
   void Exchange(const std::vector<int>& chunks, std::vector<Sum>* sums) {
     Lane up = builder_.AddLane();
     Lane down = builder_.AddLane();
@@ -116,7 +117,7 @@ class TreeLanes {
   ScheduleBuilder& builder_;
 };
 
-// `chunks[t]` go through tree t over `order`.
+// Adds both trees over `order`. `chunks[t]` go through tree t.
 void AddTrees(const std::vector<int>& order, int rank,
               const std::vector<int> (&chunks)[2], ScheduleBuilder& builder) {
   const int size = static_cast<int>(order.size());
@@ -146,23 +147,23 @@ Schedule Plan(const PlanRequest& request) {
   return builder.Build();
 }
 
-// Of the first piece.
+// Returns the rounds of the first piece.
 int NumRounds(int size) { return 3 * CeilLog2(size); }
 
-// In blocks of one chunk.
+// Blocks are chunks.
 Traffic TreesTraffic(const CostQuery& query, int num_pieces) {
   const int size = query.layout.size();
   if (size == 1) return {};
   const int num_rounds = NumRounds(size) - 1 + num_pieces;
-  // Up in both trees, and down to two children in one.
+  // A rank sends up in both trees, and down to two children in one tree.
   const int sent = size == 2 ? 2 : 4;
   Traffic traffic;
-  // A link carries a chunk up and one down.
+  // Each link carries a chunk up and a chunk down.
   const bool leaves = SpansProcesses(query);
   if (leaves) {
     const TreeLinks links = LinksOutOfTasks(query.layout);
     Crossings crossings = BothWays(query, links.both);
-    // Each link of its tree's pieces, up and down.
+    // Each link carries the pieces of its tree, up and down.
     crossings.of_all_processes = 2.0 * links.in_all * num_pieces / num_rounds;
     traffic.Add(crossings, num_rounds, num_rounds);
   }

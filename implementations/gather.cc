@@ -5,14 +5,16 @@
 namespace tutti {
 namespace {
 
-// Every rank sends its block to the root, which takes some of them at a time.
+// Every rank sends its block to the root. The root receives a few blocks at a
+// time.
 //
 //   rank 0 --.
 //   rank 1 --+--> root: 0 1 2 3     Blocks go straight to their places.
 //   rank 3 --'
 //
-// One step for the others, n - 1 for the root, which receives all blocks but
-// its own: the bytes are the least possible, and no block is sent twice.
+// Takes n - 1 steps on the root, which receives all blocks but its own, and one
+// step on other ranks. The bytes are the least possible: no block is sent
+// twice.
 Schedule Plan(const PlanRequest& request) {
   const int root = request.root;
   const int size = request.layout.size();

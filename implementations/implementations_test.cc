@@ -1,5 +1,5 @@
-// What holds of all implementations together. That each keeps its promises is
-// in the conformance tests.
+// Tests of promises that concern all implementations together. The conformance
+// tests cover the promises of each one.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -137,7 +137,8 @@ TEST(ImplementationsTest, PriceLevelsBelowRingsWhereTasksHaveManyDevices) {
   }
 }
 
-// At a second for each further message that leaves or enters a process at once.
+// Returns the cost of gaps: one second for each further message that leaves or
+// enters a process at the same time.
 double CostOfGaps(const std::string& name, CostQuery query) {
   const auto factory = CollectiveRegistry::Global().Find(name);
   const ImplementationTraits& traits = (*factory)->traits();
@@ -166,11 +167,11 @@ TEST(ImplementationsTest, PriceMessagesAtOnceBetweenProcessesAlone) {
   const auto gaps = [&](const char* name) {
     return CostOfGaps(name, {.layout = layout, .bytes = 64});
   };
-  // Four members exchange sums with four others, at once; one sends a sum and
-  // later gets the result.
+  // Four members exchange sums with four others at the same time. In
+  // TreeReduce, one member sends a sum and later receives the result.
   EXPECT_NEAR(gaps("RecursiveDoublingReduce"), 7, 1e-9);
   EXPECT_EQ(gaps("TreeReduce"), 0);
-  // As both, for each of two halves.
+  // Each of two halves costs as much as both.
   EXPECT_NEAR(gaps("HierarchicalHalvingDoublingReduce"), 2 * 7, 1e-9);
 }
 
@@ -192,11 +193,11 @@ TEST(ImplementationsTest, PricePiecesThatPassThroughAProcess) {
   };
   EXPECT_EQ(gaps(3, 64), 0);  // A single piece.
   EXPECT_GE(gaps(3, 64 << 20), 1);
-  EXPECT_EQ(gaps(2, 64 << 20), 0);  // One only sends, the other only receives.
+  EXPECT_EQ(gaps(2, 64 << 20), 0);  // Each process only sends or only receives.
 }
 
-// Between two ranks these are one exchange: the choice is that of the strictest
-// determinism, then of the first by name.
+// Between two ranks these algorithms do the same exchange. The strictest
+// determinism wins, then the first name.
 TEST(ImplementationsTest, SettleTiesBetweenTwoRanksOnTheMostDeterministic) {
   using enum CollectiveType;
   const GroupLayout two = GroupLayout::Uniform(2, 1);
@@ -326,8 +327,8 @@ TEST(ImplementationsTest, PriceNothingForOneRankAndMoreForMoreBytes) {
   }
 }
 
-// What is counted where messages between processes take a second of the one
-// processor that these have, and nothing else takes any time.
+// Returns the number of messages between processes in the price. Each takes one
+// second of a single shared processor; all else is free.
 double MessagesPriced(const ImplementationTraits& traits,
                       const GroupLayout& layout, int64_t bytes) {
   constexpr double kEndless = std::numeric_limits<double>::infinity();
@@ -344,7 +345,7 @@ double MessagesPriced(const ImplementationTraits& traits,
                                         .bytes_per_second = kEndless}}}});
 }
 
-// That the schedules of all ranks send from task to task.
+// Returns the number of messages between tasks in the schedules of all ranks.
 int MessagesSent(const Algorithm& algorithm, const GroupLayout& layout,
                  int64_t bytes) {
   std::vector<int> to_next_task, one_way = {0};
@@ -373,7 +374,7 @@ int MessagesSent(const Algorithm& algorithm, const GroupLayout& layout,
   return num_sent;
 }
 
-// With one device for each task exactly, but for trees of blocks.
+// The price is exact with one device per task, except for trees of blocks.
 TEST(ImplementationsTest, PriceAllMessagesOfProcessesThatShareProcessors) {
   constexpr int64_t kBytes = 1 << 20;
   for (const std::string& name : Names()) {

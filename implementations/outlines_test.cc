@@ -91,7 +91,7 @@ TEST(OutlineTest, OfHalvingIsThatOfThePlansUpTo130Ranks) {
   }
 }
 
-// Says nothing of a period or a ring.
+// An outline without claims of a period or a ring.
 class AllRanks : public Outline {
  public:
   explicit AllRanks(const Outline& outline)
@@ -113,7 +113,7 @@ class AllRanks : public Outline {
   const Outline& outline_;
 };
 
-// Three classes of links, the first ones of one task and of two.
+// Cluster with three classes of links: in a task, in two tasks, in all tasks.
 ClusterModel ThreeLevels() {
   return {.links = {{"within", {1e-6, 5e9}, 1},
                     {"host", {7e-6, 3e9}, 2},
@@ -149,7 +149,7 @@ TEST(OutlineTest, RanksOfOnePeriodTakeAsLongAsAll) {
   }
 }
 
-// As ThreeLevels(), with links within tasks that are the slowest.
+// ThreeLevels() with the slowest links within tasks.
 ClusterModel SlowWithinTasks() {
   ClusterModel cluster = ThreeLevels();
   cluster.links[0].cost = {200e-6, 1e8};
@@ -217,7 +217,7 @@ TEST(OutlineTest, RingsHalvingShufflesChainsDoubleTreesAndTwoLevelsHaveOne) {
           "ShuffleThenShuffle"));
 }
 
-// Two tasks share a host, and its processors.
+// ThreeLevels() with two tasks per host, which share its processors.
 ClusterModel WithHosts() {
   ClusterModel cluster = ThreeLevels();
   cluster.host = {.tasks = 2, .processors = 3, .inline_bytes = 100};
@@ -248,7 +248,8 @@ TEST(OutlineTest, TakesAsLongAsThePlans) {
       for (VerifyCase request : Cases(algorithm, /*max_ranks=*/1)) {
         request.layout = GroupLayout::Uniform(tasks, devices);
         SCOPED_TRACE(absl::StrCat(name, ": ", ToString(request)));
-        // Its own one: none can be planned in no steps.
+        // With max_steps 0 only the algorithm's `outline` function can make
+        // one.
         const auto outline = OutlineOf(algorithm, request, /*max_steps=*/0);
         const auto planned = PlannedOutline(algorithm, request, kAnySteps);
         ASSERT_TRUE(outline.ok() && planned.ok());

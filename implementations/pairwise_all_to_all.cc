@@ -9,16 +9,17 @@ namespace tutti {
 namespace {
 
 // In round t every rank sends to the rank t places after it and receives from
-// the rank t places before it, so that no two ranks send to the same one.
+// the rank t places before it. No two ranks send to the same rank.
 //
 //   t = 1:  0 -> 1 -> 2 -> 3 -> 0      n - 1 rounds; every rank sends all its
 //   t = 2:  0 <-> 2, 1 <-> 3           blocks but its own, once. A few rounds
 //   t = 3:  0 <- 1 <- 2 <- 3 <- 0      run at once, never more.
 //
-// In place, what arrives from a rank lands on what goes to that rank. Round t
-// receives onto the block that round n - t sends. In the second half that block
-// has been sent before; in the first half it is set aside in scratch memory.
-// (Pairwise exchange: Thakur et al. 2005, as for broadcast.)
+// In place, the block that arrives from a rank overwrites the block that goes
+// to it. Round t receives into the block that round n - t sends. In the second
+// half of the rounds, that block has been sent already. In the first half, it
+// is copied to scratch memory. (Pairwise exchange: Thakur et al. 2005, as for
+// broadcast.)
 constexpr size_t kRoundsAtOnce = 4;
 
 class Rotation {
@@ -38,7 +39,7 @@ class Rotation {
     receives_.Next().Recv(from, round, Data(from));
   }
 
-  // REQUIRES: rounds are added from 1 up.
+  // Adds a round. REQUIRES: rounds are added in order, from 1 on.
   void AddRoundInPlace(int round) {
     auto& receives = receives_.Next();
     const int from = From(round);
@@ -61,7 +62,7 @@ class Rotation {
   LanesInTurn sends_;
   LanesInTurn receives_;
   std::vector<StepRef> sent_;   // By block.
-  std::vector<StepRef> saved_;  // By block; not set where not saved.
+  std::vector<StepRef> saved_;  // By block; not set if not saved.
 };
 
 Schedule Plan(const PlanRequest& request) {

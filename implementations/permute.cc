@@ -10,9 +10,9 @@ namespace {
 //
 //   permutation 1, 2, 0:   0 -> 1 -> 2 -> 0
 //
-// One step; every rank sends its buffer once, or copies it where it is its own
-// target. In place the buffer is set aside in scratch memory first: ranks that
-// send in a circle cannot wait for each other.
+// Takes one step: every rank sends its buffer once, or copies it if it is its
+// own target. In place the buffer is first copied to scratch memory, because
+// ranks that send in a circle cannot wait for each other.
 Schedule Plan(const PlanRequest& request) {
   ScheduleBuilder builder(/*num_chunks=*/1);
   const int to = request.permutation[request.rank];

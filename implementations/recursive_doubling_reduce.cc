@@ -8,9 +8,9 @@
 namespace tutti {
 namespace {
 
-// Everyone exchanges sums with ever more distant ranks and adds what arrives.
-// Both sides of an exchange put the lower ranks on the left: all get the same
-// bits, summed in the order of ranks.
+// Ranks exchange sums with ever more distant ranks and add them. Both sides of
+// an exchange put the lower ranks on the left: all get the same bits, summed in
+// the order of ranks.
 //
 //   rank     0       1       2       3
 //   input    a       b       c       d
@@ -19,16 +19,16 @@ namespace {
 //            '-------'---+---'-------'     0 with 2, 1 with 3
 //            a+b+c+d in all four
 //
-// log2 n steps, in each of which every rank sends and receives the whole
-// buffer: for few bytes. (Thakur et al. 2005, as for broadcast.)
+// log2 n steps. In each step every rank sends and receives the whole buffer:
+// for few bytes. (Thakur et al. 2005, as for broadcast.)
 //
-// Where n is no power of two, the ranks left over pair with a neighbour
-// (rank_cube.h). The two of a pair first exchange inputs and then both stand
-// for the pair: two pairs exchange in parallel, and a rank without a partner
-// sends to both of a pair, one of which sends to it. That is ceil(log2 n)
-// steps, in each of which a rank receives one buffer and sends two at most.
-// (The paper's pairs go on as one rank, which sends the result back: one step
-// more, and fewer bytes.)
+// If n is no power of two, each remaining rank pairs with a neighbour
+// (rank_cube.h). The two ranks of a pair first exchange inputs. Both then stand
+// for the pair: two pairs exchange in parallel. A rank without a partner sends
+// to both ranks of a pair, and one of them sends to it. In each of the
+// ceil(log2 n) steps a rank receives one buffer and sends at most two. (In the
+// paper one rank of a pair goes on and sends the result back: one step more,
+// and fewer bytes.)
 struct Exchange {
   int from = 0;
   std::vector<int> to;
@@ -53,11 +53,10 @@ std::vector<Exchange> ExchangesOf(int rank, const RankCube& cube) {
   return exchanges;
 }
 
-// A sum is lent while the next one is made, so that each but the last has
-// memory of its own: ceil(log2 n) - 1 buffers, few bytes where this serves, and
-// nobody waits until a sum has been read. In place the input would be
-// overwritten while it is lent: a copy of it is lent instead, in one buffer
-// more.
+// Sends of a sum go on while the next sum is made. Each sum but the last
+// therefore has separate memory: ceil(log2 n) - 1 buffers, which are small
+// here. No rank waits until its peer has read a sum. In place, the input would
+// be overwritten while it is sent. A copy in one more buffer is sent instead.
 Schedule Plan(const PlanRequest& request) {
   ScheduleBuilder builder(/*num_chunks=*/1);
   auto lane = builder.AddLane();
@@ -91,8 +90,8 @@ Schedule Plan(const PlanRequest& request) {
   return builder.Build();
 }
 
-// Where ranks pair, a step takes as long as a rank without a partner takes to
-// send two buffers.
+// With pairs, a step takes as long as a rank without a partner takes to send
+// two buffers.
 double CostSeconds(const CostQuery& query) {
   const RankCube cube(query.layout.size());
   const bool has_pairs = cube.num_shared() > 0;

@@ -6,8 +6,9 @@
 namespace tutti {
 namespace {
 
-// First recursive halving brings every rank the sum of one chunk in n, then
-// recursive doubling brings all sums to all, back along the same ways.
+// Recursive halving first brings every rank the sum of one chunk of n.
+// Recursive doubling then brings all sums to all ranks, back along the same
+// paths.
 //
 //   rank         0        1        2        3
 //   halving      0 1 2 3  0 1 2 3  0 1 2 3  0 1 2 3
@@ -16,17 +17,17 @@ namespace {
 //   doubling     0   2      1   3  0   2      1   3    with i ^ 2
 //                0 1 2 3  0 1 2 3  0 1 2 3  0 1 2 3    with i ^ 1
 //
-// 2 ceil(log2 n) steps. Every rank sends each chunk but its own once while they
-// halve, and n - 1 chunks while they double: 2 (n - 1) / n of the buffer, the
-// least possible. Each chunk is a message of its own, all chunks of a step at
-// once. Sums are of consecutive ranks, so that the merge op need not commute.
+// 2 ceil(log2 n) steps. Every rank sends each chunk but its own once while
+// halving, and n - 1 chunks while doubling: 2 (n - 1) / n of the buffer, the
+// least possible. Each chunk is a separate message; all chunks of a step are
+// sent at once. Sums are over consecutive ranks: the merge op need not commute.
 // (R. Rabenseifner, "Optimization of collective reduction operations", ICCS
 // 2004; Thakur et al. 2005, as for broadcast.)
 //
-// Where n is no power of two, the ranks left over pair with a neighbour, and
-// the two halve between them what one would do (halving_tree.h). A rank then
-// sends log2 n chunks more at most, all together none. The papers' pairs go on
-// as one rank, which costs as many steps and up to two buffers more.
+// If n is no power of two, each remaining rank pairs with a neighbour. The two
+// ranks divide the halving work of one (halving_tree.h). A rank then sends at
+// most log2 n chunks more; all ranks together send none more. In the papers one
+// rank of a pair goes on, which takes as many steps and up to two more buffers.
 Schedule Plan(const PlanRequest& request) {
   const int size = request.layout.size();
   const int rank = request.rank;
@@ -40,7 +41,7 @@ Schedule Plan(const PlanRequest& request) {
     auto lane = builder.AddLane();
     const auto place = trees.PlaceOf(rank, chunk);
     const Slot sum = AddSums(place, rank, chunk, Data(chunk), lane);
-    const int down = size + chunk;  // A tag.
+    const int down = size + chunk;  // Tag of the result.
     if (chunk != rank) {
       lane.Send(place.parent, /*tag=*/chunk, sum);
       lane.Recv(place.parent, down, Data(chunk));

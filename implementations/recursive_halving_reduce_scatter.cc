@@ -6,24 +6,24 @@
 
 namespace tutti {
 
-// In each step a rank keeps half of the blocks that it still has sums of, and
-// exchanges the sums of the others with a rank that keeps those.
+// In each step a rank keeps half of the blocks that it still has sums of. It
+// exchanges the sums of the other half with a rank that keeps that half.
 //
 //   rank          0        1        2        3
 //   starts with   0 1 2 3  0 1 2 3  0 1 2 3  0 1 2 3
 //   with i ^ 1    0   2      1   3  0   2      1   3    sums of two ranks
 //   with i ^ 2    0          1          2          3    sums of all four
 //
-// ceil(log2 n) steps; every rank sends (n - 1) / n of its input, the least
-// possible: each block but its own once, as a message of its own, all blocks of
-// a step at once. Sums are of consecutive ranks, so that the merge op need not
-// commute. Up to half of the input is set aside. (Thakur et al. 2005, as for
-// broadcast; theirs takes the most distant ranks first.)
+// ceil(log2 n) steps. Every rank sends (n - 1) / n of its input, the least
+// possible: each block but its own once, as a separate message, all blocks of a
+// step at once. Sums are over consecutive ranks: the merge op need not commute.
+// Up to half of the input goes to scratch memory. (Thakur et al. 2005, as for
+// broadcast; their algorithm takes the most distant ranks first.)
 //
-// Where n is no power of two, the ranks left over pair with a neighbour, and
-// the two halve between them what one would do (halving_tree.h): one step more
-// than the largest power of two below n takes, and no more bytes. The paper's
-// pairs go on as one rank, which costs a step and a buffer more.
+// If n is no power of two, each remaining rank pairs with a neighbour. The two
+// ranks divide the halving work of one (halving_tree.h). This takes one step
+// more than the largest power of two below n, and no more bytes. In the paper
+// one rank of a pair goes on, which costs a step and a buffer more.
 Schedule PlanRecursiveHalvingReduceScatter(const PlanRequest& request) {
   const int size = request.layout.size();
   const int rank = request.rank;

@@ -7,8 +7,8 @@
 
 namespace tutti {
 
-// RecursiveHalvingReduceScatter, for algorithms that it is a part of. Tags:
-// n.
+// Plan and traffic of RecursiveHalvingReduceScatter, for algorithms built on
+// it. Tags: n.
 Schedule PlanRecursiveHalvingReduceScatter(const PlanRequest& request);
 Traffic RecursiveHalvingReduceScatterTraffic(
     const CostQuery& query);  // A block is one in n.

@@ -27,7 +27,7 @@ VerifyCase AllReduce(int num_ranks) {
 
 bool IsPowerOfTwo(int value) { return (value & (value - 1)) == 0; }
 
-// Which arrivals in scratch are not reduced by the very next step.
+// Returns the receives into scratch that the very next step does not reduce.
 std::vector<Step> KeptArrivals(const Schedule& plan) {
   std::vector<Step> kept;
   for (const Lane& lane : plan.lanes) {
@@ -112,7 +112,7 @@ TEST(RecursiveDoublingReduceTest, HoldsOnManyRanks) {
   }
 }
 
-// Blocks that a rank receives in all, and those it keeps sums of.
+// Number of blocks that a rank receives, and of blocks that it keeps sums of.
 struct Load {
   size_t received = 0;
   size_t kept = 0;

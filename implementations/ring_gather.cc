@@ -11,15 +11,15 @@ namespace {
 
 // All ranks stand in a ring, and each block goes once round.
 //
-//   rank 0 --> rank 1 --> rank 2 --> rank 3 --.    First everyone sends their
-//     ^---------------------------------------'    own block to the next rank,
-//                                                  then what came last.
+//   rank 0 --> rank 1 --> rank 2 --> rank 3 --.    Ranks first send their own
+//     ^---------------------------------------'    block to the next rank, and
+//                                                  then the latest arrival.
 //
-// n - 1 steps; every rank sends all blocks but that of the next rank, (n - 1) /
-// n of the output where blocks are equal: the least possible. With several
-// subdivisions each block is cut into as many pieces, one for each ring.
-// (E. Chan et al., "Collective communication: theory, practice, and
-// experience", Concurrency Computat.: Pract. Exper. 19, 2007.)
+// n - 1 steps. Every rank sends all blocks but the next rank's: (n - 1) / n of
+// the output if blocks are equal, the least possible. With several
+// subdivisions, each block is cut into one piece for each ring. (E. Chan et
+// al., "Collective communication: theory, practice, and experience",
+// Concurrency Computat.: Pract. Exper. 19, 2007.)
 void AddRing(const Ring& ring, ScheduleBuilder& builder) {
   const int rounds = ring.size() - 1;
   auto sends = builder.AddLane();

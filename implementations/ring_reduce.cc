@@ -11,17 +11,16 @@ namespace {
 
 // All ranks stand in a ring, and the buffer is cut into one chunk per rank.
 //
-//   rank 0 --> rank 1 --> rank 2 --> rank 3 --.    In each step everyone sends
+//   rank 0 --> rank 1 --> rank 2 --> rank 3 --.    In each step all ranks send
 //     ^---------------------------------------'    one chunk to the next rank.
 //
-// First each chunk goes once round from the rank after its owner to its owner,
-// and everyone adds their part: n - 1 steps. Then the owner's sum goes round:
-// n - 1 steps. Every rank sends 2 (n - 1) / n of the buffer, the least
-// possible. (P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms
-// for clusters of workstations", J. Parallel Distrib. Comput. 69, 2009.)
+// Each chunk first goes once round, from the rank after its owner to its owner,
+// and every rank adds its part: n - 1 steps. The owner's sum then goes round: n
+// - 1 steps. Every rank sends 2 (n - 1) / n of the buffer, the least possible.
+// (P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters
+// of workstations", J. Parallel Distrib. Comput. 69, 2009.)
 //
-// With several subdivisions each chunk is cut into as many pieces, one for each
-// ring.
+// With several subdivisions, each chunk is cut into one piece for each ring.
 void AddRing(const Ring& ring, ScheduleBuilder& builder) {
   const int own = ring.ChunkBefore(0);
   const int rounds = ring.size() - 1;

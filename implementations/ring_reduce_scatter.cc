@@ -10,18 +10,18 @@ namespace tutti {
 namespace {
 
 // All ranks stand in a ring. The sum for a rank starts at the rank after it and
-// goes once round; everyone adds their part.
+// goes once round; every rank adds its part.
 //
-//   rank 0 --> rank 1 --> rank 2 --> rank 3 --.    In each step everyone sends
+//   rank 0 --> rank 1 --> rank 2 --> rank 3 --.    In each step all ranks send
 //     ^---------------------------------------'    one block to the next rank.
 //
 // n - 1 steps; every rank sends (n - 1) / n of its input, the least possible.
-// With several subdivisions each block is cut into as many pieces, one for each
-// ring. It is the first half of Patarasuk and Yuan's all-reduce (RingReduce).
+// With several subdivisions, each block is cut into one piece for each ring.
+// This is the first half of Patarasuk and Yuan's all-reduce (RingReduce).
 //
-// A partial sum that is on its way needs memory beside the output: two pieces
-// in turn, because one is sent while the next is made. Where blocks differ in
-// size, each has its own.
+// A partial sum in transit needs memory besides the output: two pieces in turn,
+// because one is sent while the next is made. If blocks differ in size, each
+// has separate memory.
 void AddRing(const Ring& ring, bool blocks_differ, ScheduleBuilder& builder) {
   const int own = ring.ChunkBefore(0);
   const int rounds = ring.size() - 1;
@@ -40,7 +40,7 @@ void AddRing(const Ring& ring, bool blocks_differ, ScheduleBuilder& builder) {
   for (int round = 0; round < rounds; ++round) {
     const int tag = ring.subdiv() * rounds + round;
     const int summed = ring.ChunkBefore(round + 2);
-    // The send before frees the memory that this round's sum goes to.
+    // The previous send frees the memory of this round's sum.
     receives.Recv(ring.previous(), tag, Scratch(summed),
                   round < 2 || blocks_differ ? StepRef{} : sent);
     sent = sends.Send(

@@ -5,14 +5,15 @@
 
 namespace tutti {
 
-// The root sends every rank its block, some of them at a time.
+// The root sends every rank its block, a few at a time.
 //
 //                       .--> rank 0
 //   root: 0 1 2 3 ------+--> rank 1     Blocks leave straight from the input.
 //                       '--> rank 3
 //
-// One step for the others, n - 1 for the root, which sends all blocks but its
-// own: the bytes are the least possible, and no block is sent twice.
+// Takes n - 1 steps on the root, which sends all blocks but its own, and one
+// step on other ranks. The bytes are the least possible: no block is sent
+// twice.
 Schedule PlanScatter(const PlanRequest& request) {
   const int root = request.root;
   const int size = request.layout.size();

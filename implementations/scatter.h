@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-// Scatter, for algorithms that it is a part of. Tags: 1.
+// Plan and traffic of Scatter, for algorithms built on it. Tags: 1.
 Schedule PlanScatter(const PlanRequest& request);
 Traffic ScatterTraffic(const CostQuery& query);  // A block is one in n.
 

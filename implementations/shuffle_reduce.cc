@@ -35,8 +35,8 @@ Schedule PlanWithOwners(const PlanRequest& request) {
   return builder.Build();
 }
 
-// Every rank sends each chunk straight to its owner, who reduces all in one
-// pass, in rank order; then all bring each other the sums.
+// Every rank sends each chunk straight to its owner. The owner reduces all
+// arrivals in one pass, in rank order. All ranks then send each other the sums.
 //
 //   rank             0      1      2      3
 //   starts with      0123   0123   0123   0123
@@ -44,13 +44,13 @@ Schedule PlanWithOwners(const PlanRequest& request) {
 //   to all           0123   0123   0123   0123    ceil(log2 n) rounds
 //
 // DirectReduceScatter, then BruckGather: 1 + ceil(log2 n) steps, the fewest of
-// those that send the least possible, 2 (n - 1) / n of the buffer per rank.
-// Sums are in the order of ranks, with 16-bit floats rounded once. In exchange
-// an owner sets aside n - 1 chunks.
+// all algorithms that send the least possible, 2 (n - 1) / n of the buffer per
+// rank. Sums are in the order of ranks, with 16-bit floats rounded once. The
+// price is n - 1 chunks of scratch on an owner.
 //
-// Where owners are listed, the buffer is cut into one chunk for each of them,
-// and each brings everybody its sum: two steps, but the owners send n - 1 times
-// what the others do.
+// If owners are listed, the buffer is cut into one chunk for each owner. Each
+// owner sends its sum to all ranks: two steps, but owners send n - 1 times as
+// much as others.
 Schedule Plan(const PlanRequest& request) {
   if (!request.rank_list.empty()) return PlanWithOwners(request);
   const int size = request.layout.size();

@@ -9,9 +9,9 @@
 namespace tutti {
 namespace {
 
-// Sums go up a binomial tree in which every subtree is a run of consecutive
-// ranks, so that the order of summation is the order of ranks. The ranks below
-// the root, if any, are a tree of their own, which the root adds on the left.
+// Sums go up a binomial tree. Every subtree is a run of consecutive ranks: the
+// order of summation is the order of ranks. The ranks below the root, if any,
+// form a separate tree, which the root adds on the left.
 //
 //   reduce to 3:   0 <- 1          all_reduce:  0 <- 1
 //                  0 <- 2                       0 <- 2 <- 3
@@ -19,15 +19,15 @@ namespace {
 //                  3 <- 4
 //
 // At most ceil(log2 n) + 1 transfers in a row to reduce, 2 ceil(log2 n) to
-// all-reduce; every rank but the root sends the whole buffer up once, and
-// n - 1 copies go down in all. (Thakur et al. 2005, as for broadcast.)
+// all-reduce. Every rank but the root sends the whole buffer up once. n - 1
+// copies go down in total. (Thakur et al. 2005, as for broadcast.)
 enum Tag { kUp = 0, kDown = 1 };
 
 // A rank's neighbours in the tree.
 struct Place {
-  int parent = -1;            // None if negative.
-  std::vector<int> children;  // Sums of ranks above this one, increasing.
-  int left = -1;              // Sum of all ranks below this one; none if < 0.
+  int parent = -1;            // Negative: none.
+  std::vector<int> children;  // Sums of higher ranks, increasing.
+  int left = -1;              // Sum of all lower ranks; none if < 0.
 };
 
 Place PlaceOf(int rank, int root, int size) {
@@ -48,8 +48,8 @@ Place PlaceOf(int rank, int root, int size) {
   return place;
 }
 
-// Appends the reduction of this rank's subtree and returns where the sum is.
-// Every arrival has a scratch bank of its own, read once, by the next step.
+// Appends the reduction of this rank's subtree and returns the slot of the sum.
+// Every arrival has a separate scratch bank, read once, by the next step.
 Slot AddSums(const Place& place, Slot sum_into,
              ScheduleBuilder::LaneBuilder& lane) {
   const bool is_root = place.parent < 0;

@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-// TreeReduce, for algorithms that it is a part of. Tags: 2.
+// Plan and traffic of TreeReduce, for algorithms built on it. Tags: 2.
 Schedule PlanTreeReduce(const PlanRequest& request);
 Traffic TreeReduceTraffic(const CostQuery& query);  // A block is the buffer.
 

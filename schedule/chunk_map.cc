@@ -62,7 +62,8 @@ void ChunkMap::SetBlocks(const CollectiveParams& params) {
     }
     return result;
   };
-  // In an exchange a block is from one to one; elsewhere a block is a rank's.
+  // A block of an exchange goes from one rank to another; other blocks belong
+  // to one rank.
   const bool exchanges = instance.type == CollectiveType::kAllToAll;
   const auto sent = begins([&](int block) {
     return BlockRows(instance, group_size_, exchanges ? rank_ : block, block);
@@ -106,7 +107,7 @@ bool ChunkMap::Has(const Slot& slot) const {
 }
 
 Range ChunkMap::RangeIn(const Buffer& buffer, int chunk) const {
-  const int own = chunk - buffer.first_chunk;  // The buffer's first is 0.
+  const int own = chunk - buffer.first_chunk;  // 0: the buffer's first.
   if (pieces_per_block_ == num_chunks_) return buffer.pieces.At(own);
   const int block = own / pieces_per_block_;
   const int piece = own % pieces_per_block_;
@@ -114,7 +115,7 @@ Range ChunkMap::RangeIn(const Buffer& buffer, int chunk) const {
     const Range range = buffer.pieces.At(piece);
     return {block * buffer.block_elements + range.begin, range.size};
   }
-  // An own block begins at 0, but its size is that of its rank.
+  // An own block begins at 0, but its size depends on its rank.
   const auto begins = buffer.block_begins.begin() + chunk / pieces_per_block_;
   const int64_t begin = buffer.first_chunk == 0 ? begins[0] : 0;
   const Range range = Cut(begins[1] - begins[0], pieces_per_block_, piece);

@@ -16,56 +16,57 @@ struct Range {
   friend bool operator==(Range, Range) = default;
 };
 
-// Part `index` of [0, num_elements) cut into `num_parts` ranges, in order,
-// whose sizes differ by at most one. REQUIRES: 0 <= index < num_parts.
+// Returns part `index` of [0, num_elements), cut into `num_parts` ranges.
+// Ranges are in order and their sizes differ by at most one. REQUIRES: 0 <=
+// index < num_parts.
 Range Cut(int64_t num_elements, int num_parts, int index);
 
-// Which elements of one member's buffers the chunks of a schedule are. n is the
+// Maps the chunks of a schedule to elements of one member's buffers. n is the
 // size of the group.
 //
-//  - all_reduce, broadcast, reduce, permute: the whole buffer is cut into
-//    num_chunks chunks; the input and the output have all of them.
-//  - all_gather, gather: chunk b * pieces + p is piece p of rank b's block,
-//  with
-//    num_chunks = n * pieces. The input has the chunks of the own block, the
-//    output all of them.
-//  - reduce_scatter, scatter: the same the other way round.
-//  - all_to_all: input chunk j goes to rank j, output chunk i came from rank i.
-//  - barrier: chunk 0 is a token of one byte.
+// - all_reduce, broadcast, reduce, permute: the whole buffer is cut into
+//   num_chunks chunks. The input and the output have all chunks.
+// - all_gather, gather: chunk b * pieces + p is piece p of rank b's block;
+//   num_chunks = n * pieces. The input has the chunks of the rank's own block,
+//   the output has all chunks.
+// - reduce_scatter, scatter: numbered like all_gather. The input has all
+//   chunks, the output has the chunks of the rank's own block.
+// - all_to_all: input chunk j goes to rank j, output chunk i comes from rank i.
+// - barrier: chunk 0 is a token of one byte.
 //
-// A chunk of scratch has the size of that chunk in the input, or where the
-// input lacks it, in the output. Immutable.
+// A scratch chunk has the size of the same chunk in the input; if the input
+// lacks the chunk, in the output. Immutable.
 class ChunkMap {
  public:
   // REQUIRES: GroupMemory::CheckNumChunks() is OK.
   ChunkMap(const CollectiveParams& params, int num_chunks);
 
-  // False where the collective gives the member no such chunk (see above) and
-  // where there is none of that number.
+  // Returns false if the collective gives the member no such chunk (see above),
+  // or if the chunk number does not exist.
   bool Has(const Slot& slot) const;
 
   // REQUIRES: Has(slot). `begin` is 0 for scratch.
   Range RangeOf(const Slot& slot) const;
 
  private:
-  // Equal or nearly equal parts of so many elements.
+  // Cuts a number of elements into parts whose sizes differ by at most one.
   struct Cutter {
     int64_t small = 0;
-    int64_t num_large = 0;  // Parts that have one element more.
+    int64_t num_large = 0;  // Parts with one element more.
     Range At(int index) const;
   };
 
-  // One of the member's buffers.
+  // A buffer of the member.
   struct Buffer {
-    // The chunks it has: [first, first + count).
+    // Chunks in the buffer: [first_chunk, first_chunk + num_chunks).
     int first_chunk = 0;
     int num_chunks = 0;
 
-    // Where blocks are equal, or all is one block: how a block is cut.
+    // Cut of one block, if all blocks are equal or the buffer is one block.
     Cutter pieces;
     int64_t block_elements = 0;
 
-    // Where blocks differ: n + 1 of them.
+    // Begins of the n blocks and the end of the last, if blocks differ.
     std::vector<int64_t> block_begins;
 
     bool Has(int chunk) const {

@@ -49,7 +49,7 @@ constexpr int kRoot = 0;
 struct Case {
   CollectiveType type;
   int group_size;
-  int pieces;  // Of a block, or of the whole buffer.
+  int pieces;  // Per block, or of the whole buffer.
   int64_t rows;
   bool uneven;
 };
@@ -103,7 +103,7 @@ class Maps {
   std::vector<ChunkMap> maps_;
 };
 
-// Everything up to `size` elements is in one of the chunks, in order.
+// Expects the chunks to cover [0, size) without gaps, in order.
 void ExpectTiles(const ChunkMap& map, Space space, int num_chunks,
                  int64_t size) {
   int64_t end = 0;
@@ -121,7 +121,7 @@ void ExpectTiles(const ChunkMap& map, Space space, int num_chunks,
 class ChunkMapCasesTest
     : public testing::TestWithParam<std::tuple<CollectiveType, int, int>> {
  protected:
-  // Calls `check` with the maps of each size, even and not.
+  // Calls `check` with the maps of each size, with even and with uneven rows.
   template <typename Check>
   static void ForAllSizes(Check check) {
     const auto [type, group_size, pieces] = GetParam();
@@ -140,7 +140,7 @@ class ChunkMapCasesTest
 
 TEST_P(ChunkMapCasesTest, ChunksTileTheBuffersExactly) {
   const CollectiveType type = std::get<0>(GetParam());
-  if (type == CollectiveType::kBarrier) return;  // It has no buffers.
+  if (type == CollectiveType::kBarrier) return;  // A barrier has no buffers.
   ForAllSizes([](const Maps& maps) {
     for (int rank = 0; rank < maps.size(); ++rank) {
       ExpectTiles(maps.of(rank), Space::kInput, maps.num_chunks(),
@@ -203,7 +203,7 @@ TEST_P(ChunkMapCasesTest, ScratchHasTheSizeOfItsChunk) {
   });
 }
 
-// What one member sends, another can receive.
+// A chunk has the same size at its sender and at its receiver.
 TEST_P(ChunkMapCasesTest, MembersAgreeOnTheSizeOfAChunk) {
   const CollectiveType type = std::get<0>(GetParam());
   const bool exchanges = type == CollectiveType::kAllToAll;

@@ -110,7 +110,7 @@ class ScheduleCompiler {
     if (slot.space == Space::kScratch) ++num_reads_[ScratchKey(slot)];
   }
 
-  // Which operand of `next` the receive `recv` can be fused with.
+  // Returns the operand of `next` that `recv` can be fused into.
   Incoming FusedOperand(const Step& recv, const Step& next) const {
     if (recv.kind != StepKind::kRecv || next.kind != StepKind::kReduce ||
         !next.more.empty() || recv.into.space != Space::kScratch ||
@@ -185,7 +185,7 @@ class ScheduleCompiler {
     ++result_.ops_[after].num_waits;
   }
 
-  // That every op begins once those before it are complete.
+  // Checks that every op begins once the ops before it are complete.
   absl::Status CheckOrder() const {
     std::vector<int> waits;
     for (const Op& op : result_.ops_) waits.push_back(op.num_waits);

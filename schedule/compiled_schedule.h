@@ -11,10 +11,12 @@
 
 namespace tutti {
 
-// A schedule in the form that the engine runs: steps in one array, with who
-// waits for whom, so that a completion costs O(1). A receive into scratch that
-// the next step of its lane reduces, and nobody else reads, is fused with it:
-// the bytes are reduced where the peer has them. Immutable.
+// A schedule in the form that the engine runs. Steps are in one array and list
+// their dependents, so that a completion costs O(1).
+//
+// A receive into scratch is fused with the reduction after it in its lane, if
+// no other step reads that scratch. The reduction then reads the peer's bytes
+// in place. Immutable.
 class CompiledSchedule {
  public:
   enum class Incoming : uint8_t { kNone, kLeft, kRight };
@@ -22,27 +24,28 @@ class CompiledSchedule {
   struct Op {
     StepKind kind = StepKind::kCopy;
     bool finish = false;
-    // kRecv: which operand of the fused reduction comes from the peer; kNone
-    // for a plain receive.
+    // kRecv: the operand of the fused reduction that comes from the peer.
+    // kNone: a plain receive.
     Incoming incoming = Incoming::kNone;
     uint8_t num_waits = 0;  // Completions to wait for: 0 to 2.
     Slot into;
     Slot left;
     Slot right;
-    int32_t first_more = 0;  // In more_.
+    int32_t first_more = 0;  // Index in more_.
     int32_t num_more = 0;
     int32_t peer = -1;
     int32_t tag = 0;
-    int32_t first_dependent = 0;  // In dependents_.
+    int32_t first_dependent = 0;  // Index in dependents_.
     int32_t num_dependents = 0;
   };
 
-  // Without `fuse` every receive stays one of its own. Of `memory.in_place`
-  // only the rank's own entry matters. Errors: INVALID_ARGUMENT if there cannot
-  // be so many chunks, and, naming the step, if `schedule` is not one that the
-  // rank can run: a peer, a chunk or a step that does not exist, a write to the
-  // input, slots that may differ in size in one step, or steps that wait for
-  // each other.
+  // Without `fuse`, no receive is fused. Reads `memory.in_place` only at
+  // `rank`.
+  //
+  // Errors: INVALID_ARGUMENT if the collective cannot have this number of
+  // chunks. INVALID_ARGUMENT, naming the step, if the rank cannot run
+  // `schedule`: a peer, a chunk or a step does not exist; a step writes to the
+  // input; slots of one step may differ in size; steps wait for each other.
   static absl::StatusOr<CompiledSchedule> Compile(const Schedule& schedule,
                                                   const GroupMemory& memory,
                                                   int rank, bool fuse = true);
@@ -59,12 +62,12 @@ class CompiledSchedule {
         .subspan(op.first_dependent, op.num_dependents);
   }
 
-  // What the reduction `op` reads after `right`.
+  // Operands of the reduction `op` after `right`.
   absl::Span<const Slot> more(const Op& op) const {
     return absl::MakeConstSpan(more_).subspan(op.first_more, op.num_more);
   }
 
-  // The slots of scratch that need memory, each once.
+  // Slots of scratch that need memory, each once.
   const std::vector<Slot>& scratch() const { return scratch_; }
 
  private:

@@ -99,7 +99,7 @@ TEST(CompiledScheduleTest, AReductionHasAllItsOperands) {
   lane.ReduceMany(Data(0), {Input(0), Scratch(0), Scratch(0, 1)});
   const auto compiled = Compile(builder.Build());
   ASSERT_THAT(compiled, IsOk());
-  // What has more than two is not fused with a receive.
+  // A reduction of more than two operands is not fused with a receive.
   ASSERT_THAT(compiled->ops(), SizeIs(3));
   EXPECT_EQ(compiled->ops()[0].incoming, Incoming::kNone);
   const Op& first = compiled->ops()[1];
@@ -170,7 +170,7 @@ TEST(CompiledScheduleTest, AStepWaitsForAStepOfAnotherLaneToo) {
   EXPECT_EQ(compiled->ops()[4].num_waits, 1);
 }
 
-// It is counted twice and completes twice.
+// Counts the wait twice, and the step's completion counts twice as well.
 TEST(CompiledScheduleTest, AStepMayWaitForTheOneBeforeItByNameToo) {
   ScheduleBuilder builder(1);
   auto lane = builder.AddLane();
@@ -182,7 +182,7 @@ TEST(CompiledScheduleTest, AStepMayWaitForTheOneBeforeItByNameToo) {
             DependentsOf(*compiled, 0).size());
 }
 
-// A receive into scratch and its reduction, which can be fused.
+// A receive into scratch and the reduction that can be fused with it.
 Schedule RecvAndReduce(Slot left, Slot right) {
   ScheduleBuilder builder(1);
   auto lane = builder.AddLane();

@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// The chunk of its input that the step reads; -1 if it reads none.
+// Returns the input chunk that the step reads; -1 if it reads none.
 int InputChunkOf(const Step& step) {
   for (const Slot& operand : SlotsRead(step)) {
     if (operand.space == Space::kInput) return operand.chunk;
@@ -20,20 +20,21 @@ int InputChunkOf(const Step& step) {
   return -1;
 }
 
-// The same of its output, written.
+// Returns the output chunk that the step writes; -1 if it writes none.
 int OutputChunkOf(const Step& step) {
   return Writes(step.kind) && step.into.space == Space::kData ? step.into.chunk
                                                               : -1;
 }
 
-// The engine fuses such steps, but not if the second one waits for others.
+// Returns true if the engine can fuse the two steps: `second` waits for no
+// other step.
 bool IsPair(const Step& first, const Step& second) {
   return first.kind == StepKind::kRecv && second.kind == StepKind::kReduce &&
          second.more.empty() && !second.after.is_set() &&
          (second.left == first.into || second.right == first.into);
 }
 
-// Reads and writes nothing.
+// Returns true if the step reads and writes nothing.
 bool IsIdle(const Step& step) {
   return step.kind == StepKind::kCopy && !step.finish && step.into == step.left;
 }
@@ -43,8 +44,7 @@ bool IsWithin(const Slot& slot, int num_chunks) {
          (slot.space != Space::kScratch || slot.bank >= 0);
 }
 
-// Whether it is a step of a part of so many ranks and chunks that has these
-// lanes.
+// Returns true if `part` has the ranks, chunks and steps that `step` names.
 bool IsWithin(const Step& step, const Composition::Part& part) {
   const auto num_ranks = static_cast<int>(part.ranks.size());
   const auto num_chunks = static_cast<int>(part.chunks.size());
@@ -64,7 +64,7 @@ bool IsWithin(const Step& step, const Composition::Part& part) {
              });
 }
 
-// Why it is no part; empty: it is one, as far as the addition looks.
+// Returns the reason why `part` is not valid, or "" if the checks here pass.
 std::string ProblemOf(const Composition::Part& part) {
   const Schedule& schedule = part.schedule;
   if (!schedule.problem.empty() || schedule.lanes.empty()) {
@@ -87,7 +87,7 @@ std::string ProblemOf(const Composition::Part& part) {
 
 }  // namespace
 
-// The addition of one part, which is over when this goes.
+// Adds one part. Lives during one Add().
 class Composition::Adding {
  public:
   Adding(const Part& part, Composition& whole)
@@ -99,7 +99,7 @@ class Composition::Adding {
 
   void Run() {
     for (const Lane& lane : part_.schedule.lanes) AddLane(lane);
-    // Some wait for steps of later lanes.
+    // Steps may wait for steps of later lanes.
     for (const auto& [place, after] : waiting_) {
       StepAt(place).after = places_[after.lane][after.step];
     }
@@ -125,7 +125,7 @@ class Composition::Adding {
     }
   }
 
-  // All that was made is there when the last steps of all lanes have ended.
+  // Makes every chunk of the part wait for the last steps of all its lanes.
   void AwaitAll() {
     const size_t end = whole_.schedule_.lanes.size();
     lane_ = -1;
@@ -139,8 +139,8 @@ class Composition::Adding {
     for (auto& [chunk, value] : made_) value.made = all;
   }
 
-  // What earlier parts have to have made before this step: of a pair, before
-  // the first one.
+  // Returns the value of earlier parts that this step needs. In a pair, the
+  // first step needs it.
   Value NeededAt(const Lane& lane, size_t i) const {
     if (i > 0 && IsPair(lane[i - 1], lane[i])) return {};
     const bool heads_pair = i + 1 < lane.size() && IsPair(lane[i], lane[i + 1]);
@@ -149,13 +149,14 @@ class Composition::Adding {
     if (read >= 0) return whole_.values_[part_.chunks[read]];
     const int written = OutputChunkOf(reader);
     if (written < 0) return {};
-    // What earlier parts have made is overwritten there.
+    // The step overwrites the output of earlier parts.
     const Value& value = whole_.values_[part_.chunks[written]];
     return value.slot.space == Space::kData ? value : Value{};
   }
 
-  // Returns where it is, or if it is left out, the step to wait for instead. In
-  // a lane with others an idle step stays: those behind it wait with it.
+  // Adds the step and returns its place. If the step is left out, returns the
+  // step to wait for instead. In a lane with other steps an idle step stays,
+  // because later steps wait with it.
   StepRef AddStep(const Lane& lane, size_t i, Value needed) {
     const Step& step = lane[i];
     Step added = Translated(step);
@@ -163,7 +164,7 @@ class Composition::Adding {
       return needed.made;
     }
     if (step.after.is_set() && needed.made.is_set()) {
-      // A step waits for one of another lane: another one waits before it.
+      // A step has only one `after`: a step before it waits for the other.
       Append({.kind = StepKind::kWait, .after = needed.made});
       needed.made = {};
     }
@@ -187,7 +188,7 @@ class Composition::Adding {
     const int64_t tag = int64_t{step.tag} * part_.tag_stride + part_.first_tag +
                         whole_.num_tags_;
     result.tag = static_cast<int32_t>(
-        std::min<int64_t>(tag, kNumTags));  // Which is refused.
+        std::min<int64_t>(tag, kNumTags));  // The compiler refuses kNumTags.
     return result;
   }
 
@@ -225,11 +226,11 @@ class Composition::Adding {
   Composition& whole_;
   const int output_bank_;
   const int first_bank_;
-  const size_t first_lane_;  // Of the whole, that the part adds.
+  const size_t first_lane_;  // First lane of the part in the whole.
   int num_banks_ = 0;
-  std::vector<std::pair<int, Value>> made_;  // Of which chunk, in order.
-  int lane_ = -1;  // Of the whole; none as long as nothing is in it.
-  std::vector<std::vector<StepRef>> places_;          // Of the part's steps.
+  std::vector<std::pair<int, Value>> made_;  // Chunk and value, in order.
+  int lane_ = -1;  // Lane of the whole; -1 while it is empty.
+  std::vector<std::vector<StepRef>> places_;          // By the part's steps.
   std::vector<std::pair<StepRef, StepRef>> waiting_;  // For the part's steps.
 };
 

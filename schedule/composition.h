@@ -10,10 +10,12 @@
 
 namespace tutti {
 
-// Makes what one rank does in a large collective out of what it does in smaller
-// ones, the parts, which follow each other chunk by chunk: a part's input is
-// what the parts before it have made of the chunk, and it starts on a chunk as
-// soon as that is there. So an all-reduce among the devices of two tasks is
+// Composes one rank's schedule of a large collective from its schedules of
+// smaller collectives, the parts.
+//
+// Parts follow each other chunk by chunk. The input of a part is the chunk as
+// earlier parts have made it. A part starts on a chunk as soon as the chunk is
+// made. For example, an all-reduce among the devices of two tasks is
 //
 //   reduce-scatter     all-reduce          all-gather
 //   in each task       of each chunk       in each task
@@ -22,47 +24,51 @@ namespace tutti {
 //                      |          |
 //   2 --+-- 3          2          3        2 --+-- 3
 //
-// A part is a valid schedule of a collective of its own, as the plan functions
-// of algorithms make it. Where one has steps that cannot be, the whole has that
-// for its `problem`; other mistakes are those of the whole. Chunks that are in
-// the output of the whole are made there, others in scratch memory.
+// Each part is a valid schedule of its collective, as plan functions of
+// algorithms make it. If a part has an impossible step, the `problem` of the
+// whole says so. Other mistakes in a part appear as mistakes of the whole.
+// Chunks in the output of the whole are made there, other chunks in scratch
+// memory.
 class Composition {
  public:
   struct Part {
-    // What this rank does. Of the steps that write a chunk of its output, the
-    // last one to run stands last: in the last of their lanes. No lanes: the
-    // rank takes no part.
+    // This rank's schedule of the part. Among the steps that write one output
+    // chunk, the step that runs last stands in the last of their lanes. No
+    // lanes: the rank takes no part.
     Schedule schedule;
 
-    std::vector<int> ranks;   // ranks[i]: what rank i of the part is in all.
-    std::vector<int> chunks;  // The same of its chunks.
+    std::vector<int> ranks;   // Rank i is ranks[i] of the whole.
+    std::vector<int> chunks;  // Chunk i is chunks[i] of the whole.
 
-    // Tag t of the part is first_tag + t * tag_stride more than all `num_tags`
-    // before it. No two messages from one rank to another may have the same.
-    // Where parts follow each other, `num_tags` is more than any tag of the
-    // part, on any rank; or 0 where no two ranks that meet in it meet in parts
-    // after it, or the tags of these lie between those of this one.
+    // Tag t of the part becomes first_tag + t * tag_stride + `num_tags` of all
+    // earlier parts. Two messages from one rank to another must not have the
+    // same tag.
+    //
+    // If parts follow each other, `num_tags` is more than any tag of the part
+    // on any rank. It may be 0 in two cases: no two ranks of this part meet in
+    // a later part; or tags of later parts lie between tags of this part.
     int num_tags = 0;
     int first_tag = 0;
     int tag_stride = 1;
 
-    // The part completes what it reduces: its final ops are those of the whole.
+    // The part completes its reductions: it applies the final ops of the whole.
     bool finishes = false;
 
-    // What it makes is there when all that the rank does in it has ended.
-    // Needed where a later part makes the chunk anew without a look at it.
+    // Results of the part count as made only after all the rank's steps in it.
+    // Needed if a later part overwrites the chunk without reading it.
     bool ends_at_once = false;
   };
 
-  // `memory` is that of the whole; what it says of `in_place` does not matter
-  // here, but to the plans of the parts.
+  // `memory` describes the whole. Its `in_place` is not used here; plans of
+  // parts use it.
   Composition(GroupMemory memory, int rank);
 
-  // All ranks add parts in the same order, with the same numbers of tags, those
-  // without them too.
+  // Appends a part. All ranks add the same parts in the same order, with the
+  // same `num_tags`; a rank outside a part adds it without lanes.
   void Add(const Part& part);
 
-  // A part whose input this is starts in place: the chunk is in the output.
+  // Returns true if the chunk is in the output now. A next part with this input
+  // chunk works in place.
   bool IsInOutput(int chunk) const {
     return values_[chunk].slot.space == Space::kData;
   }
@@ -73,16 +79,16 @@ class Composition {
  private:
   class Adding;
 
-  // What the parts so far have made of a chunk.
+  // State of a chunk after the parts added up to now.
   struct Value {
     Slot slot;
-    StepRef made;  // Not set: it is there from the start.
+    StepRef made;  // Not set: there from the start.
   };
 
   const GroupMemory memory_;
   const int rank_;
   Schedule schedule_;
-  std::vector<Value> values_;  // By chunk.
+  std::vector<Value> values_;  // Indexed by chunk.
   int num_tags_ = 0;
   int num_banks_ = 0;
 };

@@ -16,7 +16,7 @@ Composition AllReduceOfFour() {
   return Composition({.num_ranks = 4, .num_chunks = 2}, /*rank=*/2);
 }
 
-// The first of two ranks adds what the second one sends.
+// A part in which the first of two ranks adds the second rank's data.
 Schedule Receiving() {
   ScheduleBuilder builder(/*num_chunks=*/1);
   auto lane = builder.AddLane();
@@ -25,7 +25,7 @@ Schedule Receiving() {
   return builder.Build();
 }
 
-// And sends the sum back.
+// A part in which the first rank sends its data to the second.
 Schedule Sending() {
   ScheduleBuilder builder(/*num_chunks=*/1);
   builder.AddLane().Send(/*peer=*/1, /*tag=*/0, Input(0));
@@ -68,7 +68,7 @@ TEST(CompositionTest, TagsOfPartsMayLieBetweenEachOther) {
             "3.0: send input[1] to 3, tag 18\n");
 }
 
-// Of two ranks, in one chunk.
+// Adds `part` for ranks 2 and 3 and chunk 1, and returns the problem.
 std::string ProblemWith(const Schedule& part) {
   Composition whole = AllReduceOfFour();
   whole.Add({.schedule = part, .ranks = {2, 3}, .chunks = {1}});
@@ -153,7 +153,7 @@ TEST(CompositionTest, AllOperandsAreThoseOfTheWhole) {
              .chunks = {1},
              .num_tags = 1,
              .finishes = true});
-  // The sum of the first part is an operand, and waited for.
+  // The first part's sum is an operand; the reduction waits for it.
   EXPECT_EQ(ToString(whole.Build()),
             "2 chunks\n"
             "0.0: recv scratch[1].1 from 3, tag 0\n"
@@ -207,7 +207,7 @@ TEST(CompositionTest, AStepThatWaitsAlreadyIsPrecededByOneThatWaitsToo) {
   Composition whole = AllReduceOfFour();
   whole.Add(
       {.schedule = Receiving(), .ranks = {2, 3}, .chunks = {0}, .num_tags = 1});
-  // Its first lane waits for its second one.
+  // The first lane of this part waits for its second lane.
   Schedule part;
   part.lanes = {
       {{.kind = StepKind::kSend, .left = Input(0), .peer = 1, .after = {1, 0}}},

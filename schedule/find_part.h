@@ -9,8 +9,9 @@
 
 namespace tutti {
 
-// What another one is made of, in the global registry. Errors: NOT_FOUND with
-// the name alone, as it is one of many reasons in a table.
+// Finds a part of another implementation in the global registry. Errors:
+// NOT_FOUND, with the name alone as its message; the caller lists many such
+// reasons in a table.
 absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindPart(
     absl::string_view name);
 

@@ -15,7 +15,7 @@
 namespace tutti {
 namespace {
 
-// As long as the whole group lives.
+// Resource of the whole group: lives as long as the group.
 class FirstMembers {
  public:
   std::shared_ptr<const CollGroupParams> Of(const CollGroupParams& whole) {

@@ -7,17 +7,20 @@
 
 namespace tutti {
 
-// The first members of all tasks, as a group of their own: who a collective's
-// stage between processes runs among.
+// The group of the first members of all tasks. The stage between processes of a
+// collective runs among them.
 
-// Whether the member is one of them.
+// Returns true if the member is the first of its task.
 bool IsFirstOfTask(const CollectiveParams& whole);
 
-// What such a member needs to reduce among them: its rank is the number of its
-// task, the instance is `whole`'s without the final op, and of a vector of so
-// many elements. The group has the key, the generation and the fate of
-// `whole`'s, transfers in it have the ranks of `whole` in their keys, and it is
-// one object as long as that lives. REQUIRES: IsFirstOfTask().
+// Parameters of a reduction of `num_elements` elements among the first members.
+// The rank is the number of the member's task. The instance is that of `whole`
+// without the final op.
+//
+// The group has the key, the generation and the cancellation of `whole`'s
+// group. Its transfers have the ranks of `whole` in their keys. Every call for
+// one group returns the same group object while `whole`'s group lives.
+// REQUIRES: IsFirstOfTask().
 CollectiveParams AmongFirstMembers(const CollectiveParams& whole,
                                    int64_t num_elements);
 

@@ -66,8 +66,8 @@ int64_t GroupMemory::SizeClass(int rank, const Slot& slot) const {
   if (!HasRankBlocks(type)) return slot.chunk;
   if (!uneven) return slot.chunk % pieces();
   if (type != CollectiveType::kAllToAll) return slot.chunk;
-  // One class for each pair of sender and receiver. Who works in place sends
-  // and receives equally much.
+  // Each pair of sender and receiver is a class. A member that works in place
+  // sends and receives equally much.
   int64_t from = rank;
   int64_t to = slot.chunk;
   if (slot.space == Space::kData) std::swap(from, to);

@@ -10,21 +10,21 @@
 
 namespace tutti {
 
-// Which slots the members of one collective have, which of them are the same
-// bytes, and which are surely of the same size. A value: knows chunks, not
-// bytes (chunk_map.h does).
+// Slots of the members of one collective: which slots exist, which are the same
+// bytes, and which surely have the same size. A value. Knows chunks;
+// chunk_map.h knows bytes.
 struct GroupMemory {
   CollectiveType type = CollectiveType::kAllReduce;
   int num_ranks = 1;
-  int root = 0;  // Where HasRoot(type).
+  int root = 0;  // Used if HasRoot(type).
   int num_chunks = 1;
   bool uneven = false;         // Members' contributions may differ in size.
-  std::vector<bool> in_place;  // One for each rank.
+  std::vector<bool> in_place;  // Each rank has an entry.
 
-  // Errors: INVALID_ARGUMENT if `num_chunks` cannot be for this collective.
+  // Errors: INVALID_ARGUMENT if the collective cannot have `num_chunks` chunks.
   absl::Status CheckNumChunks() const;
 
-  // Blocks have this many chunks each, where the buffer is one block per rank.
+  // Chunks per block, if the buffer is one block per rank.
   int pieces() const { return num_chunks / num_ranks; }
 
   // REQUIRES of all below: 0 <= rank < num_ranks, and CheckNumChunks() is OK.
@@ -32,10 +32,10 @@ struct GroupMemory {
   bool OutputHas(int rank, int chunk) const;
   bool Has(int rank, const Slot& slot) const;
 
-  // One name for all slots of `rank` that are the same bytes as `slot`.
+  // Returns one name for all slots of `rank` with the same bytes as `slot`.
   Slot Canonical(int rank, const Slot& slot) const;
 
-  // Slots of one class, on any ranks, have the same size. Slots of different
+  // Slots of one class have the same size, on any ranks. Slots of different
   // classes may differ: one may be empty while the other is not.
   int64_t SizeClass(int rank, const Slot& slot) const;
 };

@@ -78,7 +78,7 @@ TEST(GroupMemoryTest, ChunksOfUnevenBlocksDifferInSize) {
     return memory.SizeClass(0, Data(a)) == memory.SizeClass(0, Data(b));
   };
   const GroupMemory even = Memory(CollectiveType::kAllGather, 3, 6);
-  EXPECT_TRUE(same(even, 1, 3));   // Second piece of two blocks.
+  EXPECT_TRUE(same(even, 1, 3));   // Second pieces of two blocks.
   EXPECT_FALSE(same(even, 1, 2));  // Pieces differ by an element.
   const GroupMemory uneven =
       Memory(CollectiveType::kAllGather, 3, 6, /*uneven=*/true);

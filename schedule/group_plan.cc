@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// What a send and its receive have in common.
+// Key that a send and its receive share.
 struct TransferKey {
   int from;
   int to;

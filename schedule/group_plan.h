@@ -16,29 +16,29 @@
 
 namespace tutti {
 
-// What a step reads and writes; slots are canonical (GroupMemory).
+// Slots that a step reads and writes. Slots are canonical (GroupMemory).
 struct StepAccesses {
   absl::InlinedVector<Slot, 2> reads;
   bool writes = false;
   Slot written;
 };
 
-// The schedules of all ranks of a group side by side, every send joined with
-// its receive. Steps and lanes are numbered through: rank by rank, lane by
-// lane, in order. Immutable.
+// The schedules of all ranks of a group side by side, with every send joined to
+// its receive. Steps and lanes are numbered consecutively: rank by rank, lane
+// by lane, in order. Immutable.
 class GroupPlan {
  public:
   struct LaneInfo {
     int rank;
-    int index;  // In the schedule of the rank.
+    int index;  // Index in the rank's schedule.
     int first_step;
     int num_steps;
   };
 
-  // Checks what can be seen without running anything. Errors: INVALID_ARGUMENT
-  // naming rank, lane.step and step, if a chunk, bank, peer or `after` does not
-  // exist, an input is written, slots of different size are combined, or a
-  // transfer does not have exactly one partner.
+  // Checks everything that is visible without a run. Errors: INVALID_ARGUMENT,
+  // naming rank, lane.step and step, in these cases: a chunk, bank, peer or
+  // `after` does not exist; a step writes an input; a step combines slots of
+  // different sizes; a transfer does not have exactly one partner.
   static absl::StatusOr<GroupPlan> Create(GroupMemory memory,
                                           absl::Span<const Schedule> schedules);
 
@@ -56,16 +56,16 @@ class GroupPlan {
   int lane_of(int step) const { return lane_of_step_[step]; }
   int rank_of(int step) const { return lanes_[lane_of_step_[step]].rank; }
 
-  // The other half of a transfer; -1 for other steps.
+  // Returns the other half of a transfer, or -1 if the step is no transfer.
   int partner(int step) const { return partners_[step]; }
 
-  // The step that `step` waits for besides the one before it, or -1.
+  // Returns the `after` step of `step`, or -1 if it has none.
   int after(int step) const;
 
-  // Of all slots of the step (GroupMemory); 0 if it has none.
+  // Size class of all slots of the step (GroupMemory), or 0 if it has none.
   int64_t size_class(int step) const;
 
-  // A copy of a slot to itself touches nothing.
+  // Slots that the step accesses. A copy of a slot to itself accesses none.
   StepAccesses AccessesOf(int step) const;
 
   // "rank 2, 0.3 (send data[1] to 3, tag 4)".

@@ -47,7 +47,7 @@ void ExpectError(const std::vector<Schedule>& schedules,
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr(text));
 }
 
-// What is wrong with rank 0 if it does `step` alone.
+// Expects the error `text` if rank 0 runs `step` alone.
 void ExpectStepError(const Step& step, const std::string& text) {
   ExpectError({Lanes({{step}}), Lanes({})}, text);
 }

@@ -5,12 +5,11 @@
 
 namespace tutti {
 
-// For a group that is a part of another one and shares its key: by rank, the
-// ranks that its members have there, by which transfers are known (BufKey).
-// Belongs to the group's resources. Empty, as in groups that are no part: their
-// own.
+// Ranks that transfer keys (BufKey) name, for a group that is part of another
+// group and shares its key. Belongs to the group's resources. Empty for groups
+// that are no part: keys then name the group's own ranks.
 struct RanksInKeys {
-  std::vector<int> ranks;  // Set before the group is used.
+  std::vector<int> ranks;  // By rank. Set before the first use.
 };
 
 }  // namespace tutti

@@ -8,13 +8,13 @@
 
 namespace tutti {
 
-// For each step how many transfers in a row have ended when it has, where
-// transfers that nothing orders run at once: when it ends, if every transfer
-// takes 1 and nothing else takes any time. Both halves of a transfer have the
-// same depth, from 1 on. Pure.
+// Returns the depth of each step: the number of transfers that must end one
+// after the other before the step ends. This is the step's end time if every
+// transfer takes 1, all other steps take 0, and unordered transfers overlap.
+// Both halves of a transfer have the same depth, at least 1. Pure.
 //
-// `completion_order` as in SymbolicRun. Takes time in proportion to the number
-// of steps.
+// `completion_order` is as in SymbolicRun. Takes time in proportion to the
+// number of steps.
 std::vector<int> StepDepths(const GroupPlan& plan,
                             absl::Span<const int> completion_order);
 

@@ -14,7 +14,7 @@ namespace step_depth_test {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Of all steps: rank by rank, lane by lane, in order.
+// Depths of all steps: rank by rank, lane by lane, in order.
 std::vector<int> DepthsOf(const std::vector<Schedule>& schedules) {
   const int num_ranks = static_cast<int>(schedules.size());
   const auto plan =

@@ -60,7 +60,8 @@ void StepOrder::MakeGroups() {
     size_class[step] = plan_.size_class(step);
   }
   std::iota(by_group_.begin(), by_group_.end(), 0);
-  // By size class first: searches stay within one, which then fits the cache.
+  // Sorts by size class first: a search stays within one class, which then fits
+  // the cache.
   const auto key = [&](int step) {
     return std::make_pair(size_class[step], step);
   };
@@ -123,7 +124,7 @@ bool StepOrder::SearchBack(absl::Span<const int> from, int oldest,
 
 bool StepOrder::IsBefore(int first, int second) {
   if (EndsBeforeStart(first, second)) return true;
-  // Reaching a step reaches all before it in its lane.
+  // A visit of a step also covers all earlier steps of its lane.
   const auto reaches = [this](int step, int earlier) {
     return step >= earlier && plan_.lane_of(step) == plan_.lane_of(earlier);
   };

@@ -9,38 +9,38 @@
 
 namespace tutti {
 
-// Which steps are over before which others begin, however the ranks are timed.
+// Answers which steps end before others begin, whatever the timing of the
+// ranks.
 //
 // Within a rank, lanes and `after` order steps. Between ranks only transfers
-// do: both halves have started before bytes move, and each half completes after
-// that. A transfer of another size class does not count, because empty
-// transfers are skipped and so order nothing.
+// do: both halves start before bytes move, and each half completes after that.
+// Transfers of another size class do not count, because empty transfers are
+// skipped and order nothing.
 //
-// Within a rank the answer is looked up in a vector clock over the rank's own
-// lanes: memory is steps x lanes per rank. Only where that does not tell, it is
-// searched for backwards through other ranks, along steps of one size class.
-// Trees never need that, so 65,536 ranks are no problem; a ring all-reduce
-// needs it for every chunk and rank, which costs the cube of the number of
-// ranks.
+// Within a rank, a vector clock over the rank's lanes gives the answer. Its
+// memory is steps x lanes per rank. If the clock does not know, a search goes
+// backwards through other ranks, along steps of one size class. Trees never
+// need the search, and 65,536 ranks are no problem. A ring all-reduce needs it
+// for every chunk and rank, which costs the cube of the number of ranks.
 //
 // Not thread-safe.
 class StepOrder {
  public:
-  // `completion_order` as in SymbolicRun. The plan must outlive this.
+  // `completion_order` is as in SymbolicRun. `plan` outlives this object.
   StepOrder(const GroupPlan& plan, absl::Span<const int> completion_order);
 
-  // True if all that `first` does to memory is surely over before `second`
-  // begins to touch any. What a send lends is free again when either half of
-  // the transfer is complete; a receive writes only once the send has started.
-  // REQUIRES: the steps are of one size class, and `first` is before `second`
-  // in the completion order.
+  // Returns true if all memory accesses of `first` surely end before `second`
+  // begins its own. Bytes of a send are free again when either half of the
+  // transfer is complete. A receive writes only after the send has started.
+  // REQUIRES: the steps have one size class, and `first` is before `second` in
+  // the completion order.
   bool IsBefore(int first, int second);
 
-  // A rank that may not have begun when all steps of `rank` are complete; -1 if
-  // there is none. REQUIRES: all steps are of one size class.
+  // Returns a rank that may not have begun when all steps of `rank` are
+  // complete, or -1 if none. REQUIRES: all steps have one size class.
   int RankNotAwaitedBy(int rank);
 
-  // The steps of one size class on one rank, in increasing order.
+  // A group is the steps of one size class on one rank, in increasing order.
   int num_groups() const { return static_cast<int>(groups_.size()); }
   absl::Span<const int> group(int group) const {
     return In(by_group_, groups_[group]);
@@ -60,37 +60,38 @@ class StepOrder {
   }
 
   void MakeClocks(absl::Span<const int> completion_order);
-  int LanesBeside(int step) const;  // Of the same rank, its own included.
+  int LanesBeside(int step) const;  // Lanes of the step's rank.
   void StartAfter(int step, int earlier);
   void MakeGroups();
 
-  // By the order within the rank alone. REQUIRES: both are of one rank.
+  // Compares by the order within the rank alone. REQUIRES: both steps are on
+  // one rank.
   bool EndsBeforeStart(int first, int second) const;
 
-  // Of each lane of the rank, the last step of the same size class that has
-  // ended when `step` starts. Worked out when first asked for.
+  // For each lane of the rank: its last step of the same size class that has
+  // ended when `step` starts. Computed at the first call.
   absl::Span<const int> Predecessors(int step);
 
-  // Goes back from the start of any of the steps `from` and calls `visit` with
-  // steps that have surely ended by then, until it returns true. May leave out
-  // steps whose lane it visits further on, and all that completed before
+  // Goes back from the start of the steps `from`. Calls `visit` with steps that
+  // have surely ended by then, until `visit` returns true. May skip steps if it
+  // visits a later step of their lane. Skips steps that completed before
   // `oldest`.
   template <typename Visit>
   bool SearchBack(absl::Span<const int> from, int oldest, Visit visit);
 
   const GroupPlan& plan_;
   std::vector<int> completion_index_;
-  // clocks_[clock_of_[s] + l]: how many steps of lane l of its rank are
-  // complete when step s starts.
+  // clocks_[clock_of_[s] + l]: number of steps of lane l of the same rank that
+  // are complete when step s starts.
   std::vector<size_t> clock_of_;
   std::vector<int32_t> clocks_;
   std::vector<int> by_group_;
   std::vector<Range> groups_;
   std::vector<int> group_of_;
-  // Into predecessors_, by step; begin < 0 before the first use.
+  // Ranges of predecessors_, by step; begin < 0 before the first use.
   std::vector<Range> predecessors_of_;
   std::vector<int> predecessors_;
-  // For SearchBack().
+  // State of SearchBack().
   std::vector<int> seen_in_;
   int search_ = 0;
   std::vector<int> pending_;

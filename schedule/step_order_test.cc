@@ -10,8 +10,8 @@
 namespace tutti {
 namespace step_order_test {
 
-// Random schedules that can be run: steps are made in an order in which they
-// could complete, and wait only for steps made before.
+// Random schedules that can run. Steps are made in a possible order of
+// completion and wait only for steps made earlier.
 class RandomGroup {
  public:
   RandomGroup(int num_ranks, int num_chunks, int num_steps, uint32_t seed)
@@ -70,8 +70,8 @@ class RandomGroup {
   std::vector<Schedule> schedules_;
 };
 
-// What StepOrder says, worked out the long way: the transitive closure over the
-// start and the end of every step, for one size class.
+// Computes the answers of StepOrder the slow way: by the transitive closure
+// over the start and the end of every step, for one size class.
 class Closure {
  public:
   Closure(const GroupPlan& plan, int64_t size_class)

@@ -38,7 +38,7 @@ absl::Status MakeLateOutputs(absl::Span<const Attendee> members) {
     }
     return absl::OkStatus();
   }
-  // One that is there already may be somebody else's too.
+  // Existing outputs may be shared with other members, and are replaced.
   for (const Attendee& member : members) {
     if (!IsLate(member)) continue;
     auto made = MakeOutput(*member.context);

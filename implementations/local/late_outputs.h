@@ -8,18 +8,21 @@
 
 namespace tutti {
 
-// Makes the outputs of those whose context has a place for a late one: one for
-// all, on the device of the first, if every member has such a place; else each
-// its own. What all had in common at the last execution is taken again. Errors:
-// those of Device::Allocate().
+// Makes the late outputs of all members that have a place for one. If every
+// member has such a place, they all share one output, on the device of the
+// first member. Else each of them gets a separate output. An output that all
+// members shared in the last execution is used again. Errors: errors of
+// Device::Allocate().
 absl::Status MakeLateOutputs(absl::Span<const Attendee> members);
 
-// Where the member's result goes. REQUIRES: the late outputs are made.
+// Returns the tensor of the member's result. REQUIRES: MakeLateOutputs() was
+// called.
 inline const Tensor& OutputOf(const Attendee& member) {
   return member.context->result();
 }
 
-// Whether all members have one output. REQUIRES: as above.
+// Returns true if all members share one output. REQUIRES: MakeLateOutputs() was
+// called.
 bool ShareOutput(absl::Span<const Attendee> members);
 
 }  // namespace tutti

@@ -11,8 +11,8 @@
 namespace tutti {
 namespace {
 
-// Every block straight from its input to its output. Where a member runs in
-// place, what it and another one send each other is swapped a tile at a time.
+// Copies every block straight from its input to its output. If a member runs in
+// place, it swaps blocks with each other member, a tile at a time.
 class Exchange : public LocalExchange {
  public:
   explicit Exchange(absl::Span<const Attendee> members)
@@ -39,8 +39,8 @@ class Exchange : public LocalExchange {
   };
   using BlockList = absl::InlinedVector<Block, kInlineBlocks>;
 
-  // By sender, then receiver. Input blocks lie in the order of who gets them,
-  // output blocks in that of whom they come from.
+  // Returns blocks by sender, then by receiver. Input blocks lie in the order
+  // of receivers, output blocks in the order of senders.
   BlockList Blocks() const {
     const int64_t row_bytes = RowElements(instance().shape) * element_bytes();
     BlockList blocks;
@@ -60,8 +60,9 @@ class Exchange : public LocalExchange {
     return blocks;
   }
 
-  // A member that runs in place sends each other as much as it receives. One
-  // that only has an empty tensor at the address of the other does not.
+  // Appends both blocks of a pair. A member in place sends every other member
+  // as much as it receives. Different sizes mean only that an empty tensor has
+  // the address of the other tensor.
   void AppendPair(const Block& there, const Block& back, bool overwrites) {
     if (overwrites && there.num_bytes == back.num_bytes) {
       return AppendCycle({there.move, back.move}, there.num_bytes);

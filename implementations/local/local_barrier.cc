@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// All have met: that is all.
+// Does nothing: all members have met.
 class Barrier : public LocalPass {
  public:
   using LocalPass::LocalPass;

@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// The source's input, read once, to all outputs.
+// Reads the source's input once and writes it to all outputs.
 class Broadcast : public LocalFanOut {
  public:
   explicit Broadcast(absl::Span<const Attendee> members)

@@ -12,7 +12,7 @@ LocalExchange::LocalExchange(absl::Span<const Attendee> members)
     : LocalPass(members) {}
 
 void LocalExchange::Append(Move move, int64_t num_bytes) {
-  if (move.from == move.to) return;  // In place, it is there already.
+  if (move.from == move.to) return;  // In place: nothing to copy.
   AppendCycle({&move, 1}, num_bytes);
 }
 
@@ -40,7 +40,7 @@ absl::Status LocalExchange::Run(ByteRange slice) const {
   return absl::OkStatus();
 }
 
-// In a cycle, what is about to be overwritten is saved first, a tile at a time.
+// Saves bytes of a cycle before it overwrites them, a tile at a time.
 void LocalExchange::Copy(const Cycle& cycle, ByteRange range) const {
   const absl::Span<const Move> moves(&moves_[cycle.first], cycle.size);
   if (cycle.size == 1) {

@@ -11,9 +11,9 @@
 
 namespace tutti {
 
-// A pass that copies blocks from one member to another, also where members run
-// in place, so that what one block overwrites is what the next one reads. The
-// line is that of the blocks.
+// A pass that copies blocks from one member to another. Members may run in
+// place: one block then overwrites bytes that another block still has to read.
+// The line is the line of blocks.
 class LocalExchange : public LocalPass {
  public:
   explicit LocalExchange(absl::Span<const Attendee> members);
@@ -24,18 +24,19 @@ class LocalExchange : public LocalPass {
     uint8_t* to = nullptr;
   };
 
-  // A block that nothing else overwrites.
+  // Appends a block that no other block overwrites.
   void Append(Move move, int64_t num_bytes);
 
-  // Blocks of one size, each of which may overwrite what the next one reads,
-  // and the last one what the first one reads.
+  // Appends a cycle of blocks of one size. Each block may overwrite the bytes
+  // that the next block reads, and the last block the bytes that the first
+  // block reads.
   void AppendCycle(absl::Span<const Move> cycle, int64_t num_bytes);
 
  private:
   struct Cycle {
     size_t first = 0;  // Index of its first move.
     size_t size = 0;
-    int64_t begin = 0;  // In the line.
+    int64_t begin = 0;  // Offset in the line.
   };
 
   int64_t num_bytes() const override { return num_bytes_; }

@@ -9,9 +9,9 @@
 
 namespace tutti {
 
-// A pass that copies blocks of inputs to the same place in every output: each
-// byte is read once and written to all outputs while it is at hand. Blocks of
-// few bytes are put together first. The line is that of an output.
+// A pass that copies blocks of inputs to the same place in every output. Each
+// byte is read once and written to all outputs while it is in the cache. Small
+// blocks are gathered first. The line is the line of an output.
 class LocalFanOut : public LocalPass {
  public:
   explicit LocalFanOut(absl::Span<const Attendee> members);
@@ -23,13 +23,13 @@ class LocalFanOut : public LocalPass {
  private:
   struct Block {
     int rank = 0;
-    int64_t begin = 0;  // In the line.
+    int64_t begin = 0;  // Offset in the line.
   };
 
   int64_t num_bytes() const override { return num_bytes_; }
   absl::Status Run(ByteRange slice) const override;
 
-  // To all outputs, what belongs in that range of the line.
+  // Copies a range of the line to all outputs.
   void Copy(const uint8_t* from, ByteRange range) const;
 
   absl::InlinedVector<Block, kInlineMembers> blocks_;

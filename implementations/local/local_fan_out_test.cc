@@ -15,8 +15,8 @@
 namespace tutti {
 namespace local_fan_out_test {
 
-// Elements of each rank's block, of four bytes: what is put together, is too
-// large for that, or is nothing, in turns and one after the other.
+// Elements of each rank's block, of four bytes each. Blocks that are gathered,
+// blocks that are too large, and empty blocks alternate and repeat.
 std::vector<int64_t> BlockElements() {
   std::vector<int64_t> elements = {1, 65, 64, 0, 64, 3, 2000, 0, 1, 1100, 63};
   for (int i = 0; i < 50; ++i) elements.push_back(64);  // More than 4 KiB.

@@ -8,7 +8,8 @@
 namespace tutti {
 namespace {
 
-// Every input, read once, to its place in all outputs, or in the root's.
+// Reads every input once and writes it to its place in all outputs, or in the
+// root's.
 //
 //   inputs    a   b   c
 //   outputs   a b c   a b c   a b c

@@ -13,25 +13,25 @@
 namespace tutti {
 namespace {
 
-// These count the inputs and outputs of all members together.
+// Constants below count the inputs and outputs of all members together.
 
-// Up to here one thread is done sooner than the work queue wakes another.
+// Bytes up to which one thread ends sooner than the work queue wakes another.
 // Measured on an AMD EPYC with 2 cores and 32 MiB of last-level cache, November
 // 2026.
 constexpr int64_t kInlineBytes = int64_t{2} << 20;
 
-// So many slices for each worker, so that those that wake early do the part of
-// those that wake late, of sizes between these. A pass that is cancelled ends
-// with the slices that have begun. Measured with 2 and 16 processors of an
-// Intel Xeon, November 2026.
+// Number of slices for each worker, so that workers that wake early do work of
+// workers that wake late. Slices have sizes between the two bounds. A cancelled
+// pass ends with the slices that have begun. Measured with 2 and 16 processors
+// of an Intel Xeon, November 2026.
 constexpr int64_t kSlicesPerWorker = 4;
 constexpr int64_t kMinSliceBytes = int64_t{256} << 10;
 constexpr int64_t kMaxSliceBytes = int64_t{64} << 20;
 
-// A slice begins at a cache line, and so at an element.
+// Slices begin at a cache line, and therefore at an element.
 constexpr int64_t kLineBytes = 64;
 
-// Half a message, and half the bytes of a ring.
+// Costs half a message, and half the bytes of a ring.
 double CostSeconds(const CostQuery& query) {
   const double size = query.layout.size();
   if (size == 1) return 0;
@@ -85,7 +85,7 @@ const uint8_t* LocalPass::input(int rank) const {
 uint8_t* LocalPass::output(int rank) const {
   if (one_output_ && rank > 0) return nullptr;
   const auto index = static_cast<size_t>(rank);
-  // The tensor is the context's; its bytes are this execution's to write.
+  // The context owns the tensor, but this execution may write its bytes.
   return const_cast<uint8_t*>(
       reinterpret_cast<const uint8_t*>(OutputOf(members_[index]).data()));
 }
@@ -102,7 +102,7 @@ void LocalPass::Cut(int64_t line_bytes, int num_workers) {
   line_bytes_ = line_bytes;
   slice_bytes_ = (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
   num_slices_ = (line_bytes + slice_bytes_ - 1) / slice_bytes_;
-  num_left_ = num_slices_ + 1;  // And who hands them over.
+  num_left_ = num_slices_ + 1;  // The slices, and Schedule().
 }
 
 void LocalPass::Schedule(const std::shared_ptr<LocalPass>& pass,
@@ -118,11 +118,12 @@ void LocalPass::Schedule(const std::shared_ptr<LocalPass>& pass,
        ++i) {
     queue.Schedule([pass] { RunSlices(pass); });
   }
-  // Not before: when the calls have ended, the queue may go.
+  // Ends last: when the calls have ended, the queue may be destroyed.
   End(pass, absl::OkStatus());
 }
 
-// One that comes late touches nothing of members, whose calls may have ended.
+// Runs slices until none is left. A late worker does not touch members, because
+// their calls may have ended.
 void LocalPass::RunSlices(const std::shared_ptr<LocalPass>& self) {
   for (;;) {
     const int64_t begin =
@@ -141,7 +142,7 @@ absl::Status LocalPass::RunUnlessCancelled(ByteRange slice) const {
   return Run(slice);
 }
 
-// Of several slices that fail, the first one to end says why.
+// Ends one slice. The first slice that fails sets the status.
 void LocalPass::End(const std::shared_ptr<LocalPass>& self,
                     absl::Status status) {
   if (!status.ok()) {
@@ -153,7 +154,7 @@ void LocalPass::End(const std::shared_ptr<LocalPass>& self,
     MutexLock lock(&self->mu_);
     status = self->status_;
   }
-  // Works that come late still have the pass.
+  // Late workers still hold the pass.
   StatusCallback done = std::move(self->done_);
   std::move(done)(std::move(status));
 }

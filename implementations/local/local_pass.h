@@ -23,7 +23,7 @@
 
 namespace tutti {
 
-// [begin, end).
+// The bytes [begin, end).
 struct ByteRange {
   int64_t begin = 0;
   int64_t end = 0;
@@ -31,31 +31,32 @@ struct ByteRange {
   int64_t size() const { return end - begin; }
 };
 
-// One execution of members that are all in this process and have all arrived.
-// It reads their inputs and writes their outputs where they lie: no messages,
-// and no byte is touched more often than it must be.
+// Runs one execution of members that are all in this process and have all
+// arrived. Reads their inputs and writes their outputs in place. Sends no
+// messages and touches no byte more often than needed.
 //
-// A pass goes along a line of bytes, which is cut into slices. Those of a large
-// pass run side by side on the work queue, whose workers take one after the
-// other; a small pass runs on the thread of the last member.
+// A pass goes along a line of bytes, cut into slices. Slices of a large pass
+// run in parallel on the work queue; each worker takes the next slice. A small
+// pass runs on the thread of the last member.
 class LocalPass {
  public:
-  // `members` stay valid until the pass has ended. `touched_bytes`: of their
-  // tensors; by default all.
+  // `members` stay valid until the pass has ended. `touched_bytes` counts bytes
+  // of their tensors; by default all bytes.
   explicit LocalPass(absl::Span<const Attendee> members,
                      std::optional<int64_t> touched_bytes = std::nullopt);
   virtual ~LocalPass() = default;
   LocalPass(const LocalPass&) = delete;
   LocalPass& operator=(const LocalPass&) = delete;
 
-  // Whether one thread is done sooner than the work queue wakes another.
+  // Returns true if one thread ends sooner than the work queue wakes another.
   bool is_small() const;
 
-  // Runs the pass here.
+  // Runs the pass on this thread.
   absl::Status RunHere() const;
 
-  // Runs the pass on the work queue, then `done`, which may run here. The queue
-  // may keep the pass longer, whose destructor touches nothing of members.
+  // Runs the pass on the work queue, then `done`, possibly on this thread. The
+  // queue may keep the pass longer; the destructor of the pass does not touch
+  // members.
   static void Schedule(const std::shared_ptr<LocalPass>& pass,
                        StatusCallback done);
 
@@ -63,27 +64,27 @@ class LocalPass {
   // Length of the line.
   virtual int64_t num_bytes() const = 0;
 
-  // The part of the pass that belongs to a slice. Slices begin at multiples of
-  // a cache line and may run at the same time.
+  // Runs one slice of the pass. Slices begin at multiples of a cache line and
+  // may run at the same time.
   virtual absl::Status Run(ByteRange slice) const = 0;
 
   int group_size() const { return static_cast<int>(members_.size()); }
   const CollInstanceParams& instance() const { return *params().instance; }
   int64_t element_bytes() const;
 
-  // Null where the member has none; of an output that all share, at all ranks
-  // but 0.
+  // Null if the member has none. If all members share one output, output() is
+  // null at all ranks but 0.
   const uint8_t* input(int rank) const;
   uint8_t* output(int rank) const;
   bool in_place(int rank) const { return input(rank) == output(rank); }
 
-  // Null where the member has a tensor for each.
+  // Null if the member has one tensor for input and one for output.
   const SegmentList* segments(int rank) const {
     return members_[static_cast<size_t>(rank)].context->segments.get();
   }
 
-  // Whether what is written goes past the caches: it would not stay there
-  // anyway, or the members say so.
+  // Returns true if writes bypass the caches: the data would not stay there, or
+  // the members request it.
   bool streams() const { return streams_; }
 
  private:
@@ -96,15 +97,15 @@ class LocalPass {
   static void End(const std::shared_ptr<LocalPass>& self, absl::Status status);
 
   const absl::Span<const Attendee> members_;
-  const bool one_output_;       // That all share.
-  const int64_t tensor_bytes_;  // Of all inputs and outputs.
+  const bool one_output_;       // Shared by all members.
+  const int64_t tensor_bytes_;  // Inputs and outputs.
   const int64_t touched_bytes_;
   const bool streams_;
   StatusCallback done_;
 
-  // Once it is on the work queue.
+  // State of a pass on the work queue.
   int64_t line_bytes_ = 0;
-  int64_t slice_bytes_ = 0;  // Of all but the last one.
+  int64_t slice_bytes_ = 0;  // All but the last.
   int64_t num_slices_ = 0;
   std::atomic<int64_t> num_begun_{0};
   std::atomic<int64_t> num_left_{0};
@@ -112,10 +113,11 @@ class LocalPass {
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
-// Says that all have launched: they are here, and wait for nobody.
+// Reports all members as launched: all have arrived, and none waits for
+// another.
 void LaunchTogether(absl::Span<const Attendee> members);
 
-// An implementation that is a pass; `Pass` is made from the members.
+// An implementation that is a pass; `Pass` is constructed from the members.
 template <class Pass>
 class LocalImplementation : public CollectiveImplementationInterface {
  public:
@@ -138,8 +140,8 @@ class LocalImplementation : public CollectiveImplementationInterface {
   }
 };
 
-// What all passes have in common: they are for CPU devices of one process, cost
-// less than what sends, and reduce in rank order if they reduce.
+// Traits common to all passes: they need CPU devices in one process, cost less
+// than implementations that send, and reduce in rank order if they reduce.
 ImplementationTraits LocalTraits(std::string summary,
                                  std::vector<CollectiveType> collectives);
 

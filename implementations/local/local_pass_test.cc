@@ -65,7 +65,7 @@ TEST(LocalPassTest, WhatIsLargeGoesPastTheCaches) {
 
 TEST(LocalPassTest, WhatIsLargeIsAsTheManagerSays) {
   using enum StoreHint;
-  // Two inputs and two outputs.
+  // Each of two members has an input and an output.
   EXPECT_TRUE(Streams(kSmall, {kBySize, kBySize}, 4 * kSmall));
   EXPECT_FALSE(Streams(kSmall, {kBySize, kBySize}, 4 * kSmall + 1));
   EXPECT_FALSE(Streams(kLarge, {kBySize, kToCaches}, kSmall));
@@ -77,7 +77,8 @@ TEST(LocalPassTest, TheHintOfTheLowestRankThatGivesOneCounts) {
   EXPECT_FALSE(Streams(kLarge, {kBySize, kToCaches, kPastCaches}));
 }
 
-// The pieces of work that two members with so many bytes each hand over.
+// Returns the number of work items that two members with `num_bytes` bytes each
+// schedule.
 int NumHandedOver(int64_t num_bytes) {
   LocalJob job({.devices_per_task = 2});
   const auto num_elements = num_bytes / static_cast<int64_t>(sizeof(float));
@@ -93,26 +94,26 @@ int NumHandedOver(int64_t num_bytes) {
   return num_pieces;
 }
 
-// Inputs and outputs of both are counted together.
+// Inputs and outputs of both members count together.
 TEST(LocalPassTest, WhatIsSmallRunsOnTheThreadOfTheLastMember) {
   EXPECT_EQ(NumHandedOver(kSmall), 0);
   EXPECT_EQ(NumHandedOver(512 << 10), 0);
 }
 
-// Where the first one to begin may do all, and the others come after its end.
+// The first worker to begin may do everything; others then come after the end.
 TEST(LocalPassTest, WhatIsLargeIsHandedToAllWorkers) {
   EXPECT_EQ(NumHandedOver((512 << 10) + 64), kNumWorkers);
   EXPECT_EQ(NumHandedOver(kLarge), kNumWorkers);
 }
 
-// What a pass over a line of bytes is cut into.
+// Records the slices of a pass over a line of bytes.
 class Slices final : public LocalPass {
  public:
   Slices(absl::Span<const Attendee> members, int64_t line_bytes,
          int64_t touched_bytes)
       : LocalPass(members, touched_bytes), line_bytes_(line_bytes) {}
 
-  // Of its slices, which have been run one after the other.
+  // Returns the begins of its slices. They have run one after the other.
   const std::vector<int64_t>& begins() const {
     EXPECT_EQ(end_, line_bytes_);
     return begins_;
@@ -132,7 +133,7 @@ class Slices final : public LocalPass {
   mutable std::vector<int64_t> begins_;
 };
 
-// A member by itself.
+// A single member.
 struct Member {
   explicit Member(CollectiveExecutor& executor) {
     context.input = *Tensor::Allocate(DType::kUint8, TensorShape::Vector(1));
@@ -160,7 +161,7 @@ std::vector<int64_t> BeginsOf(int64_t line_bytes, int64_t touched_bytes) {
   return pass->begins();
 }
 
-// As many as are of some size, a few for each worker, and not too large.
+// Slices have a minimum and a maximum size, with a few per worker.
 TEST(LocalPassTest, ALineIsCutIntoSlicesThatBeginAtCacheLines) {
   EXPECT_THAT(BeginsOf(1000, 3 << 18), testing::ElementsAre(0, 384, 768));
   EXPECT_THAT(BeginsOf(1000, 1), testing::ElementsAre(0));
@@ -169,7 +170,7 @@ TEST(LocalPassTest, ALineIsCutIntoSlicesThatBeginAtCacheLines) {
   EXPECT_EQ(BeginsOf(1 << 20, int64_t{1} << 33).size(), 128);
 }
 
-// Whose workers are done before Schedule() returns.
+// A queue whose workers end before Schedule() returns.
 class PromptQueue : public WorkQueue {
  public:
   explicit PromptQueue(const std::optional<absl::Status>& ended)
@@ -187,7 +188,7 @@ class PromptQueue : public WorkQueue {
   int num_scheduled_ = 0;
 };
 
-// When the calls have ended, the queue may go.
+// The queue may be destroyed when the calls have ended.
 TEST(LocalPassTest, EndsOnlyWhenNothingMoreGoesToTheQueue) {
   std::optional<absl::Status> ended;
   PromptQueue queue(ended);
@@ -202,10 +203,10 @@ TEST(LocalPassTest, EndsOnlyWhenNothingMoreGoesToTheQueue) {
                                /*touched_bytes=*/1 << 30),
       [&](absl::Status status) { ended = std::move(status); });
   EXPECT_THAT(ended, testing::Optional(IsOk()));
-  EXPECT_EQ(queue.num_scheduled(), 1);  // Nothing was left for others.
+  EXPECT_EQ(queue.num_scheduled(), 1);  // The first worker did everything.
 }
 
-// By how the results are written, and elements.
+// Store hint and number of elements.
 using Param = std::pair<StoreHint, int64_t>;
 
 class StoreHintTest : public testing::TestWithParam<Param> {};

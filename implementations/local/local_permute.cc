@@ -8,8 +8,8 @@
 namespace tutti {
 namespace {
 
-// Every input straight to the output that it is meant for. Where a member runs
-// in place, its cycle of the permutation is shifted a tile at a time.
+// Copies every input straight to its target output. If a member runs in place,
+// its cycle of the permutation is shifted a tile at a time.
 class Permutation : public LocalExchange {
  public:
   explicit Permutation(absl::Span<const Attendee> members)

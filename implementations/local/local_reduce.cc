@@ -15,10 +15,10 @@ namespace {
 
 using Piece = SegmentList::Piece;
 
-// Members that need no allocation, as in Pointers.
+// Number of members up to which no allocation is needed, as in Pointers.
 constexpr size_t kMostInline = 16;
 
-// The piece that a member is in, on its way along the line.
+// The current piece of a member, while a fold moves along the line.
 struct Cursor {
   const Piece* piece = nullptr;
 
@@ -36,8 +36,8 @@ Cursor CursorAt(absl::Span<const Piece> pieces, int64_t at) {
       [](int64_t byte, const Piece& piece) { return byte < piece.end; })};
 }
 
-// All members are in this process, so the last one to arrive has all inputs,
-// and the whole reduction is one pass over memory, line by line:
+// All members are in this process: the last member to arrive has all inputs.
+// The whole reduction is one pass over memory, line by line:
 //
 //   inputs    a  b  c  d       each is read once
 //              | |  | |        in rank order
@@ -45,9 +45,9 @@ Cursor CursorAt(absl::Span<const Piece> pieces, int64_t at) {
 //              | |  | |        to all
 //   outputs   w  x  y  z       each is written once
 //
-// For n members of S bytes that is 2 n S bytes in all, the least there is.
-// Where members have segments, it goes from the end of one, of whichever
-// member, to the next end.
+// n members of S bytes touch 2 n S bytes in total, the least possible. If
+// members have segments, the pass goes from each segment end of any member to
+// the next.
 class Reduction : public LocalPass {
  public:
   explicit Reduction(absl::Span<const Attendee> members) : LocalPass(members) {
@@ -73,7 +73,7 @@ class Reduction : public LocalPass {
     }
   }
 
-  // In place, the line has just been read and is in the caches.
+  // In place, the line was just read and is in the caches.
   Pointers<uint8_t>& OutputsFor(const uint8_t* input, const uint8_t* output,
                                 Pointers<uint8_t>* near,
                                 Pointers<uint8_t>* streamed) const {
@@ -137,7 +137,7 @@ class Reduction : public LocalPass {
     return absl::OkStatus();
   }
 
-  // Of a range that is in one piece of each member.
+  // Folds a range that lies in one piece of each member.
   absl::Status FoldPieces(absl::Span<const Cursor> cursors,
                           ByteRange range) const {
     Pointers<const uint8_t> inputs;
@@ -156,10 +156,10 @@ class Reduction : public LocalPass {
   Pointers<uint8_t> outputs_;
   Pointers<uint8_t> streamed_;
 
-  // By rank, where some have segments; else empty.
+  // By rank, if any member has segments; else empty.
   absl::InlinedVector<absl::Span<const Piece>, kMostInline> pieces_;
   absl::InlinedVector<Piece, kMostInline>
-      wholes_;  // The pieces of those that have none.
+      wholes_;  // Pieces of members without segments.
 };
 
 ImplementationTraits Traits() {

@@ -11,13 +11,13 @@
 namespace tutti {
 namespace {
 
-// One pass over memory, as LocalReduce, but each rank's block has one output:
+// Makes one pass over memory, as LocalReduce, but each rank's block has one
+// output:
 //
 //   inputs    a0 a1 a2   b0 b1 b2   c0 c1 c2     each is read once
 //   outputs   (a0 + b0) + c0   (a1 + b1) + c1   (a2 + b2) + c2
 //
-// For n members whose outputs are S bytes, n n S bytes are read and n S
-// written.
+// n members with outputs of S bytes read n n S bytes and write n S.
 class ReduceScatter : public LocalPass {
  public:
   explicit ReduceScatter(absl::Span<const Attendee> members)
@@ -30,7 +30,7 @@ class ReduceScatter : public LocalPass {
   }
 
  private:
-  // Of an input.
+  // Size of an input.
   int64_t num_bytes() const override { return block_bytes_ * group_size(); }
 
   absl::Status Run(ByteRange slice) const override {
@@ -45,10 +45,10 @@ class ReduceScatter : public LocalPass {
     return absl::OkStatus();
   }
 
-  // A range of the inputs that lies within the rank's block.
+  // Folds a range of the inputs that lies within the rank's block.
   absl::Status FoldBlock(int rank, ByteRange range) const {
     uint8_t* const to = output(rank) + (range.begin - rank * block_bytes_);
-    // In place, the line has just been read and is in the caches.
+    // In place, the line was just read and is in the caches.
     const bool is_near = !streams() || to == input(rank) + range.begin;
     const absl::Span<uint8_t* const> one(&to, 1), none;
     return Fold(instance().dtype, instance().merge_op, instance().final_op,

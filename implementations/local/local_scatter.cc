@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// Every block of the root's input straight to its output.
+// Copies every block of the root's input straight to its output.
 class Scatter : public LocalExchange {
  public:
   explicit Scatter(absl::Span<const Attendee> members)

@@ -5,10 +5,11 @@
 
 namespace tutti {
 
-// A tree over positions 0..size-1 with root 0 in which position p and all below
-// it are consecutive: p, p+1, ... up to the next multiple of the largest power
-// of two that divides p. The child p + 2^k heads the positions from p + 2^k up
-// to p + 2^(k+1). No position is more than CeilLog2(size) from the root.
+// A tree over positions 0..size-1 with root 0. Position p and all positions
+// below it are consecutive: p, p+1, ... up to the next multiple of the largest
+// power of two that divides p. The child p + 2^k heads the positions from p +
+// 2^k up to p + 2^(k+1). Every position is at most CeilLog2(size) from the
+// root.
 //
 //   0 -+- 1            With 8 positions.
 //      +- 2 --- 3
@@ -16,10 +17,10 @@ namespace tutti {
 //            '- 6 --- 7
 int BinomialParent(int position);  // REQUIRES: position > 0.
 
-// In increasing order, so that the heads of small subtrees come first.
+// Returns children in increasing order: the heads of small subtrees come first.
 std::vector<int> BinomialChildren(int position, int size);
 
-// The smallest k with 2^k >= value. REQUIRES: value >= 1.
+// Returns the smallest k with 2^k >= value. REQUIRES: value >= 1.
 int CeilLog2(int value);
 
 }  // namespace tutti

@@ -36,7 +36,7 @@ TEST(BinomialTreeTest, ParentAndChildrenAgree) {
   }
 }
 
-// Positions at and below `position`, left to right.
+// Appends `position` and all positions below it, from left to right.
 void Collect(int position, int size, std::vector<int>* positions) {
   positions->push_back(position);
   for (int child : BinomialChildren(position, size)) {

@@ -6,7 +6,8 @@
 namespace tutti {
 namespace {
 
-// Of what take the same of the processors, that with the shorter way is taken.
+// Breaks ties: if algorithms need the same processor time, the shorter path
+// wins.
 constexpr double kTieBreak = 1e-3;
 
 bool HasFewerRanks(const std::vector<int>& a, const std::vector<int>& b) {
@@ -57,7 +58,7 @@ void Traffic::AddAtOnce(const Crossings& crossings, double messages,
   }
 }
 
-// Those of its own process take as long as to come.
+// Blocks of the own process take as long as their arrival.
 void Traffic::SetAside(double within, double between) {
   within_.blocks += within;
   set_aside_ += between;
@@ -98,8 +99,8 @@ double Traffic::Seconds(const CostModel& model, double block_bytes) const {
   return SecondsInPieces(model, block_bytes, /*num_pieces=*/1);
 }
 
-// The links that have less to do wait for the first piece, or are waited for
-// with the last.
+// Links with less to do wait for the first piece, or others wait for them with
+// the last piece.
 double Traffic::SecondsInPieces(const CostModel& model, double block_bytes,
                                 int num_pieces) const {
   const double latency =

@@ -9,37 +9,39 @@
 
 namespace tutti {
 
-// Seconds for `messages` one after the other that carry `bytes` in all. (R. W.
-// Hockney, "The communication challenge for MPP", Parallel Computing 20, 1994.)
+// Seconds for `messages` messages, one after the other, with `bytes` bytes in
+// total. (R. W. Hockney, "The communication challenge for MPP", Parallel
+// Computing 20, 1994.)
 inline double TransferSeconds(const LinkCost& link, double messages,
                               double bytes) {
   return messages * link.latency_seconds + bytes / link.bytes_per_second;
 }
 
-// True if some members are in other processes than others.
+// Returns true if the members are in several processes.
 inline bool SpansProcesses(const CostQuery& query) {
   return !query.one_process && query.layout.num_tasks() > 1;
 }
 
-// The most members that a task has, and the fewest.
+// Number of members of the largest and of the smallest task.
 int LargestTask(const GroupLayout& layout);
 int SmallestTask(const GroupLayout& layout);
 
-// Messages between processes at one time, of the process with the most.
+// Simultaneous messages between processes, counted at the process with the
+// most.
 struct Crossings {
   int leaving = 0;
-  int in_all = 0;  // With those that arrive.
+  int in_all = 0;  // Leaving and arriving.
 
-  // That leave any process; where times differ, their mean.
+  // Messages that leave any process; a mean if it varies over time.
   double of_all_processes = 0;
 };
 
-// One leaves a process, or as many leave each as arrive; none within one
-// process.
+// Crossings of one message out of a process, or of `leaving` messages out of
+// each process and as many into it. None within one process.
 Crossings OneWay(const CostQuery& query, double of_all_processes = 1);
 Crossings BothWays(const CostQuery& query, int leaving = 1);
 
-// Where rank r sends to `peer_of(r)`, which may be r itself.
+// Crossings if rank r sends to `peer_of(r)`, which may be r itself.
 template <typename PeerOf>
 Crossings CrossingsOf(const CostQuery& query, PeerOf peer_of) {
   if (!SpansProcesses(query)) return {};
@@ -63,36 +65,38 @@ Crossings CrossingsOf(const CostQuery& query, PeerOf peer_of) {
   return most;
 }
 
-// What members send, round after round: messages one after the other, and
-// blocks. In a round in which some send to other processes, the others wait for
-// them. Where processes share processors (CostModel::shared), all of it takes
-// at least what these take for it.
+// Traffic of a member, round after round: messages one after the other, and
+// blocks. If some members send to other processes in a round, all others wait
+// for them. Processes that share processors (CostModel::shared) need at least
+// the processors' time for all messages.
 class Traffic {
  public:
-  // A round in which members send `messages` messages that hold `blocks` blocks
-  // in all; each of them crosses so with those of other members.
+  // Adds a round in which each member sends `messages` messages with `blocks`
+  // blocks in total. `crossings` counts the messages that members send at the
+  // same time.
   void Add(const Crossings& crossings, double messages, double blocks);
 
-  // The same where the messages are sent at once, not one after the other:
-  // between processes those after the first one take the gap alone.
+  // Adds a round like Add(), but the messages are sent at once. Between
+  // processes, messages after the first take only the gap.
   void AddAtOnce(const Crossings& crossings, double messages, double blocks);
 
-  // Blocks that a member sets aside as they come, to read them once more: from
-  // its own process, and from others.
+  // Adds blocks that a member stores on arrival and reads once more: from its
+  // own process, and from others.
   void SetAside(double within, double between);
 
   void Add(const Traffic& more);
 
-  // The same `times` times, one after the other.
+  // Returns this traffic `times` times, one after the other.
   Traffic Times(int times) const;
 
-  // The same by so many members of each process, at the same time.
+  // Returns this traffic done by `num_members` members of each process at the
+  // same time.
   Traffic ByMembers(int num_members) const;
 
   double Seconds(const CostModel& model, double block_bytes) const;
 
-  // The same where the data is cut into pieces, of which some are on their way
-  // within processes while others are between them.
+  // Seconds if the data is cut into pieces: some pieces move within processes
+  // while others move between them.
   double SecondsInPieces(const CostModel& model, double block_bytes,
                          int num_pieces) const;
 
@@ -104,29 +108,30 @@ class Traffic {
     double blocks = 0;
   };
   Load within_;
-  Load between_;          // Blocks of all members of a process.
-  double crossings_ = 0;  // Messages of all members, out of it and into it.
-  double set_aside_ = 0;  // Blocks of one member, that came from others.
-  Load in_all_;           // Between processes: of all members of all.
+  Load between_;          // For a process's members.
+  double crossings_ = 0;  // Messages of a process, both ways.
+  double set_aside_ = 0;  // Blocks of a member, from others.
+  Load in_all_;           // Between processes, of all members.
 };
 
-// The bytes of one of n blocks.
+// Size of one of n blocks.
 inline double BlockBytes(const CostQuery& query) {
   return static_cast<double>(query.bytes) / query.layout.size();
 }
 
-// Each member sends n - 1 blocks, one after the other, to the next one of a
-// ring that leaves every process once.
+// Traffic in which each member sends n - 1 blocks, one after the other, to its
+// next member in a ring. The ring leaves every process once.
 Traffic RingTraffic(const CostQuery& query);
 double RingSeconds(const CostQuery& query);
 
-// Each member sends every other member a block, to those of other processes at
-// once. (Some implementations do so a few at a time.)
+// Traffic in which each member sends every other member a block, to members of
+// other processes at once. (Some implementations send a few at a time.)
 Traffic ToAllTraffic(const CostQuery& query);
 double ToAllSeconds(const CostQuery& query);
 
-// One member, wherever it is, sends every other member a block, or they send to
-// it, between processes at once.
+// Traffic in which a root sends every other member a block, or receives one
+// from each. The root may be in any process. Messages between processes are
+// sent at once.
 Traffic FromRootTraffic(const CostQuery& query);
 double FromRootSeconds(const CostQuery& query);
 

@@ -5,8 +5,8 @@
 namespace tutti {
 namespace cost_test {
 
-// A message takes 1 + a second per byte within a process, and between
-// processes 100 + 10 per byte, and 30 for each further one at the same time.
+// Times of a message: within a process 1, plus 1 per byte; between processes
+// 100, plus 10 per byte, plus 30 for each further message at the same time.
 constexpr CostModel kModel = {
     .within = {.latency_seconds = 1, .bytes_per_second = 1},
     .between = {.latency_seconds = 100, .bytes_per_second = 0.1},
@@ -57,7 +57,7 @@ TEST(CostTest, CountsThoseThatLeaveAndArriveAtOnce) {
   };
   EXPECT_EQ(in_all([](int rank) { return rank; }), 0);
   EXPECT_EQ(in_all([](int rank) { return rank == 2 ? 0 : rank; }), 1);
-  // From both other processes.
+  // Messages come from both other processes.
   EXPECT_EQ(in_all([](int rank) { return rank % 2 == 0 ? 0 : rank; }), 2);
   EXPECT_EQ(in_all([](int rank) { return (rank + 2) % 6; }), 4);
   EXPECT_EQ(OneWay(Query(layout)).in_all, 1);
@@ -97,7 +97,7 @@ TEST(CostTest, MessagesAtOnceAreOneRound) {
   EXPECT_EQ(traffic.Seconds(kModel, 1), 100 + 5 * 30 + 4 * 10);
   traffic.AddAtOnce({.leaving = 1, .in_all = 2}, /*messages=*/0, /*blocks=*/0);
   EXPECT_EQ(traffic.Seconds(kModel, 1), 100 + 5 * 30 + 4 * 10);
-  Traffic inside;  // Whose sender makes them one after the other.
+  Traffic inside;  // The sender sends one after the other.
   inside.AddAtOnce({}, /*messages=*/3, /*blocks=*/4);
   EXPECT_EQ(inside.Seconds(kModel, 1), 3 + 4);
 }
@@ -132,8 +132,8 @@ TEST(CostTest, PiecesAreOnTheirWayOnBothKindsOfLinksAtOnce) {
             101 + 10 + 8 / 4);
 }
 
-// The model, with two processors, of which a message takes 7 seconds, and a
-// byte 4.
+// kModel with two shared processors. A message takes 7 seconds of a processor,
+// and a byte 4 seconds.
 CostModel SharedModel() {
   CostModel model = kModel;
   model.shared = {.num = 2,
@@ -141,7 +141,7 @@ CostModel SharedModel() {
   return model;
 }
 
-// But for what decides between those alike.
+// Expects the time up to the tie break.
 void ExpectTakes(const Traffic& traffic, double seconds) {
   EXPECT_NEAR(traffic.Seconds(SharedModel(), 1), seconds, 1e-3 * seconds);
 }

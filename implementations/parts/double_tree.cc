@@ -3,9 +3,10 @@
 namespace tutti {
 namespace {
 
-// The inner positions are every second one, and are balanced: the middle one of
-// a run is the parent of those of both halves. A leaf lies in the gap before
-// inner number `gap`, and hangs on the end of the search for it.
+// A balanced tree of inner positions, which are every second position. The
+// middle of a run of inner positions is the parent of the middles of both
+// halves. A leaf lies in the gap before inner number `gap`, and hangs where the
+// search for that gap ends.
 class Tree {
  public:
   Tree(int tree, int size) : tree_(tree), size_(size) {}
@@ -15,8 +16,8 @@ class Tree {
   int Gap(int leaf) const { return (leaf + tree_) / 2; }
   static int Number(int inner) { return inner / 2; }
 
-  // The root of inner positions [first, end), or where there are none, the leaf
-  // between; negative if there is no leaf either.
+  // Returns the root of inner positions [first, end). If there are none,
+  // returns the leaf between; negative if there is no leaf either.
   int Top(int first, int end) const {
     if (first < end) return 2 * Middle(first, end) + 1 - tree_;
     const int leaf = 2 * first - tree_;

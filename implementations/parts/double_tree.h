@@ -3,10 +3,11 @@
 
 namespace tutti {
 
-// Two binary trees over positions 0..size-1 for the two halves of a buffer: a
-// position that has children in one of them is a leaf of the other, so that
-// all have about the same to do. In both, everything below a position's left
-// child comes before it, and everything below its right child after it.
+// Two binary trees over positions 0..size-1, for the two halves of a buffer. A
+// position with children in one tree is a leaf of the other, so that all
+// positions have about the same work. In both trees, all positions below a
+// position's left child come before the position, and all below its right child
+// after it.
 //
 //   tree 0         5                tree 1         4
 //                 / \                             / \.
@@ -16,16 +17,16 @@ namespace tutti {
 //          / \                               \.
 //         0   2                               1      With 8 positions.
 //
-// A position is at most ceil(log2 size) from the root, and is the parent of a
-// given child in one tree at most: the trees share no link in one direction.
+// A position is at most ceil(log2 size) from the root. A link from parent to
+// child is in at most one of the trees: the trees share no link in one
+// direction.
 //
 // (P. Sanders, J. Speck, J. L. Traeff, "Two-tree algorithms for full bandwidth
-// broadcast, reduction and scan", Parallel Computing 35, 2009. Theirs are one
-// tree and its mirror image or rotation; these are balanced on their own, so
-// that both keep the order of positions whether there are an even or an odd
-// number of them.)
+// broadcast, reduction and scan", Parallel Computing 35, 2009. Their second
+// tree is a mirror image or rotation of the first. Here each tree is balanced
+// separately: both keep the order of positions for even and odd sizes.)
 struct TreePlace {
-  // Positions; none if negative.
+  // Positions; negative if there is none.
   int parent = -1;
   int left = -1;
   int right = -1;
@@ -34,7 +35,7 @@ struct TreePlace {
 // REQUIRES: tree is 0 or 1; 0 <= position < size.
 TreePlace PlaceInTree(int tree, int position, int size);
 
-// The position without a parent. REQUIRES: size > 0.
+// Returns the position without a parent. REQUIRES: size > 0.
 int RootOfTree(int tree, int size);
 
 }  // namespace tutti

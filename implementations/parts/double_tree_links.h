@@ -5,13 +5,13 @@
 
 namespace tutti {
 
-// How many links of a double tree (double_tree.h) over all ranks, task after
-// task, lead from one task to others; of the task with the most.
+// Links of a double tree (double_tree.h) over all ranks, task after task, that
+// lead out of a task. Counted at the task with the most.
 struct TreeLinks {
   int down = 0;  // To children.
   int both = 0;  // To children and to parents.
 
-  int in_all = 0;  // Of all tasks, each once.
+  int in_all = 0;  // Over all tasks, each link once.
 };
 TreeLinks LinksOutOfTasks(const GroupLayout& layout);
 

@@ -13,13 +13,13 @@ namespace {
 
 using Transfer = OutlineRound::Transfer;
 
-// When a rank does what with the first chunk that goes through a tree: rounds,
-// 0 for never. Every other chunk comes one round after the one before.
+// Rounds in which a rank handles the first chunk of a tree; 0 for never. Each
+// further chunk follows one round after the chunk before.
 struct Node {
-  TreePlace peers;     // Ranks.
-  int from_right = 0;  // Adds the sum of that child.
+  TreePlace peers;     // Peers as ranks.
+  int from_right = 0;  // Adds the right child's sum.
   int from_left = 0;
-  int up = 0;      // Sends its own to the parent.
+  int up = 0;      // Sends its sum to the parent.
   int result = 0;  // Has the result.
 };
 
@@ -28,13 +28,14 @@ struct Tree {
   std::vector<Node> nodes;  // By rank.
   int last_round = 0;
 
-  // What a rank does with the first chunk in `start`, it does with one now.
+  // Returns true if a rank that handles the first chunk in round `start`
+  // handles some chunk in `round`.
   bool HasChunk(int start, int round) const {
     return start > 0 && round >= start && round < start + num_chunks;
   }
 };
 
-// Works out one tree of a pair.
+// Computes one tree of a pair.
 class TreeRounds {
  public:
   TreeRounds(int tree, const Pipeline& pipeline)
@@ -43,7 +44,7 @@ class TreeRounds {
         num_chunks_(static_cast<int>(pipeline.subdivs.size())),
         nodes_(order_.size()) {}
 
-  // Call once.
+  // Returns the tree. Call once.
   Tree Build() {
     const int root = RootOfTree(tree_, size());
     AddDown(root, AddUp(root));
@@ -56,7 +57,7 @@ class TreeRounds {
   int size() const { return static_cast<int>(order_.size()); }
   Node& NodeAt(int position) { return nodes_[order_[position]]; }
 
-  // Returns the round in which the sum of all from there on is complete.
+  // Returns the round in which the sum of the subtree is complete.
   int AddUp(int position) {
     const TreePlace place = PlaceInTree(tree_, position, size());
     Node& node = NodeAt(position);
@@ -72,8 +73,8 @@ class TreeRounds {
     return summed;
   }
 
-  // Returns the round in which its sum goes to the parent, which has been ready
-  // since `summed`.
+  // Returns the round in which the child's sum goes to the parent. The parent
+  // is ready since round `summed`.
   int AddChild(int parent, int child, int summed) {
     const int up = std::max(AddUp(child), summed) + 1;
     NodeAt(child).peers.parent = order_[parent];
@@ -156,7 +157,7 @@ class DoubleTrees : public Outline {
     }
   }
 
-  // Those of the rank are from index `before` on.
+  // Adds to the transfers of the rank, which begin at index `before`.
   static void AddTransfer(const Transfer& transfer, size_t before,
                           OutlineRound* into) {
     auto& all = into->transfers;
@@ -182,7 +183,7 @@ absl::StatusOr<std::unique_ptr<const Outline>> DoubleTreeOutline(
     last_round = std::max(last_round, tree.last_round);
   }
   const auto num_subdivs = static_cast<int>(request.subdiv_offsets.size());
-  // Up and down.
+  // Each link is used up and down.
   const int64_t links = 2 * static_cast<int64_t>(trees.size());
   return std::make_unique<DoubleTrees>(
       Outline::Size{.num_ranks = num_ranks,

@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-// The outline of sums that go up double trees and down again, a tree of each
-// pair for every subdivision (double_tree.h, pipelines.h).
+// Outline of sums that go up double trees and results that go down. Each
+// subdivision has a pair of trees (double_tree.h, pipelines.h).
 absl::StatusOr<std::unique_ptr<const Outline>> DoubleTreeOutline(
     const PlanRequest& request);
 

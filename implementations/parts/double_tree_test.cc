@@ -14,7 +14,7 @@ namespace double_tree_test {
 
 constexpr int kMaxSize = 130;
 
-// The positions below `top`, and itself, from left to right; `depth` is its
+// Appends `top` and the positions below it, from left to right. `depth` is its
 // distance from the root.
 void Walk(int tree, int size, int top, int depth, int* height,
           std::vector<int>* positions) {

@@ -9,8 +9,8 @@
 namespace tutti {
 namespace {
 
-// How many blocks of that seat have owners on corners that are the same as
-// `corner` in the first dimensions.
+// Returns the number of blocks of `seat` whose owners are on corners equal to
+// `corner` in the first `num_dimensions` dimensions.
 int64_t NumBlocks(const RankCube& cube, int corner, int num_dimensions,
                   int seat) {
   const int shared = cube.num_shared();
@@ -25,8 +25,8 @@ int64_t NumBlocks(const RankCube& cube, int corner, int num_dimensions,
   return below(shared) + alone;
 }
 
-// Of how many blocks a rank makes sums: of those that it keeps when it first
-// gives others away.
+// Returns the number of blocks that a rank makes sums of: the blocks that it
+// keeps in its first exchange.
 int64_t NumSums(const RankCube& cube, int rank) {
   const int corner = cube.CornerOf(rank);
   if (cube.NumRanksAt(corner) == 2) {
@@ -37,14 +37,14 @@ int64_t NumSums(const RankCube& cube, int rank) {
          NumBlocks(cube, corner, num_dimensions, /*seat=*/1);
 }
 
-// The way up, and where wanted the way down again.
+// Outline of the way up and, for kUpAndDown, the way down again.
 //
-// All blocks that have the same way through a dimension, and the same seats on
-// it, are in the same round, so that they only need counting.
+// Blocks with the same way through a dimension and the same seats are in the
+// same round. Counts of them are enough.
 //
-// Up, ranks of a shared corner first exchange their blocks, and so those of
-// every corner whose sums come from a shared one are one round later than the
-// dimension alone would say. Down, all ranks use a dimension at once.
+// On the way up, ranks of a shared corner first exchange their blocks. Corners
+// whose sums come from a shared corner are therefore one round later than the
+// dimension. On the way down, all ranks use a dimension at once.
 class Halving : public Outline {
  public:
   enum class Ways { kUp, kUpAndDown };
@@ -74,7 +74,7 @@ class Halving : public Outline {
 
  private:
   static Size SizeOf(int num_ranks, Ways ways) {
-    // At each end of a dimension, or of a shared corner.
+    // Peers at each end of a dimension, or in a shared corner.
     constexpr int64_t kMostPeers = 2;
     const RankCube cube(num_ranks);
     const bool is_both = ways == Ways::kUpAndDown;
@@ -87,8 +87,7 @@ class Halving : public Outline {
             .most_transfers = kMostPeers * num_ranks};
   }
 
-  // On the way up alone, sums of other blocks than the own one have no place in
-  // the output.
+  // On the way up alone, only the own block's sum has a place in the output.
   static int64_t ScratchChunks(const RankCube& cube, int num_ranks) {
     int64_t most = 0;
     for (int rank = 0; rank < num_ranks; ++rank) {
@@ -97,10 +96,10 @@ class Halving : public Outline {
     return most;
   }
 
-  // The round in which the owners have their sums.
+  // Round in which the owners have their sums.
   int last_up() const { return cube_.num_dimensions() + delay_; }
 
-  // The dimension of a round after that one; -1: within shared corners.
+  // Returns the dimension that a later round uses; -1: within shared corners.
   int down(int round) const {
     return 2 * cube_.num_dimensions() + delay_ - round;
   }
@@ -127,15 +126,15 @@ class Halving : public Outline {
     }
   }
 
-  // In which sums cross a dimension at that corner.
+  // Returns the round in which sums cross a dimension at that corner.
   int RoundUp(int corner, int dimension) const {
     const int first_below = corner >> (dimension + 1) << (dimension + 1);
     return dimension + 1 + (first_below < cube_.num_shared() ? 1 : 0);
   }
 
-  // How many blocks come to the rank across a dimension: those of its seats
-  // whose owners are on corners that are the same as `corner` so far. Alone on
-  // its own corner, it has both seats.
+  // Returns the number of blocks that the rank receives across a dimension.
+  // These are blocks of its seats whose owners are on corners equal to `corner`
+  // up to the dimension. A rank alone on its corner has both seats.
   int64_t NumReceived(int rank, int corner, int num_dimensions) const {
     const bool is_shared = cube_.NumRanksAt(cube_.CornerOf(rank)) == 2;
     int64_t received = 0;
@@ -146,7 +145,7 @@ class Halving : public Outline {
     return received;
   }
 
-  // The partner stands for the blocks of its own seat.
+  // The partner takes the blocks of its seat.
   void AddPartner(int rank, bool up, OutlineRound* into) const {
     const int own = cube_.SeatOf(rank);
     into->transfers.push_back({rank, cube_.PartnerOf(rank),

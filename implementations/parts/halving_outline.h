@@ -8,11 +8,11 @@
 
 namespace tutti {
 
-// The outline of blocks that all go up their halving trees (halving_tree.h).
+// Outline of blocks that go up their halving trees (halving_tree.h).
 absl::StatusOr<std::unique_ptr<const Outline>> HalvingOutline(
     const PlanRequest& request);
 
-// The same where they go down again.
+// Outline of blocks that go up their halving trees and down again.
 absl::StatusOr<std::unique_ptr<const Outline>> HalvingDoublingOutline(
     const PlanRequest& request);
 

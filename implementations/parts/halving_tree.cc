@@ -7,7 +7,7 @@ int HalvingTrees::RankFor(int corner, int block) const {
   if (cube_.NumRanksAt(owner) == 2) {
     return cube_.RankAt(corner, cube_.SeatOf(block));
   }
-  // Those of ranks that are alone: the first half is for seat 0.
+  // Blocks of ranks alone on their corners: the first half belongs to seat 0.
   const int num_alone = cube_.num_corners() - cube_.num_shared();
   const int index = owner - cube_.num_shared();
   return cube_.RankAt(corner, /*seat=*/2 * index < num_alone ? 0 : 1);
@@ -41,7 +41,7 @@ Slot AddSums(const HalvingTrees::Place& place, int rank, int block, Slot into,
   Slot sum = Input(block);
   int bank = 0;
   for (int child : place.children) {
-    // Read once, by the next step.
+    // Scratch of one arrival, read once by the next step.
     const Slot arrived = Scratch(block, ++bank);
     lane.Recv(child, /*tag=*/block, arrived);
     const Slot left = child < rank ? arrived : sum;
@@ -59,10 +59,10 @@ Slot AddSums(const HalvingTrees::Place& place, int rank, int block, Slot into,
 Traffic HalvingTraffic(const CostQuery& query) {
   const RankCube cube(query.layout.size());
   Traffic traffic;
-  int blocks = query.layout.size();  // That a rank has sums of.
+  int blocks = query.layout.size();  // Blocks a rank has sums of.
   const auto add_round = [&](auto peer_of) {
     const int given_away = blocks / 2;
-    // Two that halve what one would do also halve the messages to them.
+    // Both ranks of a shared corner divide its messages.
     const int leaving = CrossingsOf(query, peer_of).leaving;
     traffic.AddAtOnce(BothWays(query, leaving), given_away, given_away);
     blocks -= given_away;

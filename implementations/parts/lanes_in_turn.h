@@ -8,16 +8,16 @@
 
 namespace tutti {
 
-// Deals steps out to a few lanes, so that some of them run at once, but never
-// more than there are lanes.
+// Deals steps out to a few lanes in turn. As many steps run at once as there
+// are lanes, and never more.
 class LanesInTurn {
  public:
   // Adds up to `most` lanes to the builder, which outlives this.
   LanesInTurn(size_t most, ScheduleBuilder& builder)
       : most_(most), builder_(builder) {}
 
-  // The lane of the next step: a new one as long as there may be more, then the
-  // first one again.
+  // Returns the lane of the next step: new lanes up to `most`, then the first
+  // lane again.
   ScheduleBuilder::LaneBuilder& Next() {
     const size_t turn = num_turns_++ % most_;
     if (turn == lanes_.size()) lanes_.push_back(builder_.AddLane());
@@ -31,7 +31,8 @@ class LanesInTurn {
   size_t num_turns_ = 0;
 };
 
-// Transfers that a root, to or from which all others send, has under way.
+// Transfers that a root has in progress at once, if all others send to it or it
+// sends to all.
 inline constexpr size_t kRootTransfersAtOnce = 8;
 
 }  // namespace tutti

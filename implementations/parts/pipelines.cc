@@ -9,7 +9,8 @@
 namespace tutti {
 namespace {
 
-// Puts the task of `source` first, and the source first in it.
+// Rotates `order` to begin with the task of `source`, and that task with
+// `source`.
 void StartAt(int source, const GroupLayout& layout, std::vector<int>* order) {
   const int task = layout.task_of(source);
   const auto first = std::find_if(order->begin(), order->end(), [&](int rank) {
@@ -54,8 +55,8 @@ int PositionIn(const std::vector<int>& order, int rank) {
                           order.begin());
 }
 
-// (rounds - 1 + pieces) * (latency + load * bytes / pieces / bandwidth) is
-// least where both products with `pieces` are equal.
+// Minimises (rounds - 1 + pieces) * (latency + load * bytes / pieces /
+// bandwidth): at the minimum both products with `pieces` are equal.
 int NumPieces(const SubdivisionRequest& request, const PipelineShape& shape) {
   int most = kMaxPieces;
   if (request.max_subdivs_per_device < 0) most = 1;

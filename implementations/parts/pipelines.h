@@ -9,39 +9,39 @@
 
 namespace tutti {
 
-// Subdivisions that take the same way follow each other through a pipeline.
+// Subdivisions that take the same path and follow each other on it.
 struct Pipeline {
-  // Every rank once, so that each task's follow each other (RingOrder).
+  // Every rank once; the ranks of a task are consecutive (RingOrder).
   std::vector<int> order;
   std::vector<int> subdivs;  // Increasing.
 };
 
-// One for each different offset; the first subdivisions first.
+// Returns a pipeline for each different offset; the first subdivisions first.
 std::vector<Pipeline> PipelinesOf(const PlanRequest& request);
 
-// The same, for collectives whose source (request.root) comes first: then the
-// other devices of its task, then the tasks that follow.
+// Returns pipelines that begin with the source (request.root), for collectives
+// that have one. The other devices of its task follow, then the next tasks.
 std::vector<Pipeline> PipelinesFromSource(const PlanRequest& request);
 
-// Where `rank` is in an order.
+// Returns the position of `rank` in an order.
 int PositionIn(const std::vector<int>& order, int rank);
 
-// How long a way is, for choosing how many pieces go through it.
+// Length of a path. NumPieces() chooses the number of pieces from it.
 struct PipelineShape {
-  int num_rounds = 1;  // Of the first piece.
+  int num_rounds = 1;  // Rounds of the first piece.
   double load = 1;     // Buffers that the busiest rank sends or receives.
 };
 
-// At most so many pieces are chosen: beyond them little is to be gained.
+// Most pieces that NumPieces() chooses: more pieces gain little.
 inline constexpr int kMaxPieces = 64;
 
-// The number of pieces that takes least time by the cost model: more pieces
-// fill a pipeline sooner, but each is a message. At most kMaxPieces, and at
-// most max_subdivs_per_device times the average number of devices per task; 0
-// sets no bound, -1 is one piece.
+// Returns the number of pieces with the least time by the cost model. More
+// pieces fill a pipeline sooner, but each is a message. At most kMaxPieces, and
+// at most max_subdivs_per_device times the average number of devices per task.
+// A max_subdivs_per_device of 0 sets no bound; -1 means one piece.
 int NumPieces(const SubdivisionRequest& request, const PipelineShape& shape);
 
-// So many subdivisions that all take the same way.
+// Returns `num_pieces` subdivisions that all take the same path.
 inline std::vector<int> OnePipeline(int num_pieces) {
   return std::vector<int>(num_pieces, 0);
 }

@@ -28,7 +28,7 @@ TEST(RankCubeTest, OneRankHasNoNeighbours) {
 }
 
 TEST(RankCubeTest, AcrossADimensionIsTheSameSeatIfThereAreTwo) {
-  const RankCube cube(5);  // {0,1}, 2, 3, 4.
+  const RankCube cube(5);  // Corners {0,1}, 2, 3, 4.
   EXPECT_EQ(cube.Across(0, /*dimension=*/0), 2);
   EXPECT_EQ(cube.Across(1, /*dimension=*/1), 3);
   EXPECT_EQ(cube.Across(2, /*dimension=*/0), 0);

@@ -7,16 +7,16 @@
 
 namespace tutti {
 
-// How chunks that follow each other pass through a rank of a broadcast.
+// A rank of a broadcast through which chunks pass one after the other.
 struct Relay {
-  int parent = -1;  // None, the rank is the source, if negative.
+  int parent = -1;  // Negative: the rank is the source.
   std::vector<int> children;
   std::vector<int> chunks;  // In this order.
 };
 
 // Receives every chunk into the output and sends it to all children as soon as
-// it is there, while the next one comes; the source sends its input, and copies
-// it. A lane for each link. Tags: the chunks.
+// it arrives, while the next chunk arrives. The source sends and copies its
+// input. Each link has a lane. Tags: the chunks.
 void AddRelay(const Relay& relay, ScheduleBuilder& builder);
 
 }  // namespace tutti

@@ -11,20 +11,20 @@ namespace {
 
 using Transfer = OutlineRound::Transfer;
 
-// From a parent to a child, which has the first chunk in that round.
+// Link from a parent to a child. The child has the first chunk in `round`.
 struct Link {
   int round = 0;
   int from = 0;
   int to = 0;
 };
 
-// Of one tree.
+// Links of one tree.
 struct Links {
   int num_chunks = 0;
-  std::vector<int> depths;  // By rank: how many links the source is away.
-  std::vector<Link> all;    // In the order of their rounds.
+  std::vector<int> depths;  // By rank: links from the source.
+  std::vector<Link> all;    // In order of rounds.
 
-  // Those that carry a chunk in a round: the first one or one that follows it.
+  // Returns the links that carry some chunk in a round.
   std::pair<const Link*, const Link*> In(int round) const {
     const auto begins_before = [](const Link& link, int bound) {
       return link.round < bound;
@@ -134,7 +134,7 @@ class Relays : public Outline {
   }
 
  private:
-  // Two trees may have the same link.
+  // Joins transfers of the same link of two trees.
   static void AppendJoined(const std::vector<Transfer>& all,
                            std::vector<Transfer>* into) {
     for (size_t i = 0; i < all.size(); ++i) {

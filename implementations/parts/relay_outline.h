@@ -8,16 +8,16 @@
 
 namespace tutti {
 
-// A way from the source to all other ranks, and how many chunks follow each
-// other on it.
+// A tree of paths from the source to all other ranks, and the number of chunks
+// on them.
 struct RelayTree {
   std::vector<int> parents;  // By rank; negative: the source.
   int num_chunks = 0;
 };
 
-// The outline of a broadcast whose ranks are relays (relay.h), one in each
-// tree. A round takes time in proportion to what is sent in it. REQUIRES: there
-// is a tree; all have the same source.
+// Outline of a broadcast in which each rank is a relay (relay.h) in each tree.
+// Append() takes time in proportion to the transfers of the round. REQUIRES:
+// there is a tree; all trees have the same source.
 std::unique_ptr<const Outline> RelayOutline(
     const std::vector<RelayTree>& trees);
 

@@ -13,7 +13,7 @@ namespace {
 
 using Transfer = OutlineRound::Transfer;
 
-// What every rank sends in a round, rank after rank, each pair once.
+// Transfers of every rank in a round, rank after rank, each pair once.
 using Sends = std::vector<std::vector<Transfer>>;
 
 Sends SendsOf(const PlanRequest& request) {
@@ -87,7 +87,7 @@ class Rings : public Outline {
     }
   }
 
-  // The own block is the last sum; others come one after the other.
+  // The own block's sum is the last sum; other blocks follow one per round.
   int64_t NumResults(int round, int /*rank*/) const override {
     return round < last_sum() ? 0 : num_rings_;
   }

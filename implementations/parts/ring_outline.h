@@ -7,18 +7,18 @@
 
 namespace tutti {
 
-// What goes round the rings of a plan (subdivision.h), once each time around
+// Data that goes round the rings of a plan (subdivision.h). One time around is
 // n - 1 transfers.
 struct RingRounds {
   int times_around = 1;
-  int times_reduced = 0;    // The first so many times around are sums.
-  bool copies_own = false;  // The own block is copied, before all else.
-  int max_partials = 0;     // Sums on their way that have their own memory.
+  int times_reduced = 0;    // First times around, of sums.
+  bool copies_own = false;  // Copies the own block first.
+  int max_partials = 0;     // Partial sums with their own memory.
 };
 
-// The outline of one or several rings. Where all tasks have the same number of
-// devices, ranks do the same task after task; in one task, rank after rank; but
-// not in a ring of a given order. Rings of one order are one ring.
+// Outline of one or several rings. The period is one task if all tasks have the
+// same number of devices, and one rank within a single task. A ring of a given
+// order has no period. Rings of the same order are one ring.
 std::unique_ptr<const Outline> RingOutline(const PlanRequest& request,
                                            const RingRounds& rounds);
 

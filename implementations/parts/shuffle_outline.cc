@@ -10,8 +10,8 @@ namespace tutti {
 namespace {
 
 struct Stages {
-  bool scatters = false;  // All send every owner its block, in round 1.
-  bool gathers = false;   // Then all bring each other their blocks.
+  bool scatters = false;  // Round 1: all send owners their blocks.
+  bool gathers = false;   // Then all send all their blocks.
 };
 
 class Shuffle : public Outline {
@@ -49,21 +49,21 @@ class Shuffle : public Outline {
             .num_chunks = num_ranks,
             .num_rounds =
                 1 + to_owners + (stages.gathers ? CeilLog2(num_ranks) : 0),
-            // Of two, the other one's block is reduced as it comes.
+            // With two ranks, the other rank's block is reduced as it arrives.
             .scratch_chunks = stages.scatters && num_ranks > 2 ? num_others : 0,
             .period = 1,
             .most_transfers = most_peers * num_ranks};
   }
 
-  // In which each rank has its own block.
+  // Round in which each rank has its own block.
   int result_round() const {
     return stages_.scatters && size().num_ranks > 1 ? 1 : 0;
   }
 
-  // How far the blocks go in a round of the gather.
+  // Returns the distance that blocks travel in a round of the gather.
   int StrideIn(int round) const { return 1 << (round - result_round() - 1); }
 
-  // In the last round all have some already.
+  // In the last round, all ranks have some of the blocks already.
   int64_t NumGathered(int stride) const {
     return std::min(stride, size().num_ranks - stride);
   }

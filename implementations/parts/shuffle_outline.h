@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-// The outlines of DirectReduceScatter and BruckGather, and of ShuffleReduce,
-// which is both: not where the request lists owners. All ranks do the same.
+// Outlines of DirectReduceScatter, of BruckGather, and of ShuffleReduce, which
+// does both. Not for requests that list owners. All ranks do the same.
 absl::StatusOr<std::unique_ptr<const Outline>> DirectReduceScatterOutline(
     const PlanRequest& request);
 absl::StatusOr<std::unique_ptr<const Outline>> BruckGatherOutline(

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kDefaultSubdivsPerDevice = 2;
 
-// More rings of launches are more launches of less each, which the host makes
-// one after the other.
+// More rings of launches are more and smaller launches. The host makes them one
+// after the other.
 int64_t MaxSubdivisions(const SubdivisionRequest& request) {
   if (request.max_subdivs_per_device < 0) return 1;
   if (request.max_subdivs_per_device == 0 && request.are_launches) return 1;
@@ -35,7 +35,7 @@ std::vector<int> RingOrder(const GroupLayout& layout, int offset,
       ring.insert(ring.end(), ranks.begin(), ranks.end());
     }
   }
-  std::vector<std::vector<int>> places(layout.num_tasks());  // In the ring.
+  std::vector<std::vector<int>> places(layout.num_tasks());  // Places by task.
   for (int place = 0; place < layout.size(); ++place) {
     places[layout.task_of(ring[place])].push_back(place);
   }

@@ -11,20 +11,19 @@
 
 namespace tutti {
 
-// A ring through all ranks: task after task, and within a task through its
-// devices. An offset k >= 0 starts k devices further in each task: with four
-// devices, 1 means 1 2 3 0. A negative offset -k goes through the devices
-// backwards and starts k further on that way: -1 means 2 1 0 3. Offsets count
-// modulo the number of devices of the task, so that minus that number is the
-// plain reversal, 3 2 1 0.
+// Returns a ring through all ranks: task after task, and within a task through
+// its devices. An offset k >= 0 starts k devices further in each task: with
+// four devices, 1 means 1 2 3 0. A negative offset -k goes through the devices
+// backwards and starts k further in that direction: -1 means 2 1 0 3. Offsets
+// count modulo the devices of the task: -4 is the plain reversal, 3 2 1 0.
 //
-// `rank_list`, if not empty, is the ring of offset 0, all ranks in any order.
-// By other offsets the devices of each task then take each other's places in
-// it.
+// `rank_list`, if not empty, is the ring of offset 0, with all ranks in any
+// order. Other offsets permute the devices of each task among its places in the
+// list.
 std::vector<int> RingOrder(const GroupLayout& layout, int offset,
                            absl::Span<const int> rank_list = {});
 
-// The ring of one subdivision as one of its members sees it. Immutable.
+// The ring of one subdivision, seen from one member. Immutable.
 class Ring {
  public:
   // REQUIRES: 0 <= subdiv < request.subdiv_offsets.size().
@@ -35,14 +34,14 @@ class Ring {
   int next() const { return Before(size() - 1); }
   int previous() const { return Before(1); }
 
-  // The rank that is `places` before this one; this one itself for 0 and
-  // size(). REQUIRES: 0 <= places <= size().
+  // Returns the rank `places` before this rank; this rank for 0 and size().
+  // REQUIRES: 0 <= places <= size().
   int Before(int places) const {
     const int index = position_ - places;
     return order_[index < 0 ? index + size() : index];
   }
 
-  // This ring's piece of the block of that rank.
+  // Returns this ring's piece of the block of rank Before(places).
   int ChunkBefore(int places) const {
     return Before(places) * num_subdivs_ + subdiv_;
   }
@@ -54,24 +53,27 @@ class Ring {
   const int position_;
 };
 
-// A schedule that has a ring for each subdivision. The buffer, or the larger
-// one, is a block for each rank, and each block a chunk for each ring.
-// `add_ring` adds what the request's rank does in one of them.
+// Makes a schedule with a ring for each subdivision. The buffer, or the larger
+// of both, has a block for each rank, and each block has a chunk for each ring.
+// `add_ring` adds the steps of the request's rank in one ring.
 Schedule PlanRings(
     const PlanRequest& request,
     absl::FunctionRef<void(const Ring& ring, ScheduleBuilder& builder)>
         add_ring);
 
-// With more bytes per chunk, rings are subdivided: transfers of one piece then
-// overlap with reductions of another.
+// Limit of bytes per chunk of a ring. Larger chunks are subdivided: transfers
+// of one piece then overlap with reductions of another.
 inline constexpr int64_t kMaxRingChunkBytes = int64_t{4} << 20;
 
-// The fewest subdivisions of a ring such that a chunk, bytes / (ranks *
-// subdivisions), is at most kMaxRingChunkBytes; but no more than
-// max_subdivs_per_device times the average number of devices per task, where 0
-// stands for 2, or for one subdivision in all where steps are launches, and -1
-// for one in all, and than a request may give (kMaxSubdivisions, kMaxChunks).
-// Their offsets are spread over the devices of a task, every second ring runs
+// Returns the fewest subdivisions of a ring for which a chunk, bytes / (ranks *
+// subdivisions), is at most kMaxRingChunkBytes. Bounds:
+//
+// - max_subdivs_per_device times the average number of devices per task. 0
+//   stands for 2, or for one subdivision in total if steps are launches; -1
+//   stands for one subdivision in total;
+// - the limits of a request (kMaxSubdivisions, kMaxChunks).
+//
+// Offsets are spread over the devices of a task, and every second ring runs
 // backwards: 0 -2 4 -6.
 std::vector<int> DefaultSubdivisions(const SubdivisionRequest& request);
 

@@ -67,7 +67,7 @@ TEST(RingOrderTest, ListIsTheRingOfOffsetZero) {
   EXPECT_EQ(RingOrder(GroupLayout::Uniform(2, 3), 0, list), list);
 }
 
-// Task 0 has places 1, 2 and 5, task 1 the others.
+// Task 0 has places 1, 2 and 5 of the list; task 1 has the others.
 TEST(RingOrderTest, DevicesOfATaskTakeEachOthersPlacesInTheList) {
   const std::vector<int> list = {4, 1, 0, 3, 5, 2};
   EXPECT_THAT(RingOrder(GroupLayout::Uniform(2, 3), 1, list),

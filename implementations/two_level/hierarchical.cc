@@ -15,7 +15,7 @@
 namespace tutti::two_levels {
 namespace {
 
-// True where one pass over memory stands for the level inside.
+// Returns true if the level inside is one pass over memory.
 bool IsPass(const ReduceLevels& levels) {
   return levels.inside == "LocalReduce";
 }
@@ -60,7 +60,7 @@ std::shared_ptr<const CollectiveFactory> MakeFactory(const ReduceLevels& levels,
                                 levels.between, " between them");
   traits.collectives = {CollectiveType::kAllReduce};
   traits.determinism = Determinism::kFixedLayout;
-  functions.subdivide = nullptr;  // The parts have their own subdivisions.
+  functions.subdivide = nullptr;  // Subdivisions belong to the parts.
   return Scheduled(std::move(functions));
 }
 

@@ -8,21 +8,22 @@
 namespace tutti {
 namespace {
 
-// First the devices i of all tasks all-gather, for every i. Then the devices of
-// each task bring each other what they have got. With two tasks of two devices:
+// First, for every i, the devices i of all tasks all-gather. Then the devices
+// of each task send each other the received blocks. With two tasks of two
+// devices:
 //
 //   rank            0        1        2        3
 //   starts with     0          1          2          3
 //   across tasks    0   2      1   3  0   2      1   3
 //   in each task    0 1 2 3  0 1 2 3  0 1 2 3  0 1 2 3
 //
-// Bruck's algorithm on both levels: with T tasks of d devices ceil(log2 T)
-// steps between tasks, where a device sends T - 1 blocks, the least possible,
-// and ceil(log2 d) inside.
+// Runs Bruck's algorithm on both levels. With T tasks of d devices: ceil(log2
+// T) steps between tasks, where a device sends T - 1 blocks, the least
+// possible, and ceil(log2 d) steps inside.
 //
-// Where tasks have different numbers of devices, the first device of each task
-// leads: the devices of a task all-gather, leaders broadcast to each other what
-// is of their task, and to their task what is of others.
+// If tasks have different numbers of devices, the first device of each task
+// leads. The devices of a task all-gather. Leaders broadcast the blocks of
+// their task to each other, and the blocks of other tasks to their task.
 // (Levels: as for hierarchical_reduce.h.)
 using enum CollectiveType;
 

@@ -19,7 +19,8 @@ using enum CollectiveType;
 
 namespace {
 
-// Refuses compositions: one may be made of itself, without end.
+// Finds the algorithm of a level. Refuses compositions: a composition could
+// contain itself, without end.
 absl::StatusOr<const Algorithm*> FindLevel(absl::string_view name) {
   const auto factory = FindPart(name);
   if (!factory.ok()) return factory.status();
@@ -37,7 +38,8 @@ bool Does(const Algorithm& algorithm, CollectiveType type) {
   return absl::c_linear_search(algorithm.traits.collectives, type);
 }
 
-// How it reduces inside tasks: with the fewest bytes that it can.
+// Returns the type of reduction inside tasks: the supported type with the
+// fewest bytes.
 std::optional<CollectiveType> TypeInside(const Algorithm& algorithm) {
   for (const CollectiveType type : {kReduceScatter, kReduce, kAllReduce}) {
     if (Does(algorithm, type)) return type;

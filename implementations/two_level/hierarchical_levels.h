@@ -13,48 +13,49 @@
 
 namespace tutti {
 
-// Errors: NOT_FOUND if one is not linked; INVALID_ARGUMENT if one is no such
-// schedule.
+// Checks both levels. Errors: NOT_FOUND if a level is not linked;
+// INVALID_ARGUMENT if a level is no suitable schedule.
 absl::Status CheckLevels(const ReduceLevels& levels);
 
-// All that follows REQUIRES: CheckLevels() is OK.
+// REQUIRES for all declarations below: CheckLevels() is OK.
 
 const Algorithm& PartNamed(absl::string_view name);
 
 int NumChunks(PlanFunction plan, CollectiveType type, const GroupLayout& layout,
               absl::Span<const int> offsets);
 
-// What reduces inside tasks, in so many blocks.
+// The reduction inside tasks, in `num_blocks` blocks.
 struct LevelInside {
   PlanFunction plan;
   CollectiveType type;
   int num_blocks = 1;
 
-  // The device that carries a block between tasks. It has the task's sum.
+  // Returns the device that carries a block between tasks. It has the task's
+  // sum of the block.
   int OwnerOf(int block, int num_devices) const;
   int NumOwners(int num_devices) const;
 
-  // Some devices do not have the results yet.
+  // Returns true if some devices still lack the results.
   bool Spreads(int num_tasks, int num_devices) const;
 
-  // Each device has the results of one block, and they bring them to each
-  // other. Else trees do, block by block.
+  // Returns true if each device has the results of one block and all devices
+  // gather them. If false, trees send the results, block by block.
   bool Gathers(int num_devices) const;
 };
 
 LevelInside InsideOf(const GroupLayout& layout, const ReduceLevels& levels);
 
-// What all-reduces between tasks.
+// The all-reduce between tasks.
 struct LevelBetween {
-  PlanFunction plan = nullptr;  // With one task, none.
-  std::vector<int> offsets;     // Of its subdivisions.
-  int num_chunks = 1;           // Of each block.
+  PlanFunction plan = nullptr;  // Null with one task.
+  std::vector<int> offsets;     // Offsets of subdivisions.
+  int num_chunks = 1;           // Per block.
 };
 
 LevelBetween BetweenOf(int num_tasks, const ReduceLevels& levels);
 
-// Its subdivisions: as many as make a chunk for each task at least, where it
-// can be cut so finely. Then the stages overlap.
+// Returns the number of subdivisions of `between`. It gives at least one chunk
+// for each task, if the algorithm supports subdivisions: stages then overlap.
 int NumSubdivs(const Algorithm& between, int num_tasks, int chunks_each);
 
 }  // namespace tutti

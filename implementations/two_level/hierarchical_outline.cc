@@ -27,24 +27,24 @@ using Transfer = OutlineRound::Transfer;
 using Work = OutlineRound::Work;
 using OwnedOutline = std::unique_ptr<const Outline>;
 
-// What runs among the devices of each task, and among those that have the same
-// number in theirs.
+// Outlines of the parts, among the devices of each task, or among devices with
+// the same index in their tasks.
 struct Parts {
-  OwnedOutline inside;   // None with several tasks of one device.
-  OwnedOutline between;  // None with one task.
-  OwnedOutline gather;   // None with one device for each task.
+  OwnedOutline inside;   // Null with one device per task.
+  OwnedOutline between;  // Null with one task.
+  OwnedOutline gather;   // Null with one device per task.
 
   int num_chunks_of_block() const {
     return between == nullptr ? 1 : between->size().num_chunks;
   }
 
-  // The round of the blocks, in which what runs between tasks begins.
+  // Round of the blocks. The part between tasks begins in it.
   int begin() const {
     return inside == nullptr ? 0 : inside->size().num_rounds - 1;
   }
 
-  // For how many chunks of each of its blocks a task has the results in a round
-  // of the whole.
+  // Returns for how many chunks of each of its blocks a task gets the results
+  // in a round of the whole.
   int64_t NumResults(int round, int task) const {
     if (between == nullptr) return round == begin() ? 1 : 0;
     const int own = round - begin();
@@ -54,7 +54,7 @@ struct Parts {
   }
 };
 
-// In which the last task has the results of its last chunk.
+// Returns the round in which the last task has the results of its last chunk.
 int LastResult(const Parts& parts, int num_tasks) {
   int round = parts.begin();
   if (parts.between != nullptr) round += parts.between->size().num_rounds - 1;
@@ -86,8 +86,9 @@ int PeriodOf(const GroupLayout& layout, const Parts& parts) {
   return is_uniform ? parts.between->size().period * devices : layout.size();
 }
 
-// In a round each round of the gather may be under way, with other chunks; and
-// either what runs before it inside tasks or what runs between them.
+// Returns a bound on the transfers of a round. All rounds of the gather may run
+// at once, with different chunks. The part inside tasks and the part between
+// tasks never share a round.
 int64_t MostTransfers(const GroupLayout& layout, const Parts& parts) {
   const int num_tasks = layout.num_tasks();
   int64_t inside = 0;
@@ -124,7 +125,7 @@ Outline::Size SizeOf(const GroupLayout& layout, const Parts& parts) {
           .most_transfers = MostTransfers(layout, parts)};
 }
 
-// Of each rank, which device of its task it is.
+// Returns, by rank, its index among the devices of its task.
 std::vector<int> DevicesOf(const GroupLayout& layout) {
   std::vector<int> devices(static_cast<size_t>(layout.size()));
   for (const std::vector<int>& ranks : layout.tasks()) {
@@ -174,12 +175,12 @@ class Levels final : public Outline {
   }
 
  private:
-  // What all devices of a task have alike in a round.
+  // Facts of a round that all devices of a task share.
   struct TaskRound {
     int task = -1;
     OutlineRound between;  // Ranks are tasks.
 
-    // By round of the gather, from 1 on: how many chunks are in it.
+    // By round of the gather, from 1 on: chunks in that round.
     std::vector<int64_t> gathered;
   };
 
@@ -197,7 +198,7 @@ class Levels final : public Outline {
     return result;
   }
 
-  // Of each chunk of the blocks.
+  // Appends the part inside, once for each chunk of a block.
   void AppendInside(int round, int rank, Work* work, OutlineRound* into) const {
     if (parts_.inside == nullptr || round > parts_.begin()) return;
     const int64_t times = parts_.num_chunks_of_block();
@@ -230,8 +231,8 @@ class Levels final : public Outline {
     }
   }
 
-  // What the rank sends in a round of a part, so many times. Its work there is
-  // appended as it is.
+  // Appends the rank's transfers in a round of a part, `times` times, and its
+  // work once.
   void AppendInTask(const Outline& part, int round, int rank, int64_t times,
                     OutlineRound* into) const {
     const std::vector<int>& ranks = layout_.tasks()[layout_.task_of(rank)];
@@ -268,7 +269,7 @@ bool HaveResultsInLastRound(const Outline& inside) {
   return true;
 }
 
-// Of one device alone it does not matter how.
+// With a single device, any way of reducing does.
 bool BringsEachDeviceABlock(const LevelInside& inside, int num_devices) {
   return num_devices == 1 ? inside.num_blocks == 1
                           : inside.Gathers(num_devices);
@@ -326,7 +327,7 @@ absl::StatusOr<std::unique_ptr<const Outline>> HierarchicalReduceOutline(
     parts.inside = *std::move(inside);
   }
   if (layout.num_tasks() > 1) {
-    // The blocks lie in the output.
+    // Blocks are in the output.
     const InPlace in_place = num_devices > 1 ? InPlace::kAll : InPlace::kNone;
     auto between = OutlineBetween(layout.num_tasks(), in_place, levels);
     if (!between.ok()) return between;

@@ -9,20 +9,20 @@
 
 namespace tutti {
 
-// The outline of PlanHierarchicalReduce() (hierarchical_reduce.h), made of
-// those of its parts: their own ones, or as planned. REQUIRES: CheckLevels() is
-// OK.
+// Outline of PlanHierarchicalReduce() (hierarchical_reduce.h), made from
+// outlines of its parts: their `outline` functions, or their plans. REQUIRES:
+// CheckLevels() is OK.
 //
-// All tasks are alike, and inside all devices have their blocks in the same
-// round r. So what runs between tasks is r rounds later than by itself, for all
-// blocks at once; and as each of its chunks makes its way through the gather
-// alone, the gather is in every round as often as there are chunks that a task
-// had the results of so many rounds ago.
+// All tasks are alike. Inside tasks, all devices have their blocks in the same
+// round r. The part between tasks therefore runs r rounds later than alone, for
+// all blocks at once. Each of its chunks goes through the gather separately.
+// Round g of the gather runs for each chunk whose results a task had g rounds
+// ago.
 //
-// Errors, which name the part: UNIMPLEMENTED where tasks have different numbers
-// of devices, and where what runs inside does not bring each of them a block,
-// in the same round; RESOURCE_EXHAUSTED where a part has no outline and is too
-// large to plan.
+// Errors, which name the part: UNIMPLEMENTED if tasks have different numbers of
+// devices; UNIMPLEMENTED unless the part inside tasks brings each device one
+// block, all in the same round; RESOURCE_EXHAUSTED if a part has no outline and
+// is too large to plan.
 absl::StatusOr<std::unique_ptr<const Outline>> HierarchicalReduceOutline(
     const PlanRequest& request, const ReduceLevels& levels);
 

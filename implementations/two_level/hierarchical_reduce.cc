@@ -22,12 +22,12 @@ namespace {
 
 using enum CollectiveType;
 
-// Adds the stages of one rank, in order. What the last one's messages in a task
-// have for tags comes first, for these are known; those of the first one lie
-// behind, and those of each of its rounds between those of the others.
+// Adds the stages of one rank, in order. Messages of the last stage in a task
+// have the lowest tags, because their number is known. Tags of the first stage
+// come after them; tags of its rounds are interleaved.
 class Stages {
  public:
-  // The request outlives this.
+  // `request` outlives this.
   Stages(const PlanRequest& request, LevelInside inside, LevelBetween between)
       : inside_(inside),
         between_(std::move(between)),
@@ -43,7 +43,7 @@ class Stages {
   }
 
  private:
-  // Chunk `i` of each block.
+  // Returns chunk `i` of each block.
   std::vector<int> OfEachBlock(int i) const {
     std::vector<int> chunks;
     for (int block = 0; block < inside_.num_blocks; ++block) {
@@ -110,7 +110,7 @@ class Stages {
 
 // --- Prices ------------------------------------------------------------------
 
-// Of messages that follow each other, and of the bytes in them.
+// Price of messages in sequence, and of their bytes.
 struct Price {
   double latency = 0;
   double all = 0;
@@ -141,15 +141,16 @@ Price PriceOf(const Traffic& traffic, const CostModel& model,
   return {traffic.Seconds(model, 0), traffic.Seconds(model, block_bytes)};
 }
 
-// Plans of many ranks take long, and prices are asked for often. So few ranks
-// tell in how many chunks many are: in one for each, or always in as many.
+// Number of ranks from which chunks are predicted. Plans of many ranks take
+// long, and prices are requested often. A few ranks show whether there is a
+// chunk for each rank, or a fixed number.
 int Few(int num_ranks) { return std::min(num_ranks, 3); }
 
 int PredictedChunks(int chunks_of_few, int num_ranks) {
   return chunks_of_few == Few(num_ranks) ? num_ranks : chunks_of_few;
 }
 
-// As InsideOf(), predicted.
+// Predicts InsideOf().
 LevelInside PredictedInside(const GroupLayout& layout,
                             const ReduceLevels& levels) {
   if (!IsEven(layout)) return InsideOf(layout, levels);
@@ -160,7 +161,7 @@ LevelInside PredictedInside(const GroupLayout& layout,
   return inside;
 }
 
-// Of what reduces in the largest task.
+// Price of the reduction in the largest task.
 Price PriceInside(const CostQuery& query, const ReduceLevels& levels,
                   const LevelInside& inside) {
   const auto task = GroupLayout::Uniform(1, LargestTask(query.layout));
@@ -175,7 +176,7 @@ Price PriceInside(const CostQuery& query, const ReduceLevels& levels,
                        static_cast<double>(query.bytes));
 }
 
-// Of what spreads the results there.
+// Price of spreading the results in the largest task.
 Price PriceOfSpread(const CostQuery& query, const LevelInside& inside) {
   const int num_devices = LargestTask(query.layout);
   const auto bytes = static_cast<double>(query.bytes);
@@ -188,9 +189,9 @@ Price PriceOfSpread(const CostQuery& query, const LevelInside& inside) {
                        query.model, bytes);
 }
 
-// Of one in `num_owners` of the bytes, as many times at once in each process.
-// Members share its links, and each message of one waits the gap for those of
-// the others.
+// Price of the part between tasks, for 1 / num_owners of the bytes and
+// `num_owners` parts at once in each process. The owners share the process's
+// links, and each message of one owner waits for the gaps of the others.
 Price PriceBetween(const CostQuery& query, const Algorithm& between,
                    int num_subdivs, int num_owners) {
   CostModel model = query.model;
@@ -240,7 +241,7 @@ double HierarchicalReduceSeconds(const CostQuery& query,
   const Price across = PriceBetween(query, algorithm, num_subdivs,
                                     inside.NumOwners(num_devices));
   if (num_devices == 1) return across.all;
-  // While some chunks are between tasks, others are inside.
+  // Some chunks are between tasks while others are inside.
   const int num_rounds = chunks_each * num_subdivs;
   return num_rounds * within.latency + across.latency +
          std::max(within.transfer(), across.transfer()) +

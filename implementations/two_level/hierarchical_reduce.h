@@ -17,24 +17,25 @@ namespace tutti {
 //                      |       |
 //   2 --+-- 3          2       3         2 --+-- 3
 //
-// First the d devices of each task sum up its contributions, each those of one
-// block in d. Then device i of all T tasks, for every i, all-reduce block i:
-// the only messages between tasks. Then the devices of each task bring each
-// other their blocks. Each block is cut into the chunks of the all-reduce, and
-// every stage takes up a chunk as soon as the one before has done with it (what
-// all-reduces inside has done with all of them at once). With
-// a ring or halving and doubling a device sends 2 (T - 1) / T of its block to
-// other tasks, so a task sends 2 (T - 1) / T of the buffer in all, the least
-// possible.
+// First, each of the d devices of a task sums up the contributions to one of d
+// blocks. Then, for every i, the devices i of all T tasks all-reduce block i:
+// these are the only messages between tasks. Then the devices of each task send
+// each other their blocks.
 //
-// Where what runs inside reduces to one device, that one speaks to other tasks;
-// where it all-reduces, the devices share the blocks that it has chunks for. A
-// tree then brings the results to the others.
+// Each block is cut into the chunks of the all-reduce. Every stage starts on a
+// chunk as soon as the stage before has done it. (A part that all-reduces
+// inside ends all chunks at once.) With a ring or halving and doubling, a
+// device sends 2 (T - 1) / T of its block to other tasks. A task therefore
+// sends 2 (T - 1) / T of the buffer, the least possible.
 //
-// Where tasks have different numbers of devices, the first device of each
-// leads: a tree sums up the buffer at the leader, leaders all-reduce, and a
-// tree brings the result to the others. That is as much between tasks; inside,
-// the whole buffer moves up and down.
+// If the part inside reduces to one device, that device communicates with other
+// tasks. If it all-reduces, the devices share the blocks that it has chunks
+// for. A tree then sends the results to the other devices.
+//
+// If tasks have different numbers of devices, the first device of each task
+// leads. A tree sums up the buffer at the leader, leaders all-reduce, and a
+// tree sends the result to the others. This sends as much between tasks;
+// inside, the whole buffer moves up and down.
 //
 // (Reduce-scatter and all-gather around an all-reduce: M. Cho, U. Finkler, D.
 // Kung, H. Hunter, "BlueConnect: Decomposing all-reduce for deep learning on
@@ -42,13 +43,13 @@ namespace tutti {
 // "MagPIe: MPI's collective communication operations for clustered wide area
 // systems", PPoPP 1999.)
 //
-// Where there is one level only, nothing is done on the other one. REQUIRES:
-// CheckLevels() is OK.
+// With one level only, the other level has no steps. REQUIRES: CheckLevels() is
+// OK.
 Schedule PlanHierarchicalReduce(const PlanRequest& request,
                                 const ReduceLevels& levels);
 
-// By the prices of the parts, whose numbers of chunks are predicted from groups
-// of three. Infinite unless CheckLevels() is OK, and if a part has none.
+// Seconds by the prices of the parts. Predicts numbers of chunks from groups of
+// three ranks. Infinite if CheckLevels() fails or a part has no price.
 double HierarchicalReduceSeconds(const CostQuery& query,
                                  const ReduceLevels& levels);
 

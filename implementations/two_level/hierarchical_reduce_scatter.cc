@@ -9,24 +9,24 @@
 namespace tutti {
 namespace {
 
-// First the devices of each task reduce-scatter what they have for the devices
-// of any task: device i gets the sums for all devices i. Then the devices i of
-// all tasks reduce-scatter these. With two tasks of two devices:
+// First, the devices of each task reduce-scatter their inputs: device i gets
+// the sums for the devices i of all tasks. Then the devices i of all tasks
+// reduce-scatter these sums. With two tasks of two devices:
 //
 //   rank            0        1        2        3
 //   starts with     0 1 2 3  0 1 2 3  0 1 2 3  0 1 2 3
 //   in each task    0   2      1   3  0   2      1   3
 //   across tasks    0          1          2          3
 //
-// Recursive halving on both levels: with T tasks of d devices ceil(log2 d)
-// steps inside, and ceil(log2 T) between tasks, where a device sends T - 1
-// blocks: the least possible. Where n is a power of two, and ranks follow each
-// other from task to task, this is RecursiveHalvingReduceScatter.
+// Runs recursive halving on both levels. With T tasks of d devices: ceil(log2
+// d) steps inside, and ceil(log2 T) steps between tasks, where a device sends T
+// - 1 blocks, the least possible. If n is a power of two and ranks are
+// consecutive from task to task, this is RecursiveHalvingReduceScatter.
 //
-// Where tasks have different numbers of devices, the first device of each task
-// leads: trees sum up each block at the leaders, then at the leader of its
-// task, who sends it to its owner. That is as much between tasks, and the whole
-// input inside. (Levels: as for hierarchical_reduce.h.)
+// If tasks have different numbers of devices, the first device of each task
+// leads. Trees sum up each block at the leaders, then at the leader of the
+// block's task. That leader sends it to its owner. This sends as much between
+// tasks, and the whole input inside. (Levels: as for hierarchical_reduce.h.)
 using enum CollectiveType;
 
 Schedule PlanEven(const PlanRequest& request) {

@@ -1,4 +1,4 @@
-// All-reduces on two levels of any two registered reductions.
+// Tests of all-reduces on two levels, of any two registered reductions.
 
 #include "implementations/two_level/hierarchical_reduce.h"
 
@@ -29,7 +29,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Optional;
 
-// Reduces to one in three pieces, as no other does: each comes by itself.
+// Plans a reduce in three separate pieces, as no other algorithm does.
 Schedule PlanPieces(const PlanRequest& request) {
   ScheduleBuilder builder(/*num_chunks=*/3);
   for (int chunk = 0; chunk < 3; ++chunk) {
@@ -54,8 +54,9 @@ REGISTER_COLLECTIVE(
     InPieces, Scheduled({.traits = {.collectives = {CollectiveType::kReduce}},
                          .plan = PlanPieces}));
 
-// Reduce-scatters, reduces and all-reduces inside tasks; all-reduces in one
-// chunk, one for each task, one for each subdivision, and in an order of tasks.
+// Pairs of levels. Inside tasks they reduce-scatter, reduce or all-reduce.
+// Between tasks they all-reduce in one chunk, in a chunk for each task or
+// subdivision, or in an order of tasks.
 REGISTER_COLLECTIVE(RingThenRing,
                     Hierarchical<"RingReduceScatter", "RingReduce">());
 REGISTER_COLLECTIVE(
@@ -128,7 +129,8 @@ TEST_P(HierarchicalTest, Runs) {
   }
 }
 
-// Chunks that a rank sends to other tasks, of how many in all.
+// Returns the number of chunks that a rank sends to other tasks. Sets
+// `num_chunks` to the number of all chunks.
 int NumSentToOtherTasks(const std::string& name, const GroupLayout& layout,
                         int rank, int* num_chunks) {
   const Schedule plan = PlansOf(name, {.layout = layout})[rank];
@@ -145,7 +147,7 @@ TEST(HierarchicalBlocksTest, AreSharedByTheDevicesThatHaveTheSums) {
   for (int rank = 0; rank < layout.size(); ++rank) {
     const bool leads = rank % 4 == 0;
     int num_chunks = 0;
-    // One in four blocks, each round a ring of four.
+    // Each device sends one of four blocks round a ring of four tasks.
     EXPECT_EQ(NumSentToOtherTasks("RingThenRing", layout, rank, &num_chunks),
               6);
     EXPECT_EQ(num_chunks, 16);
@@ -153,7 +155,7 @@ TEST(HierarchicalBlocksTest, AreSharedByTheDevicesThatHaveTheSums) {
         NumSentToOtherTasks("RingReduceThenRing", layout, rank, &num_chunks),
         6);
     EXPECT_EQ(num_chunks, 16);
-    // The first device alone has the sum, in one block and in three.
+    // Only the first device has the sum, in one block or in three.
     EXPECT_EQ(
         NumSentToOtherTasks("TreeThenTree", layout, rank, &num_chunks) > 0,
         leads);
@@ -167,7 +169,7 @@ TEST(HierarchicalBlocksTest, AreSharedByTheDevicesThatHaveTheSums) {
 
 // --- Outlines ----------------------------------------------------------------
 
-// As ShuffleReduce, which has an outline.
+// ShuffleReduce without its outline.
 REGISTER_COLLECTIVE(
     ShuffleAsPlanned,
     Scheduled({.traits = {.collectives = {CollectiveType::kAllReduce}},
@@ -177,8 +179,8 @@ REGISTER_COLLECTIVE(
 REGISTER_COLLECTIVE(RingThenPlanned,
                     Hierarchical<"RingReduceScatter", "ShuffleAsPlanned">());
 
-// Reduce-scatters to one after the other: a rank sends the next one its part
-// when it has its own block.
+// Plans a reduce-scatter in turn: a rank sends its part to the next rank after
+// it has its own block.
 Schedule PlanInTurn(const PlanRequest& request) {
   const int size = request.layout.size();
   const int rank = request.rank;
@@ -207,7 +209,7 @@ REGISTER_COLLECTIVE(
                .plan = PlanInTurn}));
 REGISTER_COLLECTIVE(InTurnThenRing, Hierarchical<"InTurn", "RingReduce">());
 
-// Without a plan of the whole.
+// Makes the outline without a plan of the whole.
 absl::StatusOr<std::unique_ptr<const Outline>> OwnOutline(
     const std::string& name, const GroupLayout& layout) {
   return OutlineOf(AlgorithmNamed(name), {.layout = layout}, /*max_steps=*/0);
@@ -277,7 +279,7 @@ TEST(HierarchicalPriceTest, OneLevelCostsWhatThePartDoes) {
   }
 }
 
-// Which would take seconds to plan.
+// Groups of this size would take seconds to plan.
 TEST(HierarchicalPriceTest, LargeGroupsHaveAPrice) {
   for (const char* name : {"RingThenRing", "LevelsThenTrees"}) {
     const double few = Cost(name, GroupLayout::Uniform(1'000, 8), 1 << 20);
@@ -309,7 +311,8 @@ REGISTER_COLLECTIVE(PassThenItself,
 
 double OneSecond(const CostQuery& /*query*/) { return 1; }
 
-// All-reduces, but not everywhere, not everything, or not always alike.
+// All-reduces that do not fit as parts: not everywhere, not for all ops, or not
+// to the same bits.
 REGISTER_COLLECTIVE(
     OfSums, Scheduled({.traits = {.collectives = {CollectiveType::kAllReduce},
                                   .why_not_ops =
@@ -399,7 +402,7 @@ TEST_P(RefusedHierarchicalTest, IsRefusedWithTheReason) {
               StatusIs(refused.code, HasSubstr(refused.text)));
 }
 
-// The list of all names was once in a row of `tutti explain`.
+// Such an error once listed all names, in one row of `tutti explain`.
 TEST(HierarchicalTest, APartThatIsNotThereIsNamedAlone) {
   for (const char* name :
        {"NobodyInside", "NobodyBetween", "PassThenNobody", "PassThenAbsent"}) {
@@ -417,7 +420,7 @@ TEST_P(RefusedHierarchicalTest, HasNoPrice) {
       factory->traits().cost_seconds({.layout = layout, .bytes = 1 << 20})));
 }
 
-// Their plans are none.
+// Invalid plans.
 Schedule PlanNoChunks(const PlanRequest& /*request*/) {
   return {.num_chunks = 0, .lanes = {{{.into = Data(0), .left = Input(0)}}}};
 }
@@ -461,7 +464,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "PassThenAnotherChunk"),
     [](const auto& info) { return info.param; });
 
-// Nobody has to run what the price of is asked for.
+// A price does not run the part.
 TEST_P(SpoiltPartTest, IsAnErrorOfThePlanAndDoesNoHarmBefore) {
   const auto factory = *CollectiveRegistry::Global().Find(GetParam());
   const auto layout = GroupLayout::Uniform(2, 2);

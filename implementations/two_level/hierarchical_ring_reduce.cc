@@ -4,8 +4,8 @@
 namespace tutti {
 namespace {
 
-// A ring through the tasks: 2 (T - 1) steps between them, in which every device
-// sends to that of the next task only.
+// A ring through the tasks: 2 (T - 1) steps between tasks. Every device sends
+// only to the same device of the next task.
 REGISTER_COLLECTIVE(
     HierarchicalRingReduce,
     Hierarchical<"RecursiveHalvingReduceScatter", "RingReduce">());

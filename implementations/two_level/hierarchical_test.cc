@@ -21,7 +21,7 @@ GroupLayout Layout(const std::vector<int>& task_of_rank) {
   return *GroupLayout::Create(task_of_rank);
 }
 
-// Chunks that each rank sends to other tasks.
+// Returns the number of chunks that each rank sends to other tasks.
 std::vector<int> SentToOtherTasks(const std::string& name,
                                   const VerifyCase& request) {
   std::vector<int> sent;
@@ -41,7 +41,7 @@ TEST(HierarchicalReduceTest, ADeviceSendsTheLeastPossibleToOtherTasks) {
   for (const char* name : kReduces) {
     for (const int num_tasks : {2, 4, 8}) {
       for (const int num_devices : {1, 2, 3, 8}) {
-        // One chunk for each rank: 2 (T - 1) / T of the T chunks of a block.
+        // Each rank has a chunk: 2 (T - 1) / T of the T chunks of a block.
         const auto layout = GroupLayout::Uniform(num_tasks, num_devices);
         EXPECT_THAT(SentToOtherTasks(name, {.layout = layout}),
                     Each(2 * (num_tasks - 1)))
@@ -57,7 +57,7 @@ TEST(HierarchicalReduceTest, ADeviceSendsTheLeastPossibleToOtherTasks) {
 TEST(HierarchicalReduceTest, LeadersSendForTasksOfDifferentSizes) {
   const GroupLayout layout = Layout({0, 0, 0, 1, 2, 2});
   EXPECT_THAT(SentToOtherTasks("HierarchicalRingReduce", {.layout = layout}),
-              ElementsAre(4, 0, 0, 4, 4, 0));  // Of three chunks in all.
+              ElementsAre(4, 0, 0, 4, 4, 0));  // Three chunks in total.
   EXPECT_EQ(PlansOf("HierarchicalRingReduce", {.layout = layout})[0].num_chunks,
             3);
 }
@@ -103,7 +103,7 @@ TEST(HierarchicalReduceTest, DoubleTreesTakeAStepForTwoChunks) {
     const VerifyCase request = {.layout = GroupLayout::Uniform(num_tasks, 4)};
     EXPECT_LE(TransfersInARow("HierarchicalDoubleTreeReduce", request),
               2 * 2 + 3 * CeilLog2(num_tasks) + (num_tasks + 1) / 2 - 1);
-    // At most 2 blocks of T chunks.
+    // Each device sends at most 2 blocks of T chunks.
     for (const int sent :
          SentToOtherTasks("HierarchicalDoubleTreeReduce", request)) {
       EXPECT_LE(sent, 2 * num_tasks + 2);
@@ -152,7 +152,7 @@ TEST(HierarchicalGatherTest, ADeviceSendsTheLeastPossibleToOtherTasks) {
 }
 
 TEST(HierarchicalGatherTest, LeadersSendForTasksOfDifferentSizes) {
-  // All blocks cross to two tasks: 12 in all.
+  // All blocks go to two other tasks: 12 in total.
   EXPECT_THAT(SentToOtherTasks("HierarchicalGather",
                                {.layout = Layout({0, 0, 0, 1, 2, 2}),
                                 .type = CollectiveType::kAllGather}),

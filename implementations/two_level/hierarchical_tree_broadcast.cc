@@ -23,14 +23,14 @@ namespace {
 // Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication
 // operations in MPICH", IJHPCA 19, 2005.)
 //
-// A place in one such tree: which ranks are above and below.
+// Neighbours of a rank in one such tree.
 struct Place {
-  int parent = -1;            // None if negative.
+  int parent = -1;            // Negative: none.
   std::vector<int> children;  // Largest subtrees first.
 };
 
-// Positions of the tree are the indices from `head` on and round again;
-// `rank_at` says which rank an index is.
+// Returns the place of `index` in a tree. Tree positions are the indices from
+// `head` on, wrapping around. `rank_at` maps an index to its rank.
 template <typename RankAt>
 Place PlaceIn(int size, int head, int index, RankAt rank_at) {
   const int position = (index - head + size) % size;
@@ -44,7 +44,7 @@ Place PlaceIn(int size, int head, int index, RankAt rank_at) {
   return place;
 }
 
-// REQUIRES: `ranks` increase and contain `rank`.
+// Returns the index of `rank`. REQUIRES: `ranks` increase and contain `rank`.
 int IndexOf(const std::vector<int>& ranks, int rank) {
   return static_cast<int>(std::lower_bound(ranks.begin(), ranks.end(), rank) -
                           ranks.begin());
@@ -60,7 +60,7 @@ Place PlaceInTask(const PlanRequest& request) {
                  [&](int index) { return ranks[index]; });
 }
 
-// Among the heads. REQUIRES: `request.rank` is one.
+// Returns the place among heads. REQUIRES: `request.rank` is a head.
 Place PlaceAmongTasks(const PlanRequest& request) {
   const GroupLayout& layout = request.layout;
   const int source_task = layout.task_of(request.root);

@@ -7,7 +7,8 @@
 
 namespace tutti {
 
-// HierarchicalTreeBroadcast, for algorithms that it is a part of. Tags: 1.
+// Plan and traffic of HierarchicalTreeBroadcast, for algorithms built on it.
+// Tags: 1.
 Schedule PlanHierarchicalTreeBroadcast(const PlanRequest& request);
 Traffic HierarchicalTreeBroadcastTraffic(
     const CostQuery& query);  // A block is the buffer.

@@ -15,13 +15,13 @@
 
 namespace tutti {
 
-// True if all tasks have the same number of devices.
+// Returns true if all tasks have the same number of devices.
 bool IsEven(const GroupLayout& layout);
 
-// Among whom the level between tasks runs: one device of each.
+// Returns the layout of the level between tasks: one device of each task.
 GroupLayout FirstsOf(int num_tasks);
 
-// The tasks of a group as one rank sees them. Immutable.
+// The tasks of a group, seen from one rank. Immutable.
 class Hierarchy {
  public:
   // The layout outlives this. REQUIRES: 0 <= rank < layout.size().
@@ -30,13 +30,13 @@ class Hierarchy {
   int num_tasks() const { return layout_.num_tasks(); }
   int task() const { return layout_.task_of(rank_); }
 
-  // The ranks of the own task, and which of them this one is.
+  // Ranks of this rank's task, and the index of this rank among them.
   const std::vector<int>& devices() const { return layout_.tasks()[task()]; }
   int num_devices() const { return static_cast<int>(devices().size()); }
   int device() const { return device_; }
 
-  // The ranks that are number `device` in their tasks, by task. REQUIRES: every
-  // task has one.
+  // Returns the ranks with index `device` in their tasks, by task. REQUIRES:
+  // every task has such a rank.
   std::vector<int> Column(int device) const;
 
  private:
@@ -47,52 +47,53 @@ class Hierarchy {
 
 using PlanFunction = Schedule (*)(const PlanRequest& request);
 
-// As a composition plans a part where it gives no other offsets.
+// Offsets with which a composition plans a part that gives none.
 inline constexpr int kOneRing[] = {0};
 
-// In how many chunks a part is cut: of a plan of less than one, 1, and of more
-// than kMaxChunks, one more than that. Both are problems of the whole.
+// Returns the number of chunks of a part. Returns 1 if the plan has fewer than
+// one chunk, and kMaxChunks + 1 if it has more than kMaxChunks. Both are
+// problems of the whole.
 int NumChunksOfPart(PlanFunction plan, const PlanRequest& request);
 
-// Why a collective cannot be cut in so many chunks; empty: it can.
+// Returns the reason why a collective cannot have `num_chunks` chunks, or "".
 std::string ProblemOfChunks(int64_t num_chunks);
 
-// Plans one rank of a collective whose parts are among the devices of a task,
-// or among devices of different tasks. All ranks add the same parts in the same
+// Plans one rank of a collective. Each part is among the devices of a task, or
+// among devices of different tasks. All ranks add the same parts in the same
 // order (Composition).
 class HierarchicalPlanner {
  public:
   struct Part {
     PlanFunction plan;
     CollectiveType type;
-    int root = 0;      // Where HasRoot(type).
-    int num_tags = 0;  // As in Composition, the three.
+    int root = 0;      // Used if HasRoot(type).
+    int num_tags = 0;  // Tags: as in Composition.
     int first_tag = 0;
     int tag_stride = 1;
-    std::vector<int> chunks;  // Of the whole, by chunk of the part.
+    std::vector<int> chunks;  // Chunks of the whole.
     bool finishes = false;
     bool ends_at_once = false;
 
-    // Of its plan, which outlive this. None: one ring.
+    // Subdivisions of the part's plan; outlive the planner. Empty: one ring.
     absl::Span<const int> subdiv_offsets;
   };
 
-  // The request outlives this.
+  // `request` outlives this planner.
   HierarchicalPlanner(const PlanRequest& request, int num_chunks);
 
   const Hierarchy& hierarchy() const { return hierarchy_; }
 
-  // Among the devices of the own task.
+  // Adds a part among the devices of this rank's task.
   void AddInTask(Part part);
 
-  // Among those ranks that are number `device` in their tasks; others take no
-  // part.
+  // Adds a part among the ranks with index `device` in their tasks. Other ranks
+  // take no part.
   void AddAcrossTasks(int device, Part part);
 
-  // Stands for a part that all ranks of the own task leave out.
+  // Adds a placeholder for a part in which no rank of this task takes part.
   void AddNothing(int num_tags) { whole_.Add({.num_tags = num_tags}); }
 
-  // Call once, last.
+  // Returns the schedule. Call once, last.
   Schedule Build() { return whole_.Build(); }
 
  private:
@@ -104,16 +105,16 @@ class HierarchicalPlanner {
   Composition whole_;
 };
 
-// Prices a part of a collective by the layout it works on.
+// Returns the traffic of a part of a collective on its layout.
 using PartTraffic = Traffic (*)(const CostQuery& query);
 
-// What such a part takes among the devices of each task, of the largest one
-// where they differ.
+// Returns the part's traffic among the devices of each task; of the largest
+// task if they differ.
 Traffic TrafficInTask(const CostQuery& whole, PartTraffic part,
                       CollectiveType type);
 
-// What it takes among tasks, done at the same time by `num_devices` devices of
-// each task.
+// Returns the part's traffic among tasks, if `num_devices` devices of each task
+// do it at the same time.
 Traffic TrafficAcrossTasks(const CostQuery& whole, int num_devices,
                            PartTraffic part, CollectiveType type);
 

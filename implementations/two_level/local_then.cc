@@ -34,7 +34,7 @@
 namespace tutti {
 namespace {
 
-// Where the members of each task meet. A process may have several.
+// Meetings of the members of each task. A process may have several tasks.
 class TaskMeetings {
  public:
   explicit TaskMeetings(Cancellation& cancellation)
@@ -61,7 +61,7 @@ const std::vector<int>& RanksOfTask(const CollectiveParams& params) {
       .tasks()[static_cast<size_t>(layout.task_of(params.default_rank))];
 }
 
-// Else they could not meet.
+// Checks that all members of the task are in this process and can meet.
 absl::Status CheckTaskIsHere(const CollectiveParams& params) {
   for (const int rank : RanksOfTask(params)) {
     if (params.task->is_local[static_cast<size_t>(rank)]) continue;
@@ -81,7 +81,7 @@ absl::Status LocalThen::InitializeCollectiveContext(
   if (status.ok()) status = between_->Check(*context);
   if (!status.ok() || !IsFirstOfTask(*context->params)) return status;
   std::call_once(once_, [&] {
-    // Among several, what they have reduced lies in another one's output.
+    // With several members, the task's sum is in the output of another member.
     const bool is_alone = RanksOfTask(*context->params).size() == 1;
     status_ = between_->Prepare(*context, is_alone ? context->input : Tensor());
   });
@@ -152,7 +152,7 @@ class DelegateBetweenTasks final : public BetweenTasks {
  private:
   const std::string delegate_;
 
-  // What the delegate is told of the collective.
+  // Parameters that the delegate receives.
   CollectiveParams params_;
   const void* state_ = nullptr;
 };
@@ -211,16 +211,17 @@ ImplementationTraits Traits(std::string summary) {
 
 }  // namespace
 
-// Both passes of a process together touch as much as the one of LocalReduce,
-// which is what there is within one task. Those of all but one chunk run while
-// others are between processes.
+// Predicted seconds. Both passes of a process together touch as many bytes as
+// the pass of LocalReduce, which is cheaper within one task. Passes of all
+// chunks but one overlap with messages between processes.
 double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
                         const CostQuery& query) {
   if (query.layout.size() == 1) return 0;
   if (query.layout.num_tasks() == 1) {
     return std::numeric_limits<double>::infinity();
   }
-  // What is no schedule may be this one, and so without end.
+  // FindBetweenTasks() refuses non-schedules. A non-schedule may be this
+  // implementation itself, without end.
   const auto factory = FindBetweenTasks(between);
   if (!factory.ok() || (*factory)->traits().cost_seconds == nullptr) {
     return std::numeric_limits<double>::infinity();
@@ -253,8 +254,8 @@ std::shared_ptr<const CollectiveFactory> LocalThenDelegateFactory(
   ImplementationTraits traits = Traits(std::move(summary));
   traits.delegate = std::move(delegate);
   traits.delegates_between_processes = true;
-  // What a library computes may change from run to run, as MPI's may: it only
-  // recommends the contrary.
+  // Results of a library may change from run to run. MPI only recommends that
+  // they do not.
   traits.determinism = Determinism::kNotGuaranteed;
   return std::make_shared<const DelegateFactory>(std::move(traits));
 }

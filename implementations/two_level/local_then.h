@@ -28,49 +28,50 @@ namespace tutti {
 //   S - -  <--->  S - -        the first members of the processes: S = s + t
 //   S S S         S S S        one pass: final op, and to all members
 //
-// Chunk by chunk, where the level between is a schedule: while it has one, the
-// first stage reduces the next and the third spreads the one before. Members
-// other than the first ones are launched when they have come. Tasks that share
-// a process are as if they were processes.
+// Works chunk by chunk if the level between is a schedule. While one chunk is
+// between processes, the first stage reduces the next chunk and the third stage
+// spreads the chunk before. Members other than the first of a task count as
+// launched when they arrive. Tasks in the same process count as separate
+// processes.
 class LocalThen : public CollectiveImplementationInterface {
  public:
   explicit LocalThen(std::unique_ptr<BetweenTasks> between)
       : between_(std::move(between)) {}
 
-  // Errors: INVALID_ARGUMENT if the members of the task are in several
-  // processes; those of the level between.
+  // Errors: INVALID_ARGUMENT if members of the task are in several processes;
+  // errors of the level between.
   absl::Status InitializeCollectiveContext(CollectiveContext* context) override;
   void Run(const CollectiveContext& context, StatusCallback done) override;
 
  private:
   const std::unique_ptr<BetweenTasks> between_;
   std::once_flag once_;
-  absl::Status status_;  // Of the first member's preparation.
+  absl::Status status_;  // Result of Prepare().
 };
 
-// How many bytes the first members of the processes reduce at a time. Over gRPC
-// among 2 to 4 processes on 2 processors, chunks of 4 MiB took up to 1.5 times
-// as long, for there are more messages; larger ones were no faster (23 November
-// 2026).
+// Bytes that the first members of the processes reduce at a time. Chunks of 4
+// MiB took up to 1.5 times as long, because there are more messages. Larger
+// chunks were no faster. (gRPC among 2 to 4 processes on 2 processors, 23
+// November 2026.)
 inline constexpr int64_t kLocalThenChunkBytes = int64_t{16} << 20;
 
-// Predicted seconds where that one, of the global registry, runs between
-// processes in chunks of so many bytes. Infinite, and so no reason to choose
-// it, among several members of one task, and if that one is not linked, cannot
-// run there (FindBetweenTasks()) or has no price.
+// Returns the predicted seconds if implementation `between` of the global
+// registry runs between processes, in chunks of `chunk_bytes`. Infinite, and
+// therefore never chosen, with several members of one task only, or if
+// `between` is not linked, cannot run there (FindBetweenTasks()) or has no
+// price.
 double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
                         const CostQuery& query);
 
-// `functions` are those of what stands for it, its price, and what it says of
-// its parts.
+// `functions` are the stand-in's functions, the price, and check_parts.
 std::shared_ptr<const CollectiveFactory> MakeLocalThenFactory(
     std::string between, int64_t chunk_bytes, Algorithm functions);
 
-// Hierarchical<"LocalReduce", ...>() (hierarchical.h) with chunks of any size,
-// and a registered schedule between the processes:
+// Makes a Hierarchical<"LocalReduce", ...>() (tutti/schedule.h) with chunks of
+// any size and a registered schedule between processes:
 //   REGISTER_COLLECTIVE(ThenStar, LocalThenFactory<"StarReduce">());
-// The program links that one too, as hierarchical.h says. What stands for it
-// (stand_in.h) has messages within tasks (local_then_plan.h).
+// The program links that schedule, too, as tutti/schedule.h says. The stand-in
+// (stand_in.h) sends messages within tasks (local_then_plan.h).
 template <ImplementationName between,
           int64_t chunk_bytes = kLocalThenChunkBytes>
 std::shared_ptr<const CollectiveFactory> LocalThenFactory() {
@@ -97,9 +98,10 @@ std::shared_ptr<const CollectiveFactory> LocalThenFactory() {
            }});
 }
 
-// With the library of that name (CollectiveDelegate::name()), in one chunk, and
-// so without a stand-in; `summary` is one line for people. Calls end with
-// FAILED_PRECONDITION where another library, or none, connects the processes.
+// Makes a LocalThen with the library `delegate` (CollectiveDelegate::name())
+// between processes. Works in one chunk and has no stand-in; `summary` is one
+// line for people. Calls end with FAILED_PRECONDITION if another library, or
+// none, connects the processes.
 std::shared_ptr<const CollectiveFactory> LocalThenDelegateFactory(
     std::string delegate, std::string summary);
 

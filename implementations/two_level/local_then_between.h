@@ -6,10 +6,10 @@
 
 namespace tutti {
 
-// The level between tasks of a LocalThen, for what stands for it.
+// Helper for stand-ins: the level between tasks of a LocalThen.
 
-// The registered schedule of that name, as long as the registry. REQUIRES:
-// FindBetweenTasks(name) is OK.
+// Returns the registered schedule `name`; it lives as long as the registry.
+// REQUIRES: FindBetweenTasks(name) is OK.
 const Algorithm& AlgorithmBetween(absl::string_view name);
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// Which bits sums of floats have.
+// Tests of the exact bits of sums of floats.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ using Call = Processes::Call;
 
 REGISTER_COLLECTIVE(ThenShuffle, LocalThenFactory<"ShuffleReduce">());
 
-// The name under which a program can run what stands for that one.
+// Returns the name under which a program can run the stand-in of `name`.
 std::string RunnableStandIn(const std::string& name) {
   CollectiveRegistry& registry = CollectiveRegistry::Global();
   std::string runnable = "StandInFor" + name;
@@ -42,7 +42,7 @@ std::string RunnableStandIn(const std::string& name) {
   return runnable;
 }
 
-// Runs the same calls, of which any order of operands has its own bits.
+// Runs the same calls. Each order of operands gives different bits.
 std::vector<Call> RunFloats(Processes& processes, const std::string& name,
                             int64_t num_elements, const FinalOp& final_op,
                             bool in_place) {

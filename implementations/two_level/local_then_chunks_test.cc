@@ -1,4 +1,4 @@
-// How chunks follow one another through the stages.
+// Tests of how chunks follow one another through the stages.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ using testing::Optional;
 
 using Call = Processes::Call;
 
-// More than passes do inline, and more than one of the registered chunks.
+// Uses more bytes than passes run inline, and more than one registered chunk.
 TEST(LocalThenTest, LargeOnesAreReducedBySlices) {
   Processes processes({2, 3});
   constexpr int64_t kNumElements = kLocalThenChunkBytes / 4 + 12345;
@@ -71,7 +71,7 @@ TEST(LocalThenTest, TheNextChunkIsReducedWhileOneMeetsOthers) {
     processes.Start(rank, request, calls[static_cast<size_t>(rank)]);
   }
   processes.environment().RunAll();
-  // The first one waits for the other process, and the third one for that.
+  // Chunk 0 waits for the other process, and chunk 2 waits for chunk 0.
   EXPECT_EQ(num_calls, 2);
   for (const int rank : {2, 3}) {
     processes.Start(rank, request, calls[static_cast<size_t>(rank)]);
@@ -80,7 +80,7 @@ TEST(LocalThenTest, TheNextChunkIsReducedWhileOneMeetsOthers) {
   for (const Call& call : calls) EXPECT_THAT(call.status, Optional(IsOk()));
 }
 
-// Remembers what is sent under which keys.
+// Records the keys of all sends.
 class KeyRecorder : public LocalPeerAccess {
  public:
   explicit KeyRecorder(std::vector<BufKey>* keys) : keys_(keys) {}
@@ -94,7 +94,7 @@ class KeyRecorder : public LocalPeerAccess {
   std::vector<BufKey>* const keys_;
 };
 
-// A transport may still be at the end of the chunk before.
+// A transport may still be ending the chunk before.
 TEST(LocalThenTest, NoTwoChunksInARowUseTheSameKeys) {
   std::vector<BufKey> keys;
   LocalJob job({.num_tasks = 2,
@@ -106,7 +106,7 @@ TEST(LocalThenTest, NoTwoChunksInARowUseTheSameKeys) {
        job.RunAll(job.AllReduceRequest(5 * kChunkElements, "ThenRing"))) {
     ASSERT_THAT(call->status, Optional(IsOk()));
   }
-  std::vector<int32_t> tags;  // That the first one sends under, in order.
+  std::vector<int32_t> tags;  // Tags of the first member's sends.
   for (const BufKey& key : keys) {
     if (key.from == 0) tags.push_back(key.tag);
   }

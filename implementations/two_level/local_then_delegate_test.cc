@@ -31,7 +31,7 @@ constexpr int kNumDevices = 3;
 REGISTER_COLLECTIVE(LocalThenCourier,
                     LocalThenDelegateFactory("Courier", "by courier"));
 
-// Of one process: there is nobody else to add anything.
+// A delegate of one process: no other process adds anything.
 class Courier final : public CollectiveDelegate {
  public:
   absl::string_view name() const override { return name_; }

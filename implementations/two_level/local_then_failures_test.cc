@@ -1,4 +1,4 @@
-// What fails on the way ends all members.
+// Tests that a failure in any stage ends all members.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(LocalThenTest, AMergeOpOfTheCallerRunsAndEndsAllMembersIfItFails) {
   processes.RunAll(request, calls);
   ExpectAll(calls, expected);
 
-  // Whichever chunk and stage it is of.
+  // Fails at every merge, in every chunk and stage.
   const int most = num_calls;
   for (int num_good = 0; num_good < most; ++num_good) {
     ++request.instance_key;
@@ -104,7 +104,7 @@ TEST(LocalThenTest, ATransferThatFailsEndsAllMembers) {
     }
     return num_failed;
   };
-  // Two sends and two receives of each of two members, for each chunk.
+  // Two members make two sends and two receives each, for each of three chunks.
   for (int64_t n = 1; n <= 24; ++n) EXPECT_GT(run(n), 0) << n;
   EXPECT_EQ(run(25), 0);
 }
@@ -115,7 +115,7 @@ TEST(LocalThenTest, AProcessThatDoesNotComeEndsTheOthersByTheirDeadline) {
       processes.Request("ThenRing", DType::kInt32, 3 * kChunkElements);
   std::vector<Call> calls =
       RandomCalls(processes, DType::kInt32, 3 * kChunkElements);
-  processes.RunAll(request, calls);  // So the others need not come any more.
+  processes.RunAll(request, calls);  // The others need not come again.
   const absl::Time now = processes.environment().get().clock->Now();
   for (const int rank : {0, 1}) {
     processes.Start(rank, request, calls[static_cast<size_t>(rank)],

@@ -4,7 +4,7 @@
 namespace tutti {
 namespace {
 
-// Not priced: runs only when named.
+// Runs only by name, because it has no price.
 REGISTER_COLLECTIVE(
     LocalThenMpi,
     LocalThenDelegateFactory(

@@ -18,7 +18,7 @@
 namespace tutti {
 namespace {
 
-// In which round of the schedule each task has its last transfer.
+// Returns the round of each task's last transfer in the schedule.
 std::vector<int> LastRounds(const Outline& between) {
   const Outline::Size& size = between.size();
   std::vector<int> last(static_cast<size_t>(size.num_ranks));
@@ -44,16 +44,17 @@ int PeriodOf(const GroupLayout& layout, const Outline::Size& between) {
   return is_uniform ? between.period * devices : layout.size();
 }
 
-// That a first rank has besides what the schedule takes. Of two inputs, the
-// second one is reduced as it comes.
+// Returns the scratch of a first rank besides the schedule's. With two inputs,
+// the second input is reduced as it arrives.
 int64_t ScratchChunks(int num_devices, int num_chunks) {
   return num_devices > 2 ? int64_t{num_devices - 1} * num_chunks : 0;
 }
 
-// All tasks have one rank, or all have more.
+// Returns the size of the whole. REQUIRES: all tasks have one rank, or all have
+// more.
 Outline::Size SizeOf(const GroupLayout& layout, const Outline::Size& between) {
   const int most = LargestTask(layout);
-  const int num_stages = most > 1 ? 2 : 0;  // Beside the schedule.
+  const int num_stages = most > 1 ? 2 : 0;  // Besides the schedule's rounds.
   return {.num_ranks = layout.size(),
           .num_chunks = between.num_chunks,
           .num_rounds = between.num_rounds + num_stages,
@@ -85,7 +86,8 @@ class Rounds final : public Outline {
     }
   }
 
-  // The first rank's are copies in the end, and go to the others at once.
+  // Results of a first rank are its copies at the end. It then sends them to
+  // the other ranks.
   int64_t NumResults(int round, int rank) const override {
     const int task = layout_.task_of(rank);
     const bool is_first = rank == layout_.tasks()[task].front();
@@ -108,8 +110,8 @@ class Rounds final : public Outline {
     into->work.push_back(work);
   }
 
-  // Of a round of the schedule: appends what the task sends, and returns how
-  // its first rank works.
+  // Appends the task's transfers in a round of the schedule. Returns the work
+  // of its first rank.
   OutlineRound::Work AppendBetween(int round, int task,
                                    OutlineRound* into) const {
     const auto first_of = [this](int t) { return layout_.tasks()[t].front(); };
@@ -132,8 +134,8 @@ class Rounds final : public Outline {
   }
 
   const GroupLayout layout_;
-  const int begin_;              // Of the schedule: its round 0.
-  const std::vector<int> last_;  // Of the schedule, by task.
+  const int begin_;              // Round 0 of the schedule.
+  const std::vector<int> last_;  // Last round by task.
   const std::unique_ptr<const Outline> between_;
 };
 
@@ -145,7 +147,7 @@ absl::StatusOr<std::unique_ptr<const Outline>> LocalThenOutline(
   if (SmallestTask(layout) == 1 && LargestTask(layout) > 1) {
     return absl::UnimplementedError("some tasks have one rank, others more");
   }
-  // What is reduced in a task lies in the output.
+  // The sum of a task is in the output.
   const InPlace in_place =
       LargestTask(layout) > 1 ? InPlace::kAll : InPlace::kNone;
   auto outline = OutlineOf(AlgorithmBetween(between),

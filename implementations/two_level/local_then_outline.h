@@ -9,12 +9,13 @@
 
 namespace tutti {
 
-// The outline of PlanLocalThen() (local_then_plan.h), made of that of the
-// schedule between tasks: its own one, or as planned. Errors: UNIMPLEMENTED
-// where some tasks have one rank and others have more, so that they begin the
-// schedule in different rounds, and where tasks of different sizes need scratch
-// memory for it; RESOURCE_EXHAUSTED where it has no outline and is too large to
-// plan.
+// Outline of PlanLocalThen() (local_then_plan.h), made from the outline of the
+// schedule between tasks: its `outline` function, or its plan.
+//
+// Errors: UNIMPLEMENTED if some tasks have one rank and others have more,
+// because they begin the schedule in different rounds; UNIMPLEMENTED if tasks
+// of different sizes need scratch memory for it; RESOURCE_EXHAUSTED if the
+// schedule has no outline and is too large to plan.
 absl::StatusOr<std::unique_ptr<const Outline>> LocalThenOutline(
     absl::string_view between, const PlanRequest& request);
 

@@ -25,7 +25,7 @@ Schedule PlanReduce(const PlanRequest& request) {
   return builder.Build();
 }
 
-// The root finishes what it has, and sends it to all.
+// The root finishes its sum and sends it to all.
 Schedule PlanSpread(const PlanRequest& request) {
   ScheduleBuilder builder(/*num_chunks=*/1);
   if (request.rank != request.root) {
@@ -40,7 +40,8 @@ Schedule PlanSpread(const PlanRequest& request) {
   return builder.Build();
 }
 
-// How many chunks the first rank of the request's task has there.
+// Returns the number of chunks of the schedule on the first rank of the
+// request's task.
 int NumChunks(const Algorithm& between, const PlanRequest& request) {
   return NumChunksOfPart(between.plan,
                          {.layout = FirstsOf(request.layout.num_tasks()),
@@ -55,7 +56,7 @@ HierarchicalPlanner::Part AmongFirstRanks(const Algorithm& between,
   std::iota(chunks.begin(), chunks.end(), 0);
   return {.plan = between.plan,
           .type = CollectiveType::kAllReduce,
-          .num_tags = 0,  // What follows is not among first ranks.
+          .num_tags = 0,  // First ranks meet in no later part.
           .chunks = std::move(chunks),
           .ends_at_once = true,
           .subdiv_offsets = request.subdiv_offsets};

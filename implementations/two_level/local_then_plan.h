@@ -9,24 +9,25 @@
 
 namespace tutti {
 
-// What one rank does in the stand-in (stand_in.h) of a LocalThen
-// (local_then.h): the first rank of each task does for it what its passes over
-// memory do. With tasks of three ranks and of two:
+// Plans one rank of the stand-in (stand_in.h) of a LocalThen (local_then.h).
+// The first rank of each task does the work of the task's passes over memory.
+// With tasks of three and of two ranks:
 //
-//   0 <- 1,2     3 <- 4     all send the first what they have, which reduces it
-//                           in one step, in the order of ranks
-//   0 <--------> 3          the first ones all-reduce by the schedule between
-//   0 -> 1,2     3 -> 4     each applies the final op, and sends the result
+//   0 <- 1,2     3 <- 4     all send their inputs to the first rank, which
+//                           reduces them in one step, in the order of ranks
+//   0 <--------> 3          first ranks all-reduce by the schedule between
+//   0 -> 1,2     3 -> 4     first ranks apply the final op and send the result
 //
-// Two steps and those of the schedule. The last stage of a task begins when the
-// schedule has ended on its first rank, as that of a chunk does in LocalThen:
-// this is what happens to each chunk.
+// Takes two steps more than the schedule. The last stage of a task begins when
+// the schedule has ended on its first rank. In LocalThen, the last stage of
+// each chunk does the same: the plan describes one chunk.
 //
-// REQUIRES of all here: FindBetweenTasks(between) is OK.
+// REQUIRES for all functions here: FindBetweenTasks(between) is OK.
 Schedule PlanLocalThen(absl::string_view between, const PlanRequest& request);
 
-// Those that LocalThen chooses for a chunk of up to so many bytes. REQUIRES:
-// the algorithm between chooses some.
+// Returns the subdivisions that LocalThen chooses for a chunk of up to
+// `chunk_bytes` bytes. REQUIRES: the algorithm between tasks has a `subdivide`
+// function.
 std::vector<int> SubdivideLocalThen(absl::string_view between,
                                     int64_t chunk_bytes,
                                     const SubdivisionRequest& request);

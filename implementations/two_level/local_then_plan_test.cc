@@ -67,7 +67,7 @@ VerifyCase CaseOf(const Algorithm& algorithm, const GroupLayout& layout,
   return {.layout = layout, .subdiv_offsets = std::move(offsets)};
 }
 
-// What `rank` has in each chunk at the end (written_expression.h).
+// Returns the final value of each chunk of `rank` (written_expression.h).
 std::vector<std::string> OutputsOf(const Algorithm& algorithm,
                                    const VerifyCase& request, int rank) {
   const auto run = Symbolically(algorithm, request);
@@ -180,7 +180,7 @@ TEST(LocalThenStandInTest, TheOutlineIsMadeOfThatOfTheScheduleBetween) {
   EXPECT_EQ((*outline)->size().period, 100);
   const VerifyCase one_each = CaseOf(ring, GroupLayout::Uniform(100'000, 1));
   EXPECT_TRUE((*OutlineOf(ring, one_each, 0))->size().is_ring);
-  // Only the plans say when who begins.
+  // Only plans know the rounds in which tasks begin.
   EXPECT_THAT(
       OutlineOf(ring, CaseOf(ring, LayoutOf({3, 1})), 0).status(),
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 0")));

@@ -1,4 +1,4 @@
-// What cannot run, and is refused before anything is sent.
+// Tests of collectives that cannot run and are refused before any message.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ REGISTER_COLLECTIVE(ThenLocalReduce, LocalThenFactory<"LocalReduce">());
 REGISTER_COLLECTIVE(ThenRingGather, LocalThenFactory<"RingGather">());
 REGISTER_COLLECTIVE(ThenLocalThenRing, LocalThenFactory<"LocalThenRing">());
 
-// Sends to nobody.
+// Plans a send to a rank that does not exist.
 Schedule PlanOfNoUse(const PlanRequest& request) {
   ScheduleBuilder builder(/*num_chunks=*/1);
   builder.AddLane().Send(request.layout.size(), /*tag=*/0, Input(0));
@@ -49,7 +49,7 @@ REGISTER_COLLECTIVE(
                .plan = PlanOfNoUse}));
 REGISTER_COLLECTIVE(ThenNotPlannable, LocalThenFactory<"NotPlannable">());
 
-// Only says that it is made of steps.
+// Claims to be made of steps, but is not.
 class Pretender : public CollectiveImplementationInterface {
  public:
   absl::Status InitializeCollectiveContext(

@@ -1,4 +1,4 @@
-// What members get, whichever processes they are in.
+// Tests of the results of members in any processes.
 
 #include "implementations/two_level/local_then.h"
 
@@ -49,12 +49,13 @@ INSTANTIATE_TEST_SUITE_P(
                    std::vector<int>{1, 4, 2}, std::vector<int>{3, 3, 3, 3},
                    std::vector<int>{2, 1, 1, 2, 9})));
 
-// Integers: the same in any order.
+// Sums integers, which are the same in any order.
 TEST_P(LocalThenLayoutsTest, EveryMemberGetsTheReduction) {
   const auto& [name, devices] = GetParam();
   Processes processes(devices);
   int64_t instance = 0;
-  // Without elements, with few, with one chunk, and with a rest after others.
+  // Covers no elements, few elements, one chunk, and several chunks with a
+  // shorter last one.
   for (const int64_t num_elements : {int64_t{0}, int64_t{1}, int64_t{7},
                                      kChunkElements, 5 * kChunkElements + 3}) {
     SCOPED_TRACE(num_elements);
@@ -62,7 +63,7 @@ TEST_P(LocalThenLayoutsTest, EveryMemberGetsTheReduction) {
         processes.Request(name, DType::kInt32, num_elements);
     request.instance_key = ++instance;
     if (instance % 2 == 0) request.final_op = FinalOp::DivideByGroupSize();
-    // The same instance again.
+    // Runs the same instance again.
     for (const bool in_place : {false, true}) {
       std::vector<Call> calls =
           RandomCalls(processes, DType::kInt32, num_elements, 100 * instance);

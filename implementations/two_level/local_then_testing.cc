@@ -128,7 +128,7 @@ std::vector<Processes::Call> RandomCalls(const Processes& processes,
   for (Processes::Call& call : calls) {
     call.input =
         RandomElements(dtype, static_cast<size_t>(num_elements), seed++);
-    call.input.reserve(1);  // Has an address.
+    call.input.reserve(1);  // Gives it an address.
   }
   return calls;
 }

@@ -20,24 +20,24 @@
 #include "tutti/reduction.h"
 #include "tutti/tensor.h"
 
-// All-reduces of several members in each of several processes. The processes
-// are tasks in this one: tests/processes/process_matrix_test.py runs them as
-// processes.
+// Runs all-reduces of several members in each of several processes. The
+// processes are tasks in this process; tests/processes/process_matrix_test.py
+// runs real processes.
 
 namespace tutti {
 
-// Of what is registered here: ThenRing, ThenHalving and ThenTrees are as
-// LocalThenRing, LocalThenRecursiveHalvingDoubling and LocalThenDoubleTree, in
-// such chunks.
+// Chunk size of the implementations registered here. ThenRing, ThenHalving and
+// ThenTrees are LocalThenRing, LocalThenRecursiveHalvingDoubling and
+// LocalThenDoubleTree with such chunks.
 inline constexpr int64_t kChunkElements = 16;
 inline constexpr int64_t kChunkBytes = kChunkElements * sizeof(int32_t);
 
-// Tasks with some CPU devices each. Ranks are theirs one task after the other,
-// or dealt out in turn. Without threads: what is called runs on the test's, or
-// when it runs the environment's work.
+// Tasks with some CPU devices each. Ranks follow task after task, or are dealt
+// out to tasks in turn. Without threads: calls run on the test's thread, or
+// when the test runs the environment's work.
 class Processes {
  public:
-  // One member's call, of which the buffers stay.
+  // The call of one member. Its buffers outlive the execution.
   struct Call {
     Bytes input;
     Tensor output;
@@ -56,7 +56,7 @@ class Processes {
   SimulatedEnvironment& environment() { return environment_; }
   const std::vector<int>& task_of() const { return task_of_; }
 
-  // An all-reduce among all, to change.
+  // Returns an all-reduce among all ranks, which tests may change.
   CollectiveRequest Request(std::string name, DType dtype,
                             int64_t num_elements) const;
 
@@ -68,7 +68,7 @@ class Processes {
              bool in_place = false,
              absl::Time deadline = absl::InfiniteFuture());
 
-  // Calls for all ranks and runs all work.
+  // Starts a call on every rank and runs all work.
   void RunAll(const CollectiveRequest& request, std::vector<Call>& calls,
               bool in_place = false);
 
@@ -88,12 +88,13 @@ class Processes {
   std::vector<Task> tasks_;
 };
 
-// One of each rank, not started.
+// Returns one call for each rank, not started.
 std::vector<Processes::Call> RandomCalls(const Processes& processes,
                                          DType dtype, int64_t num_elements,
                                          uint64_t seed = 1);
 
-// What all get: tasks are reduced in rank order, then merged in their order.
+// Returns the result of all ranks: tasks are reduced in rank order, and their
+// sums merged in task order.
 Bytes Expected(const CollectiveRequest& request,
                const std::vector<int>& task_of,
                const std::vector<Processes::Call>& calls);
@@ -101,7 +102,8 @@ Bytes Expected(const CollectiveRequest& request,
 void ExpectAll(const std::vector<Processes::Call>& calls,
                const Bytes& expected);
 
-// Fails after so many calls, which it counts in `num_calls`.
+// Returns a sum that counts its calls in `num_calls`, and fails after
+// `num_good` calls.
 MergeOp CustomSum(bool commutative, int* num_calls, int num_good = INT_MAX);
 
 }  // namespace tutti

@@ -17,12 +17,12 @@
 namespace tutti {
 namespace {
 
-// The last pass over more than this takes longer than the thread that ends the
-// level between, on which other transfers wait, should.
+// Bytes up to which the last pass runs on the thread that ends the level
+// between tasks. Other transfers wait for that thread.
 constexpr int64_t kInlineBytes = int64_t{64} << 10;
 
-// Of those in this process, into the second one's output: the level between
-// need not copy what it reads and writes.
+// Sum of the members of this process, in the output of the second member. The
+// level between tasks then has separate input and output, and need not copy.
 class PartialSum final : public LocalPass {
  public:
   PartialSum(absl::Span<const Attendee> members, ByteRange chunk)
@@ -48,7 +48,8 @@ class PartialSum final : public LocalPass {
   Pointers<uint8_t> outputs_;
 };
 
-// The final op on the first one's output, and that to the others.
+// Applies the final op to the first member's output and copies it to the
+// others.
 class FinishAndFanOut final : public LocalPass {
  public:
   FinishAndFanOut(absl::Span<const Attendee> members, int num_merged,
@@ -91,14 +92,14 @@ void LocalWithinTask::Reduce(Chunk chunk, StatusCallback done) {
   const auto pass = std::allocate_shared<PartialSum>(
       CachedAllocator<PartialSum>(), members_,
       BytesOf(chunk.elements, first().params->instance->dtype));
-  // Later ones start where others' transfers wait for the thread.
+  // Later chunks start on threads that other members' transfers wait for.
   if (chunk.index == 0 && pass->is_small()) {
     return std::move(done)(pass->RunHere());
   }
   LocalPass::Schedule(pass, std::move(done));
 }
 
-// From the second member's output into the first one's.
+// Meets from the second member's output into the first member's output.
 absl::Status LocalWithinTask::BeginMeet(Chunk /*chunk*/,
                                         CollectiveContext& context) {
   context.device = first().device;

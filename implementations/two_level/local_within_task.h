@@ -10,11 +10,11 @@
 
 namespace tutti {
 
-// The level within a task that is a pass over the members' memory before the
-// level between, and one after it.
+// The level within a task with two passes over the members' memory: one before
+// and one after the level between tasks.
 class LocalWithinTask final : public WithinTask {
  public:
-  // All members of the task have joined `meeting`, which End() adjourns.
+  // REQUIRES: all members of the task have joined `meeting`. End() adjourns it.
   LocalWithinTask(absl::Span<const Attendee> members, LocalMeeting& meeting)
       : members_(members), meeting_(meeting) {}
 

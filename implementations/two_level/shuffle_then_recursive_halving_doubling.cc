@@ -4,9 +4,9 @@
 namespace tutti {
 namespace {
 
-// A shuffle inside tasks: every device reduces its block of all inputs of the
-// task in rank order, in one round. Then recursive halving and doubling between
-// tasks, as HierarchicalHalvingDoublingReduce.
+// A shuffle inside tasks: every device reduces its block of all the task's
+// inputs in rank order, in one round. Then recursive halving and doubling
+// between tasks, as HierarchicalHalvingDoublingReduce.
 REGISTER_COLLECTIVE(
     ShuffleThenRecursiveHalvingDoubling,
     Hierarchical<"DirectReduceScatter", "RecursiveHalvingDoublingReduce">());

@@ -67,7 +67,7 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
     return absl::OkStatus();
   }
 
-  // Errors: UNIMPLEMENTED for a function of the host on another memory; those
+  // Errors: UNIMPLEMENTED for a function of the host on device memory; errors
   // of CheckParts().
   absl::Status InitializeCollectiveContext(
       CollectiveContext* context) override {
@@ -96,13 +96,13 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
   }
 
  private:
-  // Null if there is none yet.
+  // Returns null if no runner is kept yet.
   const ScheduleRunner* Kept(bool in_place) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     return (in_place ? in_place_ : apart_).get();
   }
 
-  // The first that comes stays, and is the answer.
+  // Keeps the runner if none is kept yet. Returns the kept runner.
   const ScheduleRunner* Keep(bool in_place,
                              std::unique_ptr<const ScheduleRunner> runner)
       ABSL_LOCKS_EXCLUDED(mu_) {

@@ -27,7 +27,7 @@ TEST(AlgorithmTest, IsFoundBehindItsFactory) {
   EXPECT_NE(AlgorithmOf(*factory)->plan, nullptr);
 }
 
-// What the plan function does besides.
+// Hook that the plan function calls.
 void (*while_planning)() = nullptr;
 CollectiveImplementationInterface* implementation_in_use = nullptr;
 const CollectiveContext* context_in_use = nullptr;
@@ -56,7 +56,7 @@ TEST(AlgorithmTest, PlansWithNoLockHeld) {
     EXPECT_NE(other.implementation_state, nullptr);
   };
   ASSERT_THAT(implementation->InitializeCollectiveContext(&context), IsOk());
-  // The one that was made meanwhile stays.
+  // The runner that was made inside the plan stays.
   CollectiveContext later;
   later.params = context.params;
   later.device = context.device;

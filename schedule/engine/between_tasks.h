@@ -11,31 +11,33 @@
 
 namespace tutti {
 
-// The level between tasks of a hierarchical all-reduce, in all executions of an
-// instance: how the first members of the tasks (first_members.h) all-reduce
-// what those have reduced, chunk by chunk, without the final op. Thread-safe
-// once prepared.
+// The level between tasks of a hierarchical all-reduce, for all executions of
+// an instance. The first members of the tasks (first_members.h) all-reduce
+// their tasks' results chunk by chunk, without the final op. Thread-safe once
+// prepared.
 class BetweenTasks {
  public:
   virtual ~BetweenTasks() = default;
 
-  // For each member, before anything else.
+  // Checks one member's context. Called for each member, before all other
+  // calls.
   virtual absl::Status Check(const CollectiveContext& context) const = 0;
 
-  // Once, for the first member of the task: plans what chunks run whose inputs
-  // and outputs share memory as `input` and the member's output do. Others are
-  // planned when they first run.
+  // Plans the chunks. Called once, for the first member of the task. Plans for
+  // chunks whose inputs and outputs share memory as `input` and the member's
+  // output do. Other chunks are planned when they first run.
   virtual absl::Status Prepare(const CollectiveContext& first,
                                const Tensor& input) = 0;
 
-  // Fixed by Prepare(): the chunks into which the buffers are cut, in order.
+  // Chunks of the buffers, in order. Fixed by Prepare().
   virtual int64_t num_chunks() const = 0;
   virtual Range ChunkAt(int64_t index) const = 0;
 
-  // All-reduces chunk `index`. `context` has the chunk's input and output and
-  // what else it has in the whole's execution; the rest is set here. It lives
-  // until `done` runs, as for CollectiveImplementationInterface::Run(), and is
-  // given to Launched(). REQUIRES: the chunk before has ended.
+  // All-reduces chunk `index`. The caller sets the chunk's input and output in
+  // `context` and the fields of the whole execution; Run() sets the other
+  // fields. `context` lives until `done` runs, as for
+  // CollectiveImplementationInterface::Run(). It is passed to Launched().
+  // REQUIRES: the chunk before has ended.
   virtual void Run(int64_t index, CollectiveContext& context,
                    StatusCallback done) const = 0;
 };

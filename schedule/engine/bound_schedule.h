@@ -16,8 +16,8 @@
 
 namespace tutti {
 
-// A compiled schedule with what it needs to know of one member's buffers.
-// Immutable; serves all executions of an instance.
+// A compiled schedule with the sizes of one member's buffers. Immutable; serves
+// all executions of an instance.
 class BoundSchedule {
  public:
   BoundSchedule(std::shared_ptr<const CompiledSchedule> schedule,
@@ -27,18 +27,18 @@ class BoundSchedule {
   const ChunkMap& chunks() const { return chunks_; }
   DType dtype() const { return dtype_; }
 
-  // Of a member, in the keys of transfers.
+  // Returns the rank of a member in the keys of transfers.
   int RankInKeys(int rank) const {
     return ranks_ == nullptr || ranks_->ranks.empty()
                ? rank
                : ranks_->ranks[static_cast<size_t>(rank)];
   }
 
-  // All scratch is one allocation.
+  // Size of all scratch, which is one allocation.
   size_t scratch_bytes() const { return scratch_bytes_; }
 
-  // Where runs take it from, and give it back. Null where it is small, or
-  // nobody keeps it.
+  // Pool from which runs take scratch and to which they return it. Null if the
+  // scratch is small or is not kept.
   ScratchPool* scratch_pool() const { return scratch_pool_.get(); }
   size_t ScratchOffset(const Slot& slot) const {
     return scratch_offsets_.at({slot.chunk, slot.bank});
@@ -48,7 +48,7 @@ class BoundSchedule {
   const std::shared_ptr<const CompiledSchedule> schedule_;
   const ChunkMap chunks_;
   const DType dtype_;
-  const std::shared_ptr<const RanksInKeys> ranks_;  // Null: their own.
+  const std::shared_ptr<const RanksInKeys> ranks_;  // Null: ranks of the group.
   absl::flat_hash_map<std::pair<int, int>, size_t> scratch_offsets_;
   size_t scratch_bytes_ = 0;
   std::shared_ptr<ScratchPool> scratch_pool_;

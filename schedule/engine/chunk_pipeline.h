@@ -10,36 +10,38 @@
 
 namespace tutti {
 
-// Where the chunks of a HierarchicalRun are. Each goes through three stages: it
-// is reduced within the task, meets those of the other tasks, and is spread
-// within the task. One at a time is reduced, one meets others, in order; while
-// one does, the next is reduced, and those before are spread.
+// Tracks the stages of the chunks of a HierarchicalRun. Each chunk goes through
+// three stages: it is reduced within the task, meets the chunks of other tasks,
+// and is spread within the task. At any time at most one chunk is reduced and
+// at most one meets others, in order. While a chunk meets others, the next
+// chunk is reduced and earlier chunks are spread.
 //
-// Thread-safe. What is begun must end, by the call of its name; after each call
-// somebody calls Take(), from which all starts.
+// Thread-safe. Each stage that begins must end by the call of its name. After
+// each call the caller calls Take(), which alone starts stages.
 class ChunkPipeline {
  public:
-  // Once `cancellation`, which is the execution's, is set, nothing begins.
+  // `cancellation` is the execution's. Once it is set, no stage begins.
   ChunkPipeline(int64_t num_chunks, const Cancellation& cancellation)
       : num_chunks_(num_chunks), cancellation_(cancellation) {}
 
-  // What begins now.
+  // Stages that begin now.
   struct Next {
-    std::optional<int64_t> to_reduce;  // That chunk.
+    std::optional<int64_t> to_reduce;  // Index of the chunk.
     std::optional<int64_t> to_meet;
 
-    // Nothing is under way any more, and nothing will be. True once.
+    // True once, when nothing is in progress and no stage will begin.
     bool ends = false;
   };
 
-  // Once it has ended, looks at nothing but itself: the execution may be gone.
+  // After the end, reads only this object: the execution may be gone.
   Next Take() ABSL_LOCKS_EXCLUDED(mu_);
 
   void EndReduce() ABSL_LOCKS_EXCLUDED(mu_);
   void EndMeet(bool begins_spread) ABSL_LOCKS_EXCLUDED(mu_);
   void EndSpread() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Something else, during which the pipeline does not end. False if it has.
+  // Keeps the pipeline from ending until EndOther(). Returns false if it has
+  // ended.
   bool BeginOther() ABSL_LOCKS_EXCLUDED(mu_);
   void EndOther() ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -35,7 +35,7 @@ TEST(ChunkPipelineTest, TheNextIsReducedWhileOneMeetsOthers) {
   pipeline.EndReduce();
   EXPECT_THAT(pipeline.Take(), Begins(1, 0));
   pipeline.EndReduce();
-  // Two have not met others.
+  // Two reduced chunks have not met others.
   EXPECT_THAT(pipeline.Take(), Begins(std::nullopt, std::nullopt));
   pipeline.EndMeet(/*begins_spread=*/true);
   EXPECT_THAT(pipeline.Take(), Begins(2, 1));
@@ -47,7 +47,7 @@ TEST(ChunkPipelineTest, TheNextIsReducedWhileOneMeetsOthers) {
   pipeline.EndMeet(/*begins_spread=*/true);
   EXPECT_THAT(pipeline.Take(), Begins(std::nullopt, 3));
   pipeline.EndMeet(/*begins_spread=*/true);
-  // All four are being spread.
+  // All four chunks are being spread.
   for (int i = 0; i < 4; ++i) {
     EXPECT_THAT(pipeline.Take(), Begins(std::nullopt, std::nullopt));
     pipeline.EndSpread();

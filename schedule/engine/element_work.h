@@ -12,26 +12,26 @@
 
 namespace tutti {
 
-// What the steps of a run do with elements: the processor does it at once, or
-// it is put on a device's stream.
+// Copies and reduces elements for the steps of a run. The processor works at
+// once, or the work is put on a device's stream.
 //
-// Does not own what it is made of. Errors are those of the collective's ops and
-// of the stream.
+// Does not own its arguments. Errors: errors of the collective's ops and of the
+// stream.
 class ElementWork {
  public:
-  // Reductions of so many operands allocate nothing.
+  // Reductions of up to this many operands allocate nothing.
   static constexpr size_t kInlineOperands = 16;
 
-  // Without `steps` the processor works.
+  // `steps` is null if the processor works.
   ElementWork(const CollectiveParams& params, DType dtype, StepStream* steps)
       : params_(params), dtype_(dtype), steps_(steps) {}
 
-  // `into` may be `from`. Applies the final op if it `finishes`.
+  // Copies elements; `into` may be `from`. Applies the final op if `finishes`.
   absl::Status Copy(std::byte* into, const std::byte* from,
                     int64_t num_elements, bool finishes) const;
 
-  // Merges at least two operands, one after the other, as Fold(). Applies the
-  // final op if it `finishes`.
+  // Merges two or more operands one after the other, as Fold(). Applies the
+  // final op if `finishes`.
   absl::Status Merge(absl::Span<const std::byte* const> operands,
                      std::byte* into, int64_t num_elements,
                      bool finishes) const;

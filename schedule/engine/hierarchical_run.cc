@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-// These elements as a vector that shares the buffer.
+// Returns `elements` of `tensor` as a vector that shares its buffer.
 Tensor PartOf(const Tensor& tensor, Range elements) {
   return *tensor.Reshaped(TensorShape::Vector(tensor.num_elements()))
               ->Slice(elements.begin, elements.begin + elements.size);
@@ -34,13 +34,13 @@ void HierarchicalRun::Meanwhile(absl::FunctionRef<absl::Status()> look) {
 }
 
 void HierarchicalRun::GoOn() {
-  // The last one may end it inside.
+  // The last reference may end in a stage below.
   const auto self = shared_from_this();
   const ChunkPipeline::Next next = pipeline_.Take();
   if (next.to_meet.has_value()) Meet(ChunkAt(*next.to_meet));
   if (next.to_reduce.has_value()) Reduce(ChunkAt(*next.to_reduce));
   if (!next.ends) return;
-  meeting_.reset();  // The tensors are the callers' once they hear of it.
+  meeting_.reset();  // Callers own the tensors after End().
   within_->End();
 }
 
@@ -61,7 +61,7 @@ void HierarchicalRun::Meet(WithinTask::Chunk chunk) {
   context.executor = first_.executor;
   context.exec_key = first_.exec_key;
   context.execution = first_.execution;
-  // Counted once.
+  // The first member is counted as launched once.
   const bool launches = within_->launches_between_tasks();
   if (launches) first_.launched = true;
   context.launched = !launches || chunk.index > 0;
@@ -77,7 +77,7 @@ void HierarchicalRun::Meet(WithinTask::Chunk chunk) {
 
 void HierarchicalRun::OnMet(absl::Status status) {
   const WithinTask::Chunk chunk = meeting_->chunk;
-  first_.executor->Launched(meeting_->context);  // At the latest.
+  first_.executor->Launched(meeting_->context);  // If Run() has not.
   FailUnlessOk(std::move(status));
   const bool goes_on = !first_.execution->cancellation.cancelled();
   pipeline_.EndMeet(/*begins_spread=*/goes_on);

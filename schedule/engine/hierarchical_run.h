@@ -14,41 +14,42 @@
 
 namespace tutti {
 
-// One execution of a hierarchical all-reduce in one task, whose levels need not
-// be schedules. From the arrival of its last member on, chunk by chunk:
+// An execution of a hierarchical all-reduce in one task. Its levels need not be
+// schedules. Starts when the task's last member has arrived and works chunk by
+// chunk:
 //
 //   task 0        task 1
 //   a b c         d e f        WithinTask: s = a + b + c, t = d + e + f
 //     s    <--->    t          BetweenTasks: S = s + t
 //   S S S         S S S        WithinTask: final op, and to all members
 //
-// While one chunk is between tasks, the next is reduced and those before are
-// spread. The first error of a stage ends the execution; once that is over, of
-// whatever cause, no stage begins, and when those under way have ended, so does
-// the run, by WithinTask::End().
+// While one chunk is between tasks, the next is reduced and earlier ones are
+// spread. The first error of a stage ends the execution. Once the execution has
+// ended, for any reason, no stage begins. When the stages in progress have
+// ended, the run calls WithinTask::End().
 //
-// Thread-safe once started. Kept by the callbacks of its stages.
+// Thread-safe once started. The callbacks of its stages keep it alive.
 class HierarchicalRun : public std::enable_shared_from_this<HierarchicalRun> {
  public:
-  // The level between, which is prepared, and the context of the task's first
-  // member are valid until WithinTask::End() is called.
+  // `between`, which is prepared, and `first`, the context of the task's first
+  // member, are valid until WithinTask::End() is called.
   HierarchicalRun(std::shared_ptr<WithinTask> within,
                   const BetweenTasks& between, const CollectiveContext& first);
   HierarchicalRun(const HierarchicalRun&) = delete;
   HierarchicalRun& operator=(const HierarchicalRun&) = delete;
 
-  // Once. May end the run inside.
+  // Starts the run. Call once. The run may end inside this call.
   void Start() { GoOn(); }
 
-  // Calls `look` unless the run has ended, which it does not meanwhile. An
-  // error is as one of a stage.
+  // Calls `look`, unless the run has ended; the run does not end during the
+  // call. An error of `look` counts as an error of a stage.
   void Meanwhile(absl::FunctionRef<absl::Status()> look);
 
  private:
-  // Starts what can start, or ends.
+  // Starts the stages that can start, or ends the run.
   void GoOn();
 
-  // The three stages of a chunk. Each ends with the function after it.
+  // Stages of a chunk. Each stage ends with the function after it.
   void Reduce(WithinTask::Chunk chunk);
   void OnReduced(absl::Status status);
   void Meet(WithinTask::Chunk chunk);
@@ -66,7 +67,7 @@ class HierarchicalRun : public std::enable_shared_from_this<HierarchicalRun> {
   const CollectiveContext& first_;
   ChunkPipeline pipeline_;
 
-  // The chunk that meets others, and what the level between has of it.
+  // The chunk that meets other tasks' chunks, and its context between tasks.
   struct Meeting {
     explicit Meeting(const WithinTask::Chunk& chunk) : chunk(chunk) {}
     WithinTask::Chunk chunk;

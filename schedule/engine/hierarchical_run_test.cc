@@ -38,8 +38,8 @@ using testing::UnorderedElementsAre;
 
 constexpr int64_t kChunkElements = 2;
 
-// What both levels do: it ends when the test says so, by its name, such as
-// "reduce 0".
+// Stages of both levels. A stage ends when the test calls End() with its name,
+// for example "reduce 0".
 class Stages {
  public:
   void Note(std::string name) { begun_.push_back(std::move(name)); }
@@ -55,7 +55,7 @@ class Stages {
     std::move(stage.mapped())(std::move(status));
   }
 
-  // What has begun since the last call.
+  // Returns the stages that have begun since the last call.
   std::vector<std::string> TakeBegun() { return std::exchange(begun_, {}); }
 
   bool end_inside = false;
@@ -116,7 +116,7 @@ class FakeBetweenTasks : public BetweenTasks {
     stages_.Begin(absl::StrCat("meet ", index), std::move(done));
   }
 
-  // Of the chunk that is here.
+  // Context of the chunk between tasks.
   const CollectiveContext& context() const { return *last_; }
 
  private:
@@ -239,7 +239,7 @@ TEST_F(HierarchicalRunTest, TheLevelBetweenGetsTheChunkOfTheBuffers) {
   }
 }
 
-// Also where the first member is counted when it ends, if it was not before.
+// Later launches of the first member do not count again.
 TEST_F(HierarchicalRunTest, TheFirstMemberIsLaunchedOnce) {
   Start(/*num_chunks=*/2);
   for (const char* stage : {"reduce 0", "meet 0", "reduce 1", "meet 1"}) {
@@ -261,7 +261,7 @@ TEST_F(HierarchicalRunTest, TheLevelWithinTasksMayLaunchTheFirstMember) {
   EXPECT_EQ(execution_.num_launched, 1u);
 }
 
-// The level between may have launched before, or never, for it failed.
+// A level between tasks that fails may never launch.
 TEST_F(HierarchicalRunTest, AChunkThatHasMetOthersIsLaunched) {
   Start(/*num_chunks=*/1);
   End("reduce 0");
@@ -272,13 +272,13 @@ TEST_F(HierarchicalRunTest, AChunkThatHasMetOthersIsLaunched) {
 
 struct Failure {
   std::string stage;
-  std::vector<std::string> under_way;  // Of other stages, then.
+  std::vector<std::string> under_way;  // Names of the other stages.
 };
 
 class HierarchicalRunFailureTest : public HierarchicalRunTest,
                                    public testing::WithParamInterface<Failure> {
  protected:
-  // One chunk is spread, one meets others and one is reduced.
+  // Chunk 0 is spread, chunk 1 meets others and chunk 2 is reduced.
   HierarchicalRunFailureTest() {
     Start(/*num_chunks=*/5);
     for (const char* const name : {"reduce 0", "reduce 1", "meet 0"}) End(name);

@@ -7,9 +7,9 @@
 
 namespace tutti {
 
-// Ops whose waits are over, of any run, on the thread that found them. Whoever
-// adds the first one runs all, so that the stack does not grow with the chain.
-// A run has RunOp(int32_t op).
+// Ops of any run that are ready, on the thread that found them ready. The
+// outermost RunAll() of a thread runs them all, so that a chain of ops does not
+// deepen the stack. A run has RunOp(int32_t op).
 template <typename Run>
 class ReadyOps {
  public:
@@ -17,7 +17,8 @@ class ReadyOps {
     OfThisThread().ops_.push_back({run, op});
   }
 
-  // Runs what was added, and what that adds, unless a caller already does.
+  // Runs all ops, and the ops that they add, unless a caller on this thread
+  // already does.
   static void RunAll() {
     ReadyOps& ready = OfThisThread();
     if (ready.is_running_) return;
@@ -43,7 +44,7 @@ class ReadyOps {
     return ready;
   }
 
-  // Removes entries 0 to `last`; the index before the next one to run.
+  // Removes entries 0 to `last`. Returns the index before the next entry.
   size_t DropDone(size_t last) {
     ops_.erase(ops_.begin(), ops_.begin() + static_cast<ptrdiff_t>(last) + 1);
     return static_cast<size_t>(-1);

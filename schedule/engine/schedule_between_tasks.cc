@@ -96,9 +96,9 @@ void ScheduleBetweenTasks::Run(int64_t index, CollectiveContext& context,
   const Reduction& reduction =
       ChunkAt(index).size == chunk_elements_ ? whole_ : rest_;
   context.params = &reduction.params;
-  // The others may be a chunk ahead, and never two: what ends a chunk has come
-  // from all of them. So a transport that is told late that a transfer is over
-  // never finds its key used again.
+  // Other tasks may be one chunk ahead, and never two: the end of a chunk needs
+  // data from all tasks. Alternating tags keep a transport that learns late of
+  // a transfer's end from finding its key in use again.
   context.first_tag = index % 2 == 0 ? 0 : kNumTags;
   absl::Status status =
       reduction.implementation->InitializeCollectiveContext(&context);

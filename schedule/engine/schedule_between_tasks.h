@@ -18,17 +18,17 @@
 
 namespace tutti {
 
-// The registered schedule that is to be the level between tasks. Errors:
-// NOT_FOUND if it is not linked; INVALID_ARGUMENT if it is no schedule, or does
-// not all-reduce; those of CheckFitsAsPart() and CheckParts().
+// Finds the registered schedule `name` for the level between tasks. Errors:
+// NOT_FOUND if it is not linked; INVALID_ARGUMENT if it is no schedule or does
+// not all-reduce; errors of CheckFitsAsPart() and CheckParts().
 absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindBetweenTasks(
     absl::string_view name);
 
-// A registered schedule as the level between tasks.
+// Runs a registered schedule as the level between tasks.
 class ScheduleBetweenTasks final : public BetweenTasks {
  public:
-  // All but the last chunk have as many elements as fit in `chunk_bytes`, at
-  // least one.
+  // All chunks but the last have the most elements that fit in `chunk_bytes`,
+  // at least one.
   ScheduleBetweenTasks(std::string implementation, int64_t chunk_bytes)
       : name_(std::move(implementation)), chunk_bytes_(chunk_bytes) {}
 
@@ -36,7 +36,7 @@ class ScheduleBetweenTasks final : public BetweenTasks {
     return absl::OkStatus();
   }
 
-  // Errors: those of FindBetweenTasks(), and of the implementation's
+  // Errors: errors of FindBetweenTasks(), and of the implementation's
   // InitializeCollectiveParams() and InitializeCollectiveContext().
   absl::Status Prepare(const CollectiveContext& first,
                        const Tensor& input) override;
@@ -49,7 +49,7 @@ class ScheduleBetweenTasks final : public BetweenTasks {
            StatusCallback done) const override;
 
  private:
-  // Of chunks of one length.
+  // A reduction of chunks of one length.
   struct Reduction {
     CollectiveParams params;
     std::unique_ptr<CollectiveImplementationInterface> implementation;
@@ -65,8 +65,8 @@ class ScheduleBetweenTasks final : public BetweenTasks {
   // Fixed by Prepare().
   int64_t num_elements_ = 0;
   int64_t chunk_elements_ = 1;
-  Reduction whole_;  // Of chunks of that length.
-  Reduction rest_;   // Of the last one, where it is shorter.
+  Reduction whole_;  // For chunks of chunk_elements_.
+  Reduction rest_;   // For the last chunk, if it is shorter.
 };
 
 }  // namespace tutti

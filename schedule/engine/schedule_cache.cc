@@ -64,11 +64,11 @@ std::shared_ptr<const CompiledSchedule> ScheduleCache::Find(const Key& key) {
 
 void ScheduleCache::Insert(Key key,
                            std::shared_ptr<const CompiledSchedule> schedule) {
-  constexpr size_t kNumbersOfAKey = 16;  // About, besides its lists.
+  constexpr size_t kNumbersOfAKey = 16;  // About, without its lists.
   const size_t num_numbers = kNumbersOfAKey + key.permutation.size() +
                              key.subdiv_offsets.size() + key.rank_list.size() +
                              schedule->ops().size();
-  std::vector<Entry> forgotten;  // Ends outside the lock.
+  std::vector<Entry> forgotten;  // Destroyed without the lock.
   MutexLock lock(&mu_);
   while (!table_.empty() && num_numbers_ + num_numbers > max_numbers_) {
     ForgetOldHalf(&forgotten);

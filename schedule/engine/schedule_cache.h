@@ -17,11 +17,14 @@
 
 namespace tutti {
 
-// The compiled schedules of one group, so that an algorithm plans once for all
+// The compiled schedules of one group: an algorithm plans once for all
 // instances that differ only in key, size or dtype. A GroupResources object.
-// Thread-safe. Forgets the less recently used half when they would take more
-// than `max_numbers`, counting steps and the numbers that a request lists; what
-// is in use lives on.
+// Thread-safe.
+//
+// Bounds its size to `max_numbers`, counting steps and the numbers that a
+// request lists. An insert that would exceed the bound first drops the less
+// recently used half, repeatedly if needed. A schedule above the bound is kept
+// alone. A dropped schedule lives while it is in use.
 class ScheduleCache {
  public:
   static constexpr size_t kMaxNumbers = size_t{1} << 22;
@@ -31,14 +34,14 @@ class ScheduleCache {
   ScheduleCache(const ScheduleCache&) = delete;
   ScheduleCache& operator=(const ScheduleCache&) = delete;
 
-  // What the member of `params` does by `algorithm`. Errors: INVALID_ARGUMENT
-  // if the algorithm's plan is not valid.
+  // Returns the schedule of `algorithm` for the member of `params`. Errors:
+  // INVALID_ARGUMENT if the algorithm's plan is not valid.
   absl::StatusOr<std::shared_ptr<const CompiledSchedule>> Get(
       const std::shared_ptr<const Algorithm>& algorithm,
       const CollectiveParams& params, bool in_place) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // All that a plan depends on within one group.
+  // Everything a plan depends on within one group.
   struct Key {
     std::shared_ptr<const Algorithm> algorithm;
     CollectiveType type;
@@ -64,13 +67,13 @@ class ScheduleCache {
   };
   using Table = absl::flat_hash_map<Key, Entry>;
 
-  // Null if there is none.
+  // Returns null if the table has no schedule for `key`.
   std::shared_ptr<const CompiledSchedule> Find(const Key& key)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Insert(Key key, std::shared_ptr<const CompiledSchedule> schedule)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Moves what it forgets to `forgotten`.
+  // Moves the dropped entries to `forgotten`.
   void ForgetOldHalf(std::vector<Entry>* forgotten)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -24,7 +24,7 @@ constexpr int kSize = 4;
 
 std::atomic<int> num_plans{0};
 
-// As many steps as `root` says.
+// Plans `root` steps.
 Schedule CountedPlan(const PlanRequest& request) {
   ++num_plans;
   ScheduleBuilder builder(/*num_chunks=*/1);
@@ -139,10 +139,10 @@ TEST_F(ScheduleCacheTest, AnInvalidPlanIsAnErrorEachTime) {
   }
 }
 
-// An instance with a plan of so many steps.
+// An instance whose plan has `num_steps` steps.
 CollInstanceParams InstanceOfSteps(int num_steps) {
   CollInstanceParams instance = Instance();
-  instance.type = CollectiveType::kAllReduce;  // Has no use for the root.
+  instance.type = CollectiveType::kAllReduce;  // All-reduces ignore the root.
   instance.root = num_steps;
   return instance;
 }
@@ -172,7 +172,7 @@ TEST_F(ScheduleCacheTest, CountsTheNumbersOfARequestToo) {
     instance.impl_details.subdiv_offsets[0] = i;
     schedules.push_back(
         cache.Get(algorithm_, *ParamsOf(instance, group_, 1), false).value());
-    // Each counts as 36.
+    // Each schedule counts as 36.
     EXPECT_LE(std::count_if(schedules.begin(), schedules.end(),
                             [](const auto& weak) { return !weak.expired(); }),
               2);
@@ -191,7 +191,7 @@ TEST_F(ScheduleCacheTest, ForgetsWhatWasUsedLongestAgo) {
   get(4);
   get(1);
   EXPECT_EQ(num_plans, 4);
-  get(20);  // Takes the place of 2 and 3.
+  get(20);  // Drops 2 and 3.
   get(1);
   get(4);
   EXPECT_EQ(num_plans, 5);

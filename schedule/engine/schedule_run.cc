@@ -31,10 +31,10 @@ namespace {
 using Op = CompiledSchedule::Op;
 using Incoming = CompiledSchedule::Incoming;
 
-// What a barrier sends.
+// Byte that a barrier sends.
 constexpr std::byte kToken{0};
 
-// What the ops of a run lend that puts its steps on a device's stream.
+// State of a run whose steps are on a device's stream.
 struct OnStream {
   OnStream(std::unique_ptr<StepStream> steps, size_t num_ops)
       : steps(std::move(steps)),
@@ -44,25 +44,26 @@ struct OnStream {
 
   const std::unique_ptr<StepStream> steps;
 
-  // By op, while it sends: to members of this process, and what others get.
+  // By op, while it sends: the fence of bytes for members of this process, and
+  // the copies for other processes.
   std::vector<std::shared_ptr<const DeviceFence>> written;
   std::vector<std::shared_ptr<DeviceLanding>> on_device;
   std::vector<Tensor> on_host;
 
   Mutex mu;
 
-  // Loans that a stream may read and whose end could not be marked there: given
-  // back when the stream is past everything.
+  // Deliveries that a stream may still read, because the end of the read could
+  // not be marked. Released when the stream has ended.
   std::vector<Delivery> unmarked ABSL_GUARDED_BY(mu);
 
-  // Sends to members of this process that are under way.
+  // Sends in progress to members of this process.
   int32_t num_lent ABSL_GUARDED_BY(mu) = 0;
 
-  // The end of the stream is among the ops under way, or was.
+  // True once the end of the stream has become an op in progress.
   bool is_ending ABSL_GUARDED_BY(mu) = false;
 };
 
-// Whether the work queue receives a chunk.
+// Returns true if the work queue receives any chunk.
 bool ReceivesLarge(const BoundSchedule& bound) {
   return absl::c_any_of(bound.schedule().ops(), [&](const Op& op) {
     return op.kind == StepKind::kRecv &&
@@ -72,25 +73,25 @@ bool ReceivesLarge(const BoundSchedule& bound) {
   });
 }
 
-// Null if it is not needed.
+// Returns null if `is_needed` is false.
 template <typename T>
 std::unique_ptr<T[]> ArrayIf(bool is_needed, size_t size) {
   return is_needed ? std::make_unique<T[]>(size) : nullptr;
 }
 
-// Runs the schedule once; then it may be started again.
+// Runs the schedule once, and can then start again.
 class ScheduleRun final : public Lender, public Borrower {
  public:
   using Spares = SpareObjects<ScheduleRun>;
   using Ready = ReadyOps<ScheduleRun>;
 
-  // Both outlive it.
+  // `bound` and `spares` outlive this run.
   ScheduleRun(const BoundSchedule& bound, Spares& spares);
 
-  // What one takes while it is spare.
+  // Size of a spare run.
   static size_t NumSpareBytes(const BoundSchedule& bound);
 
-  // It is its own until the end, and then among the spares.
+  // Starts the run. It owns itself until its end, and then joins the spares.
   static void Start(std::unique_ptr<ScheduleRun> owned,
                     const CollectiveContext& context, StatusCallback done);
 
@@ -112,8 +113,8 @@ class ScheduleRun final : public Lender, public Borrower {
   static constexpr size_t kInlineOps = 64;
 
   // Stands for the start among the ready ops, after the roots: the run has
-  // launched. One that has nothing to do ends from there, too, so that a chain
-  // of such runs needs no stack.
+  // launched. A run with nothing to do also ends from here, so that a chain of
+  // such runs does not deepen the stack.
   static constexpr int32_t kStart = -1;
 
   absl::Status OpenSteps();
@@ -155,11 +156,11 @@ class ScheduleRun final : public Lender, public Borrower {
   bool IsBarrier() const {
     return context_->params->instance->type == CollectiveType::kBarrier;
   }
-  // As long as the run, where the processor works.
+  // Small scratch stays in the run, if the processor works.
   static bool KeepsScratchInRun(const BoundSchedule& bound) {
     return bound.scratch_bytes() <= ScratchPool::kFewBytes;
   }
-  // A device of its own memory may have an order in which it is free again.
+  // Device memory may become free in the device's own order, and is not pooled.
   bool KeepsScratchInPool() const {
     return bound_.scratch_pool() != nullptr && !IsBarrier() && is_on_host_;
   }
@@ -170,8 +171,8 @@ class ScheduleRun final : public Lender, public Borrower {
   bool IsInThisProcess(int rank) const {
     return context_->params->task->is_local[static_cast<size_t>(rank)];
   }
-  // Members that give rows may not all mean it to be empty: that shows where
-  // sizes meet.
+  // If members give their own rows, one may take a chunk for empty and its peer
+  // not. The transfer then runs, and finds the different sizes.
   bool skips_empty() const {
     return !context_->params->instance->rows_are_given;
   }
@@ -197,31 +198,31 @@ class ScheduleRun final : public Lender, public Borrower {
   const std::vector<Op>& ops_;
   const DType dtype_;
   const size_t element_bytes_;
-  Tensor scratch_;  // Few bytes stay until the next start.
+  Tensor scratch_;  // Small scratch stays until the next start.
 
-  // Of an execution: nothing of it is left when `done` runs.
+  // State of an execution, gone when `done` runs.
   const CollectiveContext* context_ = nullptr;
   StatusCallback done_;
 
-  // Of its device, which may be gone when the last op ends that works on the
-  // host.
+  // Facts of the execution's device. The device may be gone when the last op on
+  // the host ends.
   bool is_on_host_ = false;
   uint64_t incarnation_ = 0;
   std::unique_ptr<ScheduleRun> self_;
-  std::optional<OnStream> on_stream_;  // Nothing where the processor works.
+  std::optional<OnStream> on_stream_;  // Not set if the processor works.
 
-  // Ops under way, and one for the start; at zero the run is over.
+  // Ops in progress, plus 1 for the start. The run ends at zero.
   std::atomic<int32_t> num_under_way_{1};
   std::atomic<bool> failed_{false};
-  absl::Status status_;  // Written once, by who sets failed_.
+  absl::Status status_;  // Written once, by the thread that sets failed_.
 
-  // By op: completions it still waits for.
+  // By op: completions that the op still waits for.
   std::atomic<uint8_t>* waits_ = nullptr;
   std::array<std::atomic<uint8_t>, kInlineOps> few_waits_;
   const std::unique_ptr<std::atomic<uint8_t>[]> many_waits_;
 
-  // By op: what the work queue is to receive, which has no room for it. Null
-  // where it receives nothing.
+  // By op: deliveries for the work queue, whose closures have no room for them.
+  // Null if the work queue receives nothing.
   const std::unique_ptr<Delivery[]> handed_over_;
 };
 
@@ -313,7 +314,7 @@ void ScheduleRun::SetWaits() {
   }
 }
 
-// True once nothing new may start.
+// Returns true once no new op may start.
 bool ScheduleRun::ShouldStop() {
   if (failed_.load(std::memory_order_relaxed)) return true;
   const Cancellation& cancellation = context_->execution->cancellation;
@@ -322,15 +323,16 @@ bool ScheduleRun::ShouldStop() {
   return true;
 }
 
-// The caller's op is still under way, which keeps the run alive and publishes
-// `status_`.
+// REQUIRES: the caller's op is in progress. The op keeps the run alive and
+// publishes `status_`.
 void ScheduleRun::Fail(absl::Status status) {
   if (failed_.exchange(true, std::memory_order_relaxed)) return;
   status_ = std::move(status);
   context_->executor->FailExecution(*context_->execution, status_);
 }
 
-// One op hands its place among those under way to one that it makes ready.
+// A completed op hands its place in num_under_way_ to the first op that it
+// makes ready.
 void ScheduleRun::Complete(int32_t index) {
   int32_t num_ready = 0;
   if (!failed_.load(std::memory_order_relaxed)) {
@@ -345,7 +347,7 @@ void ScheduleRun::Complete(int32_t index) {
   if (num_ready == 0) EndOne();
 }
 
-// Counts one completion; true if the op waits for no other.
+// Counts one completion. Returns true if the op is ready.
 bool ScheduleRun::IsOver(int32_t index) {
   return OpAt(index).num_waits == 1 ||
          waits_[index].fetch_sub(1, std::memory_order_acq_rel) == 1;
@@ -366,9 +368,9 @@ void ScheduleRun::EndOne() {
   }
 }
 
-// The last op hands its place to the end of the stream. So does, after an
-// error, the last one but for bytes that are still lent: the peer that has them
-// may in turn wait for the loans that this run gives back at that end.
+// The last op hands its place to the end of the stream. After an error, the
+// last op besides posted sends does the same. Their peers may wait for
+// deliveries that this run releases only at that end.
 ScheduleRun::Next ScheduleRun::NextOnStream() {
   OnStream& on_stream = *on_stream_;
   MutexLock lock(&on_stream.mu);
@@ -384,7 +386,8 @@ ScheduleRun::Next ScheduleRun::NextOnStream() {
 
 void ScheduleRun::EndStream() {
   on_stream_->steps->CallWhenOver([this](absl::Status status) {
-    // What failed meanwhile ends it too, though all steps have run.
+    // A cancellation in the meantime also fails the run, though all steps have
+    // run.
     if (!status.ok()) Fail(std::move(status));
     ShouldStop();
     ReleaseUnmarked();
@@ -396,9 +399,9 @@ void ScheduleRun::End() {
   StatusCallback done = std::exchange(done_, nullptr);
   absl::Status status = std::exchange(status_, absl::OkStatus());
   LetGoOfScratch();
-  on_stream_.reset();  // The device may go with `done`.
+  on_stream_.reset();  // The device may be gone after `done`.
   context_ = nullptr;
-  spares_.Keep(std::move(self_));  // The next execution's, or gone.
+  spares_.Keep(std::move(self_));  // Keeps or destroys this run.
   std::move(done)(std::move(status));
 }
 
@@ -470,7 +473,7 @@ void ScheduleRun::SendWithFence(int32_t index,
   Post(index, bytes, lent.get());
 }
 
-// Memory for what is sent from the device; null: what is sent from the host.
+// Returns memory for a send from the device, or null if the host sends.
 std::shared_ptr<DeviceLanding> ScheduleRun::LandToSend(size_t num_bytes) {
   const bool is_direct =
       on_stream_->steps->opens_memory() &&
@@ -478,9 +481,9 @@ std::shared_ptr<DeviceLanding> ScheduleRun::LandToSend(size_t num_bytes) {
   return is_direct ? on_stream_->steps->Land(num_bytes) : nullptr;
 }
 
-// Who sends them reads them past the stream, and only where the device lets
-// others read: not in tensors. The stream, too, keeps the copy until it has
-// been made, so that nobody gets its memory before.
+// Copies the bytes to a landing and posts it. The reader bypasses the stream
+// and can open only landings, not tensors. The stream also holds the landing
+// until the copy is made, so that its memory is not reused before.
 void ScheduleRun::SendFromDevice(int32_t index,
                                  absl::Span<const std::byte> bytes,
                                  std::shared_ptr<DeviceLanding> copy) {
@@ -502,8 +505,8 @@ void ScheduleRun::SendFromDevice(int32_t index,
   });
 }
 
-// The bytes are the member's again with the loan, so what overwrites them waits
-// for no copy.
+// Copies the bytes to the host and posts the copy. `bytes` may be overwritten
+// when the send completes, with no wait for the copy.
 void ScheduleRun::SendFromHost(int32_t index,
                                absl::Span<const std::byte> bytes) {
   on_stream_->steps->CopyToHost(
@@ -514,7 +517,7 @@ void ScheduleRun::SendFromHost(int32_t index,
           Post(index, {lent.data(), lent.size_bytes()}, nullptr);
         } else {
           if (!copy.ok()) Fail(copy.status());
-          copy = absl::CancelledError();  // Frees it: the run may end.
+          copy = absl::CancelledError();  // Frees the copy: the run may end.
           Complete(index);
         }
         Ready::RunAll();
@@ -539,14 +542,15 @@ void ScheduleRun::OnReleased(int32_t index, absl::Status status) {
   CompleteSend(index, std::move(status));
 }
 
-// Where the stream's end has been put there already, the wait lies behind it:
-// then it orders what frees memory after the read, and no more.
+// If the end of the stream is already in place, the wait comes after it. The
+// wait then only orders the release of memory after the read.
 void ScheduleRun::OnReleasedAfter(int32_t index, const DeviceFence& read) {
   TakeBack(index);
   CompleteSend(index, on_stream_->steps->WaitFor(read));
 }
 
-// From here on the op may put something on the stream, or fail.
+// Ends the post of the op's bytes. From now on the op may use the stream, or
+// fail.
 void ScheduleRun::TakeBack(int32_t index) {
   if (!on_stream_.has_value()) return;
   on_stream_->on_device[static_cast<size_t>(index)] = nullptr;
@@ -631,7 +635,7 @@ absl::Status ScheduleRun::TakeFromHost(const Op& op, size_t offset,
   });
 }
 
-// Copies or reduces bytes of the peer's to where they go.
+// Copies or reduces the peer's bytes into their place.
 absl::Status ScheduleRun::Take(const Op& op, size_t offset,
                                const std::byte* incoming, size_t num_bytes) {
   const auto num_elements = static_cast<int64_t>(num_bytes / element_bytes_);
@@ -646,21 +650,23 @@ absl::Status ScheduleRun::Take(const Op& op, size_t offset,
   return Work().Merge(operands, into, num_elements, op.finish);
 }
 
-// Reads what the peer lends and ends the loan; nothing is left to read of what
-// came in parts, and nothing of an empty chunk.
+// Reads the delivery and releases it. Deliveries that came in parts and empty
+// chunks have nothing left to read.
 void ScheduleRun::Consume(int32_t index, Delivery delivery) {
   absl::Status status;
   if (delivery.lender != nullptr && !delivery.bytes.empty()) {
     status = TakeFromHost(OpAt(index), /*offset=*/0, delivery.bytes);
   }
-  // Completing first would let `done` run while the peer still lends.
+  // Release first: a completion could run `done` while the peer still posts
+  // bytes.
   if (!status.ok()) Fail(status);
   delivery.Release(std::move(status));
   Complete(index);
   Ready::RunAll();
 }
 
-// The peer goes on when its stream is told to wait for this read.
+// Reads the delivery on the stream. The peer continues as soon as its stream
+// waits for this read.
 void ScheduleRun::ConsumeWithFence(int32_t index, Delivery delivery) {
   StepStream& steps = *on_stream_->steps;
   absl::Status status = steps.ReadPeer(
@@ -676,7 +682,7 @@ void ScheduleRun::ConsumeWithFence(int32_t index, Delivery delivery) {
     MutexLock lock(&on_stream_->mu);
     on_stream_->unmarked.push_back(delivery);
   }
-  read = absl::CancelledError();  // Frees it: the run may end.
+  read = absl::CancelledError();  // Frees the fence: the run may end.
   Complete(index);
   Ready::RunAll();
 }
@@ -723,7 +729,7 @@ std::byte* ScheduleRun::MutableAddress(const Slot& slot) {
   if (slot.space == Space::kScratch) {
     return scratch_.mutable_data() + bound_.ScratchOffset(slot);
   }
-  // The tensor is the context's; its bytes are this run's to write.
+  // The context owns the tensor, but this run may write its bytes.
   return const_cast<std::byte*>(context_->output.data()) +
          static_cast<size_t>(bound_.chunks().RangeOf(slot).begin) *
              element_bytes_;

@@ -11,28 +11,30 @@
 
 namespace tutti {
 
-// The engine: runs one member's schedule, once for each call of Run().
+// The engine: runs one member's schedule once per call of Run().
 //
-// A step starts when those it waits for are complete; nothing ever waits on a
-// thread. Steps run on the thread that completes what they waited for, one
-// after another however long the chain is; reductions and copies of more than
+// A step starts when the steps it waits for are complete; no thread ever blocks
+// for it. A step runs on the thread that completes its last wait. Long chains
+// of steps do not deepen the stack. Reductions and copies of more than
 // kInlineBytes go to the work queue. `done` runs exactly once, when no step is
-// under way any more, with the first error if there was one. An error, or the
-// end of the execution, keeps further steps from starting.
+// in progress, with the first error if there was one. An error or the end of
+// the execution keeps further steps from starting.
 //
-// Where the device does its work in an order of its own (Device::OpenSteps()),
-// a step is complete once it is put there, and what members of this process
-// send each other is lent with a fence: the whole schedule is put on the
-// devices' streams, none of which waits for the host between two steps. What
-// goes to another process is copied, to the host or, where the transport reads
-// the device (least_device_bytes()), to a landing, and sent when it is there;
-// what comes from one goes through the host, or a landing, too. Barriers move
-// no bytes of the devices and run on the host.
+// A device may order its work on a stream (Device::OpenSteps()). A step is then
+// complete once it is on the stream. Bytes between members of this process are
+// posted with a fence. The whole schedule is on the devices' streams, and no
+// stream waits for the host between two steps.
 //
-// Thread-safe: any number of executions may be under way. What up to two of
-// them used, with up to ScratchPool::kFewBytes of scratch each, is kept for
-// those that follow, which then allocate nothing, as far as the bytes of the
-// group allow it (SpareBytes).
+// Bytes to another process are copied first, and sent when the copy is
+// complete. The copy is on the host or, if the transport reads the device
+// (least_device_bytes()), in a landing. Bytes from another process come through
+// the host or a landing, too. Barriers move no bytes of the devices and run on
+// the host.
+//
+// Thread-safe: any number of executions may be in progress. The state of up to
+// two finished executions is kept for later ones, with up to
+// ScratchPool::kFewBytes of scratch each. Later executions then allocate
+// nothing. The group's bytes bound what is kept (SpareBytes).
 class ScheduleRunner {
  public:
   ScheduleRunner(std::shared_ptr<const CompiledSchedule> schedule,
@@ -41,7 +43,8 @@ class ScheduleRunner {
   ScheduleRunner(const ScheduleRunner&) = delete;
   ScheduleRunner& operator=(const ScheduleRunner&) = delete;
 
-  // `context` stays valid until `done`, as does this.
+  // Runs the schedule once. `context` and this runner stay valid until `done`
+  // runs.
   void Run(const CollectiveContext& context, StatusCallback done) const;
 
  private:
@@ -49,8 +52,8 @@ class ScheduleRunner {
   const std::unique_ptr<State> state_;
 };
 
-// About what a hand-over to another thread costs in bytes reduced meanwhile: 20
-// us at 10 GB/s (2 cores, Zen 4, 2026-11).
+// Bytes that a thread reduces in the time of a hand-over to another thread:
+// about 20 us at 10 GB/s (2 cores, Zen 4, 2026-11).
 inline constexpr size_t kInlineBytes = size_t{256} << 10;
 
 }  // namespace tutti

@@ -13,17 +13,16 @@
 
 namespace tutti {
 
-// What the runs of a group's schedules set aside, kept for the runs after them:
-// memory that is new to the process costs more time at its first use than what
-// is done with it. One of a group's resources, so that it goes with the group.
-// Thread-safe.
+// Keeps the scratch memory of a group's finished runs for later runs. The first
+// use of memory new to the process takes longer than the run's work on it. A
+// resource of the group, destroyed with it. Thread-safe.
 class ScratchPool {
  public:
-  // Less is quickly had of the memory allocator.
+  // Allocations below this are cheap without a pool.
   static constexpr size_t kFewBytes = size_t{128} << 10;
 
-  // Of one member, and how many tensors of it: as many as runs are mostly under
-  // way at a time.
+  // Bounds of the memory kept for one member: bytes and tensors. At most about
+  // two runs are usually in progress at a time.
   static constexpr size_t kMostKeptBytes = size_t{64} << 20;
   static constexpr size_t kMostKept = 2;
 
@@ -31,19 +30,20 @@ class ScratchPool {
   ScratchPool(const ScratchPool&) = delete;
   ScratchPool& operator=(const ScratchPool&) = delete;
 
-  // At least so many uninitialised bytes of the device of the group's member
-  // `rank`, and at most twice as many. Errors: those of Device::Allocate().
+  // Returns at least `num_bytes` uninitialised bytes on the device of the
+  // group's member `rank`, and at most twice as many. Errors: errors of
+  // Device::Allocate().
   absl::StatusOr<Tensor> Take(int rank, Device& device, size_t num_bytes)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What Take() gave that member, once nobody touches it any more. What was
-  // kept longest makes room.
+  // Returns memory of Take() to the pool. Call it when the memory has no users.
+  // The pool drops its oldest memory to make room.
   void Give(int rank, Tensor scratch) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   Mutex mu_;
   absl::flat_hash_map<int, std::vector<Tensor>> kept_
-      ABSL_GUARDED_BY(mu_);  // By rank, the latest last.
+      ABSL_GUARDED_BY(mu_);  // By rank, newest last.
 };
 
 }  // namespace tutti

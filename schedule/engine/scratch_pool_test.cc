@@ -16,7 +16,7 @@ namespace scratch_pool_test {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-// Counts what it has been asked for.
+// Counts its allocations.
 class CountingDevice : public CpuDevice {
  public:
   CountingDevice()
@@ -40,7 +40,7 @@ class ScratchPoolTest : public testing::Test {
     return tensor;
   }
 
-  // How many of these are new.
+  // Returns the number of newly allocated tensors among these sizes.
   int NumNew(std::vector<size_t> sizes, int rank = 0) {
     const int before = device_.num_allocated;
     std::vector<Tensor> taken;

@@ -12,13 +12,14 @@
 
 namespace tutti {
 
-// What all spare objects of a group take in this process, at the most. One of
-// the group's resources. Thread-safe.
+// Counts the bytes of all spare objects of a group in this process, and bounds
+// them. A resource of the group. Thread-safe.
 class SpareBytes {
  public:
   static constexpr size_t kMostBytes = size_t{64} << 20;
 
-  // False, and nothing is taken, if all would be more than that.
+  // Counts `num_bytes` more. Returns false, and counts nothing, if the sum
+  // would exceed kMostBytes.
   bool Take(size_t num_bytes) {
     size_t taken = num_taken_.load(std::memory_order_relaxed);
     while (num_bytes <= kMostBytes - taken) {
@@ -37,27 +38,27 @@ class SpareBytes {
   std::atomic<size_t> num_taken_{0};
 };
 
-// Keeps a few objects that nobody uses, to be used again. Thread-safe.
+// Keeps a few unused objects for reuse. Thread-safe.
 template <typename T>
 class SpareObjects {
  public:
-  // As many as executions of an instance are mostly under way at a time.
+  // Number of executions of an instance that are usually in progress at a time.
   static constexpr size_t kMostKept = 2;
 
-  // An object takes `bytes_each`, which `bytes` counts as long as this lives.
+  // An object takes `bytes_each` bytes. `bytes` counts them while this lives.
   SpareObjects(std::shared_ptr<SpareBytes> bytes, size_t bytes_each)
       : bytes_(std::move(bytes)), bytes_each_(bytes_each) {}
   ~SpareObjects() { bytes_->GiveBack(num_places_ * bytes_each_); }
   SpareObjects(const SpareObjects&) = delete;
   SpareObjects& operator=(const SpareObjects&) = delete;
 
-  // The one kept last; null: there is none.
+  // Returns the object kept last, or null if none is kept.
   std::unique_ptr<T> Take() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     return num_kept_ == 0 ? nullptr : std::move(kept_[--num_kept_]);
   }
 
-  // Destroys it, with no lock held, where there is no room.
+  // Keeps the object. If there is no room, destroys it with no lock held.
   void Keep(std::unique_ptr<T> object) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     if (num_kept_ < num_places_ || AddPlace()) {
@@ -76,7 +77,7 @@ class SpareObjects {
   const size_t bytes_each_;
 
   Mutex mu_;
-  size_t num_places_ ABSL_GUARDED_BY(mu_) = 0;  // That `bytes_` counts.
+  size_t num_places_ ABSL_GUARDED_BY(mu_) = 0;  // Places counted in bytes_.
   size_t num_kept_ ABSL_GUARDED_BY(mu_) = 0;
   std::array<std::unique_ptr<T>, kMostKept> kept_ ABSL_GUARDED_BY(mu_);
 };

@@ -10,7 +10,7 @@ namespace spare_objects_test {
 
 constexpr size_t kHalf = SpareBytes::kMostBytes / 2;
 
-// Counts those that live.
+// Counts its living objects.
 struct Counted {
   explicit Counted(int* num_living) : num_living(num_living) { ++*num_living; }
   ~Counted() { --*num_living; }

@@ -9,31 +9,31 @@
 
 namespace tutti {
 
-// What tools show, prove and simulate of an implementation: an algorithm in
-// which data take the same ways, and are reduced in the same order, and so to
-// the same bits. It need not be what runs.
+// An algorithm that tools show, prove and simulate in place of an
+// implementation. Its data take the same ways and are reduced in the same
+// order, to the same bits. The implementation need not run this algorithm.
 struct StandIn {
   Algorithm algorithm;
 
-  // For people, half a sentence: what is otherwise where the implementation
-  // runs. Empty: nothing.
+  // Half a sentence for people: how the implementation differs when it runs.
+  // Empty: it does not differ.
   std::string note;
 };
 
-// What a factory implements besides, where its implementation is code and yet
-// something can stand for it. Never what Scheduled() makes, which stands for
-// itself.
+// A second interface of factories whose implementation is code but has a
+// stand-in. Factories of Scheduled() never implement it, because their
+// algorithm is known.
 class HasStandIn {
  public:
   virtual ~HasStandIn() = default;
 
-  // Errors: why there is none, as where a part of it is not linked.
+  // Errors: the reason why there is no stand-in, for example a part that is not
+  // linked.
   virtual absl::StatusOr<StandIn> MakeStandIn() const = 0;
 };
 
-// The algorithm behind a factory (AlgorithmOf()), or what stands for it.
-// Errors: UNIMPLEMENTED if it has neither; those of CheckParts() and
-// MakeStandIn().
+// Returns the algorithm of a factory (AlgorithmOf()), or its stand-in. Errors:
+// UNIMPLEMENTED if it has neither; errors of CheckParts() and MakeStandIn().
 absl::StatusOr<StandIn> StandInOf(const CollectiveFactory& factory);
 
 }  // namespace tutti

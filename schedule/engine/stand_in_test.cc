@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 Schedule PlanNothing(const PlanRequest& /*request*/) { return {}; }
 
-// Makes nothing: nothing here runs.
+// Creates no implementation: nothing runs here.
 class Code : public CollectiveFactory {
  public:
   using CollectiveFactory::CollectiveFactory;

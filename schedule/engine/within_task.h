@@ -10,12 +10,12 @@
 
 namespace tutti {
 
-// The level within a task of one execution of a hierarchical all-reduce: how
-// the members reduce what they have, and get what the tasks have made of it.
+// The level within a task of one execution of a hierarchical all-reduce. Its
+// members reduce their inputs, and later receive the result of all tasks.
 //
-// HierarchicalRun calls it from the threads on which stages end: Reduce() and
-// BeginMeet() for one chunk at a time each, in order, Spread() for any number,
-// all of them side by side.
+// HierarchicalRun calls it on the threads on which stages end. At most one
+// Reduce() and one BeginMeet() run at a time, each in chunk order. Any number
+// of Spread() run at a time. All three kinds may overlap.
 class WithinTask {
  public:
   struct Chunk {
@@ -25,24 +25,24 @@ class WithinTask {
 
   virtual ~WithinTask() = default;
 
-  // Reduces the members' inputs. `done` may run inside.
+  // Reduces the members' inputs. `done` may run inside the call.
   virtual void Reduce(Chunk chunk, StatusCallback done) = 0;
 
-  // Whether the first member is launched by what the first chunk launches
-  // between tasks; else this level sees to it.
+  // Returns true if the launch of the first chunk between tasks also launches
+  // the first member. If false, this level launches it.
   virtual bool launches_between_tasks() const = 0;
 
-  // The chunk is reduced, and the first member is about to reduce it with those
-  // of the other tasks. Sets what `context` has for that: the device, and the
-  // whole buffers in which the chunk lies, as input, and will lie, as output.
+  // Prepares the meeting of a reduced chunk with the chunks of the other tasks.
+  // Sets fields of `context`: the device, and the whole buffers that hold the
+  // chunk's input and its output.
   virtual absl::Status BeginMeet(Chunk chunk, CollectiveContext& context) = 0;
 
-  // Applies the final op to that output, and gives all members what it makes.
-  // `done` may run inside.
+  // Applies the final op to the chunk's output, and gives the result to all
+  // members. `done` may run inside the call.
   virtual void Spread(Chunk chunk, StatusCallback done) = 0;
 
-  // Once, last: nothing is under way any more, and nothing will be. Members may
-  // be gone when this returns.
+  // Ends the execution. Called once, last: nothing is in progress and nothing
+  // will begin. Members may be gone when this returns.
   virtual void End() = 0;
 };
 

@@ -82,8 +82,8 @@ absl::StatusOr<int64_t> BytesOf(const CollInstanceParams& instance, int size) {
   return static_cast<int64_t>(std::max(*input_bytes, *output_bytes));
 }
 
-// The implementation that is named; else the cheapest of those that send
-// messages.
+// Returns the named implementation, or else the cheapest implementation that
+// sends messages.
 absl::StatusOr<std::shared_ptr<const CollectiveFactory>> Choose(
     const LowerRequest& request, CollInstanceParams* instance) {
   CollImplDetails& details = instance->impl_details;

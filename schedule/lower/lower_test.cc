@@ -68,7 +68,7 @@ struct Setting {
   CollectiveType type = CollectiveType::kAllReduce;
   int num_tasks = 1;
   int devices_per_task = 2;
-  int64_t length = 1;  // Times the group's size where the input is blocks.
+  int64_t length = 1;  // Times group size if the input is blocks.
   bool in_place = false;
   DType dtype = DType::kFloat32;
 };
@@ -84,7 +84,7 @@ std::string Bytes(const std::byte* data, size_t num_bytes) {
   return {reinterpret_cast<const char*>(data), num_bytes};
 }
 
-// One collective, with inputs whose sums depend on the order.
+// A collective whose sums depend on the order of the inputs.
 class Case {
  public:
   explicit Case(const Setting& setting)
@@ -97,7 +97,7 @@ class Case {
                           setting.type == CollectiveType::kAllToAll;
     collective_.group_size = size;
     collective_.op = OpOf(setting.type, size);
-    // A barrier's token is a byte of the input.
+    // The token of a barrier is a byte of the input.
     if (setting.type == CollectiveType::kBarrier) setting_.length = 1;
     collective_.shape =
         TensorShape::Vector(setting_.length * (scatters ? size : 1));
@@ -132,7 +132,7 @@ class Case {
     return inputs;
   }
 
-  // As many elements as any member gets.
+  // Outputs with room for the largest output of any member.
   std::vector<Tensor> Outputs() const {
     const bool gathers = setting_.type == CollectiveType::kAllGather ||
                          setting_.type == CollectiveType::kGather;
@@ -145,7 +145,7 @@ class Case {
     return outputs;
   }
 
-  // What the engine makes of it.
+  // Results of the engine.
   std::vector<std::string> RunByEngine(const Environment& environment) const {
     const auto group = *LocalGroup::Create(environment, setting_.num_tasks,
                                            setting_.devices_per_task);
@@ -174,7 +174,7 @@ class Case {
     return bits;
   }
 
-  // What the graph makes of it: as many bytes of each output as `wanted` has.
+  // Results of the graph: as many bytes of each output as `wanted` has.
   std::vector<std::string> Run(RecordedGraph* graph, uint32_t seed,
                                const std::vector<std::string>& wanted) const {
     std::vector<Tensor> inputs = Inputs();
@@ -212,8 +212,9 @@ class Case {
   CollectiveRequest collective_;
 };
 
-// Each of the algorithm's collectives, on several layouts, with fewer elements
-// than ranks, odd numbers of them, and in place.
+// Calls `visit` with each of the algorithm's collectives, on several layouts.
+// Settings include fewer elements than ranks, odd numbers of elements, and in
+// place.
 void ForEachSetting(const std::string& name,
                     absl::FunctionRef<void(const Setting&)> visit) {
   const auto factory = *CollectiveRegistry::Global().Find(name);
@@ -285,7 +286,7 @@ std::vector<std::string> Algorithms() {
   return names;
 }
 
-// All members' graph, as lines "3: reduce after 0 2".
+// Records the graph of all members as lines like "3: reduce after 0 2".
 class Lines : public GraphBuilder {
  public:
   void AddScratch(int rank, int64_t num_bytes) override {
@@ -325,8 +326,8 @@ class Lines : public GraphBuilder {
   NodeId num_nodes_ = 0;
 };
 
-// In place each rank adds into its own chunk what the other has, and may bring
-// it there only when the other has read what was there before.
+// In place, each rank adds the other's chunk to its own, and then copies the
+// other's sum. The copy overwrites bytes that the other rank must read first.
 TEST(LowerGroupTest, WritesWaitForReads) {
   const Case job({.algorithm = "RingReduce", .length = 3, .in_place = true});
   Lines graph;
@@ -356,7 +357,8 @@ TEST(LowerGroupTest, HonoursSubdivisions) {
   EXPECT_EQ(graph.lines.size(), 3 * 4);
 }
 
-// What LowerGroup() answers to a changed request; nothing has been added then.
+// Returns the status of LowerGroup() for a changed request. Expects no lines
+// after an error.
 absl::Status LowerChanged(absl::FunctionRef<void(CollectiveRequest&)> change) {
   const Case job({.algorithm = "RingReduce", .devices_per_task = 3});
   CollectiveRequest collective = job.collective();

@@ -15,7 +15,7 @@ using Incoming = CompiledSchedule::Incoming;
 
 namespace {
 
-// All of both, each once.
+// Returns the elements of both, each once.
 std::vector<GraphBuilder::NodeId> Union(
     std::vector<GraphBuilder::NodeId> nodes,
     const std::vector<GraphBuilder::NodeId>& more) {
@@ -115,7 +115,7 @@ absl::Status Lowering::AddTo(GraphBuilder& builder,
   return absl::OkStatus();
 }
 
-// Both halves of a joined transfer start when the later one may.
+// Orders the ops. Both halves of a joined transfer start when both may start.
 absl::Status Lowering::Order() {
   std::vector<int> waits;
   std::vector<bool> may_start(num_ops());
@@ -157,12 +157,12 @@ std::vector<int> Lowering::DependentsOf(int op) const {
   return dependents;
 }
 
-// What has to be complete before `op` starts.
+// Removes and returns the nodes that must complete before `op` starts.
 Lowering::NodeIds Lowering::TakeAfter(int op) {
   return Union(std::exchange(after_[op], {}), {});
 }
 
-// `op` is complete when `nodes` are.
+// Makes the dependents of `op` wait for `nodes`.
 void Lowering::Complete(int op, const NodeIds& nodes) {
   for (const int next : DependentsOf(op)) {
     after_[next].insert(after_[next].end(), nodes.begin(), nodes.end());
@@ -185,7 +185,7 @@ Lowering::NodeId Lowering::AddNode(int op, const NodeIds& after,
       return builder.AddReduce(
           {OperandsOf(op), RegionOf(op, what.into), what.finish}, after);
     case StepKind::kCopy:
-    case StepKind::kWait:  // Has no node.
+    case StepKind::kWait:  // kWait has no node.
       break;
   }
   return builder.AddCopy(

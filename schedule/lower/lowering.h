@@ -16,26 +16,27 @@
 
 namespace tutti {
 
-// Turns the schedules of one member of a group, or of all, into a graph
-// (lower.h). Used once: AddMember(), for all members JoinTransfers(), AddTo().
+// Turns the schedules of one member of a group, or of all members, into a graph
+// (tutti/lowering.h). Used once, in this order: AddMember(), JoinTransfers() if
+// all members are added, AddTo().
 class Lowering {
  public:
   using Plan = Schedule (*)(const PlanRequest& request);
 
-  // What the plan depends on has been checked.
+  // REQUIRES: everything that the plan depends on has been checked.
   Lowering(Plan plan, CollGroupParams group, CollInstanceParams instance);
 
-  // With `fuse` what is received and at once reduced is one node. Errors: as
-  // CompiledSchedule::Compile().
+  // Adds the member's ops. With `fuse`, a receive and its immediate reduction
+  // are one node. Errors: as CompiledSchedule::Compile().
   absl::Status AddMember(int rank, bool in_place, bool fuse);
 
-  // Makes one node of each send and its receive. Errors: INVALID_ARGUMENT if
-  // either has no partner of its own and size.
+  // Joins each send and its receive into one node. Errors: INVALID_ARGUMENT if
+  // a send or receive has no partner of the same size.
   absl::Status JoinTransfers();
 
-  // `transfers` takes the transfers that have not been joined; null if all
-  // have. Errors, before anything is added: INVALID_ARGUMENT naming an op that
-  // never starts.
+  // Adds the nodes. `transfers` takes the transfers that are not joined; null
+  // if all are joined. Errors, before any node is added: INVALID_ARGUMENT
+  // naming an op that never starts.
   absl::Status AddTo(GraphBuilder& builder, MemberGraphBuilder* transfers);
 
  private:
@@ -58,7 +59,7 @@ class Lowering {
   }
   std::vector<int> DependentsOf(int op) const;
   Region RegionOf(int op, const Slot& slot) const;
-  std::vector<Region> OperandsOf(int op) const;  // Of a reduction.
+  std::vector<Region> OperandsOf(int op) const;  // For a reduction.
   int64_t BytesOf(int op) const;
   bool CopiesToItself(int op) const;
   absl::Status Wrong(int op, const char* what) const;
@@ -74,9 +75,9 @@ class Lowering {
   const std::shared_ptr<const CollGroupParams> group_;
   const std::shared_ptr<const CollInstanceParams> instance_;
   std::vector<Member> members_;
-  std::vector<int> member_of_;  // By op; those of all members, in order.
-  std::vector<int> partner_;    // By op: the other half, -1 if not joined.
-  std::vector<int> order_;      // Of the ops; of joined ones the receive only.
+  std::vector<int> member_of_;  // By op; ops of all members, in order.
+  std::vector<int> partner_;    // By op: other half, or -1 if not joined.
+  std::vector<int> order_;      // Order of ops; joined: receives only.
   std::vector<NodeIds> after_;  // By op, until its node is added.
 };
 

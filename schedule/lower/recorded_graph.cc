@@ -127,7 +127,7 @@ std::byte* RecordedGraph::Address(const Memory& memory,
   return scratch_[region.rank].data() + region.offset_bytes;
 }
 
-// Starts and completes nodes until none is left.
+// Starts and completes nodes until none is ready.
 class RecordedGraph::Running {
  public:
   Running(RecordedGraph* graph, const CollectiveRequest& collective,
@@ -245,8 +245,8 @@ class RecordedGraph::Running {
   std::vector<std::vector<int>> dependents_;
   std::vector<int> ready_;
 
-  // Transfers whose bytes have moved, and calls that are done, which may be
-  // after the end.
+  // Transfers whose bytes have moved, and host calls that are done. A host call
+  // may be done after the end of this object.
   const std::shared_ptr<std::vector<int>> ending_ =
       std::make_shared<std::vector<int>>();
   size_t num_complete_ = 0;
@@ -257,8 +257,8 @@ bool RecordedGraph::Run(const CollectiveRequest& collective,
   return Running(this, collective, memory, seed).Run();
 }
 
-// Each node has an event for its start, and one for its end; bytes of a
-// transfer move in an event between both starts and both ends.
+// Gives each node a start event and an end event. Bytes of a transfer move in
+// an event after both starts and before both ends.
 std::string RecordedGraph::FindRace(const Memory& memory) const {
   const std::vector<int> partners = Partners();
   const size_t size = nodes_.size();

@@ -13,9 +13,9 @@
 
 namespace tutti {
 
-// A graph as lowering makes it, to look at and to run in a test. Members that
-// are lowered apart are recorded one after the other, each after SetMember();
-// their ids then continue. Every failure to keep the contract of GraphBuilder
+// Records the graph that lowering makes, for tests to inspect and run. To
+// record members lowered separately, call SetMember() before each; node ids
+// continue from member to member. Every breach of the contract of GraphBuilder
 // is a line in `complaints()`.
 class RecordedGraph : public MemberGraphBuilder, public HostCallBuilder {
  public:
@@ -27,7 +27,7 @@ class RecordedGraph : public MemberGraphBuilder, public HostCallBuilder {
     std::vector<Region> reads;
     std::optional<Region> written;
     bool finish = false;
-    int rank = 0;  // Whose node it is, for kSend and kRecv.
+    int rank = 0;  // Rank of the node, for kSend and kRecv.
     int peer = 0;
     int tag = 0;
     HostCall call;
@@ -48,25 +48,28 @@ class RecordedGraph : public MemberGraphBuilder, public HostCallBuilder {
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<std::string>& complaints() const { return complaints_; }
 
-  // The receive of each send and the other way round; -1 for other nodes.
+  // By node: the receive of each send, and the send of each receive; -1 for
+  // other nodes.
   std::vector<int> Partners() const;
 
-  // The bytes of a group.
+  // Buffers of a group.
   struct Memory {
     std::vector<std::byte*> inputs;   // By rank.
-    std::vector<std::byte*> outputs;  // Equal to the input's in place.
+    std::vector<std::byte*> outputs;  // In place: equal to the input.
   };
 
-  // Runs all nodes, one at a time, in an order that follows from the seed; a
-  // send may complete before its receive does and after. False if some never
-  // start, as after a host call that fails, which is a complaint, or that is
-  // not done when nothing else is left to run.
+  // Runs all nodes, one at a time, in an order derived from the seed. A send
+  // may complete before or after its receive.
+  //
+  // Returns false if some node never starts. This happens after a host call
+  // that fails, which is also a complaint. It also happens if a host call is
+  // not done when no other node can run.
   bool Run(const CollectiveRequest& collective, const Memory& memory,
            uint32_t seed);
 
-  // Two nodes that use the same bytes in no certain order, one of them to write
-  // these, in words; empty if there are none. Takes the square of the number of
-  // nodes.
+  // Describes two nodes that use the same bytes without a fixed order, at least
+  // one of them to write; empty if there are none. Takes time in the square of
+  // the number of nodes.
   std::string FindRace(const Memory& memory) const;
 
  private:

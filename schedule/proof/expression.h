@@ -12,15 +12,15 @@
 
 namespace tutti {
 
-// An entry of an ExpressionGraph. Operands have smaller ids than the
-// expressions made of them.
+// Index of an expression in an ExpressionGraph. Operands have smaller ids than
+// the expressions made from them.
 using ExpressionId = int32_t;
 inline constexpr ExpressionId kUndefined = -1;
 
 enum class ExpressionKind : uint8_t {
-  kInput,   // Chunk `chunk` of what rank `rank` contributes.
-  kReduce,  // Its operands reduced in their order, by one step.
-  kFinish,  // The final op applied to its operand.
+  kInput,   // Chunk `chunk` of rank `rank`'s input.
+  kReduce,  // The operands reduced in order, in one step.
+  kFinish,  // The final op applied to the operand.
 };
 
 struct Expression {
@@ -28,11 +28,11 @@ struct Expression {
   int32_t rank = 0;
   int32_t chunk = 0;
   int32_t num_operands = 0;
-  int64_t first_operand = 0;  // In the graph.
-  bool has_finish = false;    // It or what it is made of is a kFinish.
+  int64_t first_operand = 0;  // Index in the graph.
+  bool has_finish = false;    // True if it is or contains a kFinish.
 };
 
-// How values came about, as a graph that only grows: what a schedule computes,
+// Values of a schedule as a graph that only grows: what the schedule computes,
 // with the exact order and grouping of its reductions.
 class ExpressionGraph {
  public:
@@ -50,8 +50,8 @@ class ExpressionGraph {
                                                   made.num_operands);
   }
 
-  // The kInput expressions that `id` is made of, left to right, each as often
-  // as it is used; no more than the first `limit`.
+  // Returns the kInput expressions in `id`, from left to right, each as often
+  // as it is used; at most the first `limit`.
   std::vector<ExpressionId> Leaves(ExpressionId id, size_t limit) const;
 
  private:
@@ -59,15 +59,15 @@ class ExpressionGraph {
                    absl::Span<const ExpressionId> operands);
 
   std::vector<Expression> expressions_;
-  std::vector<ExpressionId> operands_;  // Of all, in order.
+  std::vector<ExpressionId> operands_;  // Operands of all expressions.
 };
 
-// Computes values of expressions, each once and without recursion, however deep
-// the graph. `Functor` says what the expressions mean:
+// Computes values of expressions, each value once and without recursion, at any
+// depth of the graph. `Functor` gives the expressions their meaning:
 //   Value Input(int rank, int chunk);
 //   Value Reduce(absl::Span<const Value* const> operands);
 //   Value Finish(const Value& operand);
-// The graph must outlive the evaluator and not grow meanwhile.
+// The graph outlives the evaluator and does not grow during its life.
 template <typename Functor>
 class Evaluator {
  public:
@@ -76,7 +76,8 @@ class Evaluator {
   Evaluator(const ExpressionGraph& graph, Functor functor)
       : graph_(graph), functor_(std::move(functor)), values_(graph.size()) {}
 
-  // Valid as long as the evaluator. REQUIRES: `id` is in the graph.
+  // Returns the value of `id`, valid as long as the evaluator. REQUIRES: `id`
+  // is in the graph.
   const Value& operator()(ExpressionId id) {
     pending_.push_back(id);
     while (!pending_.empty()) {
@@ -89,7 +90,7 @@ class Evaluator {
   }
 
  private:
-  // True if an operand has to be computed first.
+  // Returns true if an operand has to be computed first.
   bool PushOperands(ExpressionId id) {
     const size_t before = pending_.size();
     for (ExpressionId operand : graph_.operands(id)) {

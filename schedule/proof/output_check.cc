@@ -50,7 +50,8 @@ class OutputChecker {
     int chunk;
   };
 
-  // Whose input chunk ends here, in collectives that do not reduce.
+  // Returns the rank and input chunk that must end in this chunk. For
+  // collectives that do not reduce.
   Source SourceOf(int rank, int chunk) const {
     switch (memory_.type) {
       case CollectiveType::kAllGather:
@@ -79,7 +80,7 @@ class OutputChecker {
     return what.empty() ? absl::OkStatus() : wrong(what);
   }
 
-  // The checks below return what is wrong, or nothing.
+  // Checks below return the mistake, or "".
   std::string WrongMove(ExpressionId id, Source source) const {
     const Expression& found = run_.expressions[id];
     if (found.kind == ExpressionKind::kFinish) {
@@ -93,8 +94,8 @@ class OutputChecker {
                         "; wants ", InputText(source.rank, source.chunk));
   }
 
-  // Ranks share most results, which are checked once. No result is right for
-  // two chunks.
+  // Checks each result once, because ranks share most results. A result is
+  // never right for two chunks.
   std::string WrongReduction(ExpressionId id, int chunk) {
     const std::pair<ExpressionId, int> result = {id, chunk};
     if (right_.contains(result)) return "";
@@ -120,7 +121,8 @@ class OutputChecker {
     std::vector<bool> seen(size);
     int previous = -1;
     bool ascending = true;
-    // One leaf too many surely repeats one.
+    // The limit of size + 1 leaves is enough: one leaf too many must repeat
+    // one.
     for (ExpressionId leaf : run_.expressions.Leaves(id, size + 1)) {
       const Expression& input = run_.expressions[leaf];
       if (input.chunk != chunk || seen[input.rank]) {

@@ -8,14 +8,13 @@
 
 namespace tutti {
 
-// OK if every output holds what the collective promises: each contribution
-// exactly once and finished once, last, where contributions are reduced; the
-// right contribution, never finished, elsewhere. `permutation` matters for
-// kPermute. With `in_rank_order` reductions must go from the lowest rank to the
-// highest.
+// Checks that every output holds what the collective promises. If contributions
+// are reduced: each contribution exactly once, finished once, last. Otherwise:
+// the right contribution, never finished. `permutation` is used for kPermute.
+// With `in_rank_order`, reductions go from the lowest rank to the highest.
 //
-// Errors: INVALID_ARGUMENT naming rank and chunk, what was wanted and what was
-// found.
+// Errors: INVALID_ARGUMENT naming rank and chunk, the wanted value and the
+// found value.
 absl::Status CheckOutputs(const GroupMemory& memory,
                           absl::Span<const int> permutation, bool in_rank_order,
                           const SymbolicRun& run);

@@ -56,9 +56,10 @@ absl::Status Race(const GroupPlan& plan, const Access& first,
       lends ? " lends it" : (other.writes ? " writes it" : " reads it")));
 }
 
-// `accesses`: all to one slot, in the order of completion. As earlier accesses
-// are ordered among themselves, a read has to follow the last write, and a
-// write the reads since the last write or, if there are none, that write.
+// Checks `accesses`: all accesses of one slot, in completion order. Earlier
+// accesses are ordered among themselves. A read must follow the last write. A
+// write must follow the reads since the last write or, without such reads, the
+// last write.
 absl::Status CheckSlot(const GroupPlan& plan, StepOrder& order,
                        absl::Span<const Access> accesses) {
   const auto check = [&](const Access& first, const Access& second) {

@@ -6,9 +6,10 @@
 
 namespace tutti {
 
-// OK if the result does not depend on timing: any two steps of a rank that use
-// the same memory, one of them to write it, are ordered. In place, input and
-// output are the same memory; what is sent is in use until it has been read.
+// Checks that the result does not depend on timing: if two steps of a rank use
+// the same memory and one of them writes it, they are ordered. In place, input
+// and output are the same memory. Bytes of a send are in use until the peer has
+// read them.
 //
 // Errors: INVALID_ARGUMENT naming rank, both steps and the memory.
 absl::Status CheckRaces(const GroupPlan& plan, StepOrder& order);

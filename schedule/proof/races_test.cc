@@ -22,7 +22,7 @@ struct Setting {
   std::vector<bool> in_place;
 };
 
-// The race among the lanes that `build` adds for each rank, or nothing.
+// Returns the race among the lanes that `build` adds for each rank, or "".
 template <typename Build>
 std::string RaceIn(const Setting& setting, Build build) {
   std::vector<Schedule> schedules;
@@ -92,7 +92,7 @@ TEST(RacesTest, ScratchBanksAreDifferentMemory) {
             "");
 }
 
-// Rank 0 sends Data(0) and then reuses it: after the send or beside it.
+// Rank 0 sends Data(0) and reuses it, after the send or concurrently.
 std::string ReuseWhileSending(bool waits) {
   return RaceIn({.num_ranks = 2}, [waits](int rank, auto& builder) {
     if (rank == 1) {
@@ -114,7 +114,7 @@ TEST(RacesTest, WhatIsSentIsLentUntilItHasBeenRead) {
   EXPECT_EQ(ReuseWhileSending(/*waits=*/true), "");
 }
 
-// Every rank sends its input on and overwrites it in place.
+// Every rank sends its input and overwrites it in place.
 std::string ExchangeInPlace(const std::vector<bool>& in_place) {
   return RaceIn({.num_ranks = 2, .in_place = in_place},
                 [](int rank, auto& builder) {
@@ -129,8 +129,8 @@ TEST(RacesTest, InPlaceInputAndOutputAreOneMemory) {
               AllOf(HasSubstr("rank 1"), HasSubstr("input[0]")));
 }
 
-// A value goes 0 -> 1 -> ... -> 0. It comes back onto what rank 0 sent, which
-// is safe because it cannot come before that was read.
+// A value goes 0 -> 1 -> ... -> 0 and overwrites the bytes that rank 0 sent.
+// This is safe: the value cannot come back before rank 1 has read them.
 TEST(RacesTest, OrderMayComeFromOtherRanks) {
   EXPECT_EQ(RaceIn({.num_ranks = 4, .in_place = {true, true, true, true}},
                    [](int rank, auto& builder) {
@@ -144,9 +144,9 @@ TEST(RacesTest, OrderMayComeFromOtherRanks) {
             "");
 }
 
-// Rank 0 sends two chunks in two lanes; the answer comes onto the first.
-// It is enough to wait for the reader of that chunk, not of the other: that
-// one may be empty, and then nobody waits for it.
+// Rank 0 sends two chunks in two lanes. The answer overwrites the first chunk.
+// The answer must wait for the read of chunk 0. A wait for chunk 1 orders
+// nothing: chunk 1 may be empty and skipped.
 std::string AnswerAfterReading(int chunk_waited_for) {
   return RaceIn(
       {.num_ranks = 2, .num_chunks = 2, .in_place = {true, true}},
@@ -170,8 +170,8 @@ TEST(RacesTest, TransfersThatMayBeSkippedOrderNothing) {
                         "to 1, tag 0) lends it"));
 }
 
-// That a send is complete says that its bytes were read, not yet that the
-// receive of the peer is complete.
+// A complete send shows that the peer has read the bytes. The receive of the
+// peer may still be incomplete.
 TEST(RacesTest, CompleteSendDoesNotMeanCompleteReceive) {
   const std::string race =
       RaceIn({.num_ranks = 2}, [](int rank, auto& builder) {

@@ -12,10 +12,10 @@
 namespace tutti {
 namespace {
 
-// Up to so many ranks, on all layouts of equal tasks.
+// Number of ranks up to which all layouts of equal tasks are tried.
 constexpr int kMaxEvenRanks = 16;
 
-// Ranks per task; ranks follow each other from task to task.
+// Numbers of ranks per task. Ranks are consecutive from task to task.
 const std::vector<std::vector<int>>& MixedTasks() {
   static const auto* const tasks = new std::vector<std::vector<int>>{
       {1, 4},       {3, 1, 2}, {2, 8, 1}, {1, 7, 3, 11, 2},
@@ -113,8 +113,9 @@ std::vector<std::vector<int>> Offsets(const Algorithm& algorithm,
   return offsets;
 }
 
-// None, and where the algorithm takes one, one that fits no layout: every third
-// rank, then the others; of owners, only the first half.
+// Returns an empty list. If the algorithm takes rank lists, also returns a list
+// that fits no layout: every third rank, then the others. A list of owners has
+// only the first half.
 std::vector<std::vector<int>> RankLists(const Algorithm& algorithm, int size) {
   std::vector<std::vector<int>> lists = {{}};
   if (algorithm.traits.rank_list == RankListUse::kNone) return lists;
@@ -134,7 +135,7 @@ std::vector<InPlace> InPlaceModes(CollectiveType type) {
           InPlace::kOddRanks};
 }
 
-// Every case with every choice: `set` puts a choice into a case.
+// Combines every case with every choice. `set` puts a choice into a case.
 template <typename Choice, typename Set>
 std::vector<VerifyCase> Times(const std::vector<VerifyCase>& cases,
                               const std::vector<Choice>& choices, Set set) {

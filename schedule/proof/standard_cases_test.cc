@@ -133,7 +133,7 @@ TEST(StandardCasesTest, EndWhenTheVisitorHasSeenEnough) {
   EXPECT_EQ(seen, 10);
 }
 
-// Right for one rank, wrong for more.
+// A plan that is right for one rank and wrong for more.
 Schedule CopyOnly(const PlanRequest&) {
   ScheduleBuilder builder(/*num_chunks=*/1);
   builder.AddLane().CopyAndFinish(Data(0), Input(0));

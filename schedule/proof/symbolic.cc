@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-// Memory of one rank under one name (GroupMemory::Canonical).
+// Memory of one rank, by its canonical name (GroupMemory::Canonical).
 struct Cell {
   int rank;
   Slot slot;
@@ -28,8 +28,8 @@ struct Cell {
   }
 };
 
-// Runs lanes until each is done or waits. A lane that waits for `after` hangs
-// in a list at that step; a transfer that waits for its partner is found by it.
+// Runs each lane until it is done or waits. A lane that waits for `after` is in
+// a list at that step. A transfer that waits is found by its partner.
 class Runner {
  public:
   explicit Runner(const GroupPlan& plan)
@@ -40,15 +40,15 @@ class Runner {
         first_waiter_(plan.num_steps(), -1),
         next_waiter_(plan.num_lanes(), -1) {}
 
-  // All steps. Errors: as RunSymbolically().
+  // Runs all steps. Errors: as RunSymbolically().
   absl::Status Run();
 
-  // What came of it, with or without the outputs. REQUIRES: Run() was OK.
+  // Returns the results, with or without the outputs. REQUIRES: Run() was OK.
   SymbolicRun TakeRun() &&;
   std::vector<int> TakeOrder() && { return std::move(run_.completion_order); }
 
  private:
-  // The step at which a lane stands; -1 at its end.
+  // Returns the next step of a lane; -1 at its end.
   int Current(int lane) const;
 
   absl::Status Advance(int lane);
@@ -70,10 +70,10 @@ class Runner {
   const GroupPlan& plan_;
   SymbolicRun run_;
   absl::flat_hash_map<Cell, ExpressionId> values_;
-  std::vector<int> done_;          // Steps complete, by lane.
-  std::vector<bool> posted_;       // Transfers that wait for their partner.
+  std::vector<int> done_;          // Number of complete steps, by lane.
+  std::vector<bool> posted_;       // Transfers that wait for their partners.
   std::vector<bool> completed_;    // By step.
-  std::vector<int> first_waiter_;  // A lane, by step.
+  std::vector<int> first_waiter_;  // First waiting lane, by step.
   std::vector<int> next_waiter_;   // By lane; a lane waits in one list.
   std::vector<int> ready_;
 };
@@ -124,7 +124,7 @@ absl::Status Runner::Execute(int step) {
   return IsTransfer(plan_.step(step)) ? Transfer(step) : Compute(step);
 }
 
-// Runs a transfer as a whole, when its second half is reached.
+// Runs a whole transfer when its second half is reached.
 absl::Status Runner::Transfer(int step) {
   const int partner = plan_.partner(step);
   const bool sends = plan_.step(step).kind == StepKind::kSend;
@@ -166,7 +166,7 @@ void Runner::Complete(int step) {
   }
 }
 
-// Inputs come into being when they are first read.
+// Creates an input's expression at its first read.
 absl::StatusOr<ExpressionId> Runner::Read(int step, const Slot& slot) {
   const int rank = plan_.rank_of(step);
   const Slot canonical = plan_.memory().Canonical(rank, slot);
@@ -229,8 +229,8 @@ absl::Status Runner::Deadlock() const {
       absl::StrCat("deadlock: ", absl::StrJoin(waits, "; ")));
 }
 
-// Every stuck lane waits for a step of one other stuck lane, so following them
-// ends in a circle; that circle is what there is to mend.
+// Finds the circle of waits. Every stuck lane waits for a step of one other
+// stuck lane, so a walk along these waits ends in a circle.
 std::vector<std::string> Runner::WaitsInACircle() const {
   std::vector<bool> seen(plan_.num_lanes());
   int lane = FirstStuckLane();

@@ -9,28 +9,29 @@
 
 namespace tutti {
 
-// What comes of running the schedules of a group.
+// Result of a symbolic run of the schedules of a group.
 struct SymbolicRun {
   ExpressionGraph expressions;
 
-  // The value each chunk of kData ends with: outputs[rank][chunk]. kUndefined
-  // where the rank has no such chunk or nothing was written to it.
+  // Final value of each chunk of kData: outputs[rank][chunk]. kUndefined if the
+  // rank has no such chunk or no step wrote to it.
   std::vector<std::vector<ExpressionId>> outputs;
 
-  // All steps, each after whatever it has to wait for.
+  // All steps, each after every step that it waits for.
   std::vector<int> completion_order;
 };
 
-// Runs all ranks on expressions in place of bytes, in one thread. Values mean
-// something only where CheckRaces() finds no race. Takes time and memory in
+// Runs all ranks in one thread, on expressions instead of bytes. Values are
+// meaningful only if CheckRaces() finds no race. Takes time and memory in
 // proportion to the number of steps, and to ranks times chunks.
 //
 // Errors: INVALID_ARGUMENT naming rank, lane.step and step, if a step reads
-// what was never written, or if steps wait for each other in a circle.
+// memory never written, or if steps wait for each other in a circle.
 absl::StatusOr<SymbolicRun> RunSymbolically(const GroupPlan& plan);
 
-// The same run's completion order alone: whatever the ranks and chunks, takes
-// time and memory in proportion to the number of steps. Errors: the same.
+// Returns only the completion order of the same run. Takes time and memory in
+// proportion to the number of steps, for any number of ranks and chunks.
+// Errors: as RunSymbolically().
 absl::StatusOr<std::vector<int>> CompletionOrder(const GroupPlan& plan);
 
 }  // namespace tutti

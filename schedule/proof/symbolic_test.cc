@@ -19,7 +19,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// `build` adds the lanes of a rank.
+// Returns schedules of all ranks. `build` adds the lanes of a rank.
 template <typename Build>
 std::vector<Schedule> ForRanks(int num_ranks, Build build) {
   std::vector<Schedule> schedules;
@@ -117,7 +117,7 @@ TEST(SymbolicTest, StepsCompleteAfterAllTheyWaitFor) {
     return std::find(order.begin(), order.end(), step) - order.begin();
   };
   EXPECT_LT(index(1), index(0));  // Rank 0: copy, send.
-  EXPECT_LT(index(3), index(0));  // The receive waits for its own copy.
+  EXPECT_LT(index(3), index(0));  // The receive waits for the copy.
   EXPECT_LT(index(3), index(2));
 }
 

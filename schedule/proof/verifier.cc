@@ -37,7 +37,7 @@ bool IsRankList(const std::vector<int>& list, RankListUse use, int size) {
          std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
 }
 
-// "offsets 0,-1"; "64 subdivisions, offsets 0" where all have the same.
+// Returns "offsets 0,-1", or "64 subdivisions, offsets 0" if all are equal.
 std::string SubdivisionsText(const std::vector<int>& offsets) {
   const bool differ =
       std::adjacent_find(offsets.begin(), offsets.end(),
@@ -64,7 +64,7 @@ Schedule Plan(const Algorithm& algorithm, const VerifyCase& request, int rank,
 
 using Transfer = std::tuple<StepKind, int, int, int>;
 
-// What a rank exchanges with others: kind, peer, tag and chunk, sorted.
+// Returns the transfers of a rank: kind, peer, tag and chunk, sorted.
 std::vector<Transfer> TransfersOf(const Schedule& schedule) {
   std::vector<Transfer> transfers;
   for (const Lane& lane : schedule.lanes) {

@@ -17,23 +17,23 @@
 
 namespace tutti {
 
-// Which members' outputs are their inputs.
+// Members whose output is their input.
 enum class InPlace : uint8_t { kNone, kAll, kEvenRanks, kOddRanks };
 
 bool IsInPlace(InPlace in_place, int rank);
 
-// ", in place on even ranks"; nothing for kNone.
+// Returns for example ", in place on even ranks"; "" for kNone.
 absl::string_view Words(InPlace in_place);
 
-// One request that all ranks of a group plan for.
+// A request that all ranks of a group plan for.
 struct VerifyCase {
   GroupLayout layout = GroupLayout::Uniform(1, 1);
   CollectiveType type = CollectiveType::kAllReduce;
-  int root = 0;                     // Where HasRoot(type).
+  int root = 0;                     // Used if HasRoot(type).
   std::vector<int> permutation;     // kPermute only.
-  std::vector<int> subdiv_offsets;  // Where the algorithm supports them.
-  std::vector<int> rank_list;       // Where the algorithm takes one.
-  bool blocks_differ = false;       // As in PlanRequest.
+  std::vector<int> subdiv_offsets;  // If the algorithm supports them.
+  std::vector<int> rank_list;       // If the algorithm takes one.
+  bool blocks_differ = false;       // See PlanRequest.
   InPlace in_place = InPlace::kNone;
 };
 
@@ -43,36 +43,38 @@ std::string ToString(const VerifyCase& request);
 // Errors: INVALID_ARGUMENT if the algorithm does not serve such a request.
 absl::Status CheckServes(const Algorithm& algorithm, const VerifyCase& request);
 
-// The schedules of all ranks, in rank order. Errors: as CheckServes();
+// Returns the schedules of all ranks, in rank order. Errors: as CheckServes();
 // RESOURCE_EXHAUSTED if they have more than `max_steps` steps.
 absl::StatusOr<std::vector<Schedule>> PlanAll(
     const Algorithm& algorithm, const VerifyCase& request,
     int64_t max_steps = std::numeric_limits<int64_t>::max());
 
-// Puts what PlanAll() made side by side. Errors: as GroupPlan::Create().
+// Makes a GroupPlan from the result of PlanAll(). Errors: as
+// GroupPlan::Create().
 absl::StatusOr<GroupPlan> JoinPlans(const Algorithm& algorithm,
                                     const VerifyCase& request,
                                     const std::vector<Schedule>& schedules);
 
-// Both.
+// Calls PlanAll() and JoinPlans().
 absl::StatusOr<GroupPlan> PlanGroup(const Algorithm& algorithm,
                                     const VerifyCase& request);
 
-// What the algorithm computes: every output as an expression of the inputs, in
-// the exact order of summation. Errors: also those of RunSymbolically().
+// Computes every output of the algorithm as an expression of the inputs, in the
+// exact order of summation. Errors: as PlanGroup() and RunSymbolically().
 absl::StatusOr<SymbolicRun> Symbolically(const Algorithm& algorithm,
                                          const VerifyCase& request);
 
-// OK if the plans of all ranks together do what the collective promises:
-//  - they run to the end, and nothing depends on timing (races.h), even where
-//    some chunks are empty and so skipped;
-//  - every output chunk holds each contribution it must exactly once, and is
-//    finished once, last, in collectives that reduce, and never in others;
-//  - reductions go from the lowest rank to the highest if the traits say so;
-//  - what is sent and received is the same in place (checked for
-//    kEvenRanks);
-//  - no member leaves a barrier before all have come.
-// Errors: INVALID_ARGUMENT saying what is wrong, on which rank and step.
+// Checks that the plans of all ranks together keep the promises of the
+// collective:
+// - the plans run to the end, and no result depends on timing (races.h), even
+//   if some chunks are empty and skipped;
+// - every output chunk holds each required contribution exactly once; in
+//   collectives that reduce it is finished once, last, in others never;
+// - reductions go from the lowest rank to the highest if the traits say so;
+// - ranks send and receive the same in place (checked for kEvenRanks);
+// - no member leaves a barrier before all members have come.
+//
+// Errors: INVALID_ARGUMENT naming the mistake, its rank and its step.
 absl::Status Verify(const Algorithm& algorithm, const VerifyCase& request);
 
 }  // namespace tutti

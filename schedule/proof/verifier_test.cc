@@ -23,7 +23,7 @@ Algorithm Serving(CollectiveType type, PlanFunction plan) {
   return {.traits = {.collectives = {type}}, .plan = plan};
 }
 
-// What is wrong on four ranks; nothing if all is well.
+// Returns the verifier's complaint on four ranks, or "".
 std::string Wrong(const Algorithm& algorithm, VerifyCase request = {}) {
   request.layout = GroupLayout::Uniform(1, 4);
   request.type = algorithm.traits.collectives.front();
@@ -35,8 +35,8 @@ std::string Wrong(CollectiveType type, PlanFunction plan,
   return Wrong(Serving(type, plan), std::move(request));
 }
 
-// An all-reduce that is right: rank 0 adds what the others send, in rank order,
-// and sends the sum back. Bugs are planted into its schedules.
+// A correct all-reduce: rank 0 adds the others' inputs in rank order, and sends
+// the sum back. Tests plant bugs into its schedules.
 //   rank 0: lane 0: recv 1, add, recv 2, add, recv 3, add, send to 1, 2, 3
 //   others: lane 0: send to 0, recv
 Schedule Star(const PlanRequest& request) {
@@ -61,7 +61,7 @@ Schedule Star(const PlanRequest& request) {
   return builder.Build();
 }
 
-// A broadcast that is right.
+// A correct broadcast.
 Schedule FanOut(const PlanRequest& request) {
   ScheduleBuilder builder(/*num_chunks=*/1);
   auto lane = builder.AddLane();
@@ -76,7 +76,7 @@ Schedule FanOut(const PlanRequest& request) {
   return builder.Build();
 }
 
-// An all-to-all that is right, but not in place.
+// An all-to-all that is correct out of place only.
 Schedule Exchange(const PlanRequest& request) {
   const int size = request.layout.size();
   ScheduleBuilder builder(size);
@@ -92,7 +92,7 @@ Schedule Exchange(const PlanRequest& request) {
   return builder.Build();
 }
 
-// A barrier that is right: all tell rank 0, rank 0 tells all.
+// A correct barrier: all send to rank 0, then rank 0 sends to all.
 Schedule Meet(const PlanRequest& request) {
   ScheduleBuilder builder(/*num_chunks=*/1);
   auto lane = builder.AddLane();
@@ -195,7 +195,7 @@ TEST(PlantedBugTest, WrongChunkSentWhereSizesDiffer) {
 }
 
 TEST(PlantedBugTest, WrongBlockReduced) {
-  // Everyone sends each rank its block; rank 1 sends rank 2 the wrong one.
+  // Every rank sends each rank its block; rank 1 sends rank 2 a wrong one.
   const auto plan = [](const PlanRequest& request) {
     Schedule schedule = Exchange(request);
     if (request.rank == 1) schedule.lanes[0][0].left = Input(3);
@@ -220,7 +220,7 @@ TEST(PlantedBugTest, WrongBlockReduced) {
 TEST(PlantedBugTest, DeadlockByOrder) {
   const auto plan = [](const PlanRequest& request) {
     Schedule schedule = Star(request);
-    if (request.rank == 0) {  // Sends before it has received.
+    if (request.rank == 0) {  // Sends before it receives.
       Lane& lane = schedule.lanes[0];
       std::rotate(lane.begin(), lane.begin() + 6, lane.end());
       lane[0].left = lane[1].left = lane[2].left = Input(0);
@@ -282,7 +282,7 @@ TEST(PlantedBugTest, UnmatchedReceive) {
 TEST(PlantedBugTest, OverwritingWhatIsLent) {
   const auto plan = [](const PlanRequest& request) {
     Schedule schedule = FanOut(request);
-    if (request.rank == request.root) {  // Copies first, then beside sends.
+    if (request.rank == request.root) {  // Copies first and during sends.
       Lane& lane = schedule.lanes[0];
       std::rotate(lane.begin(), lane.end() - 1, lane.end());
       for (Step& step : lane) {
@@ -303,7 +303,7 @@ TEST(PlantedBugTest, OverwritingWhatIsLent) {
 TEST(PlantedBugTest, LanesThatRace) {
   const auto plan = [](const PlanRequest& request) {
     Schedule schedule = Star(request);
-    if (request.rank == 0) {  // The last sum moves to a lane of its own.
+    if (request.rank == 0) {  // Moves the last sum to another lane.
       Lane& lane = schedule.lanes[0];
       const Lane last(lane.begin() + 4, lane.begin() + 6);
       lane.erase(lane.begin() + 4, lane.begin() + 6);
@@ -428,7 +428,7 @@ TEST(PlantedBugTest, ReadOfUndefinedScratch) {
                         "reads scratch[0].9, to which nothing was written"));
 }
 
-// Rank 0 reduces all in one step.
+// Rank 0 reduces all inputs in one step.
 Schedule StarAtOnce(const PlanRequest& request) {
   if (request.rank > 0) return Star(request);
   ScheduleBuilder builder(/*num_chunks=*/1);
@@ -514,7 +514,7 @@ TEST(PlantedBugTest, WrongOrderOfReduction) {
 TEST(PlantedBugTest, BarrierThatDoesNotHold) {
   const auto plan = [](const PlanRequest& request) {
     Schedule schedule = Meet(request);
-    if (request.rank == 0) {  // Tells rank 1 before it heard of rank 3.
+    if (request.rank == 0) {  // Sends to rank 1 before rank 3 comes.
       std::swap(schedule.lanes[0][2], schedule.lanes[0][3]);
     }
     return schedule;
@@ -546,7 +546,8 @@ TEST(PlantedBugTest, InPlaceSendsSomethingElse) {
 }
 
 TEST(PlantedBugTest, InPlaceSendsSomethingElseToPeersThatDoToo) {
-  // Pairs of ranks that agree when half of all work in place.
+  // The two ranks of a pair use the same tag, even if only even ranks work in
+  // place.
   const auto plan = [](const PlanRequest& request) {
     ScheduleBuilder builder(/*num_chunks=*/1);
     const int to = (request.rank + 2) % 4;

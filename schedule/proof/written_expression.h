@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-// For tests: an expression as an Evaluator writes it, as "f(0.1+1.1)" of chunk
-// 1 of ranks 0 and 1, reduced and finished.
+// Writes an expression as text, for tests. An Evaluator uses it as its functor.
+// "f(0.1+1.1)" is chunk 1 of ranks 0 and 1, reduced and finished.
 struct WrittenExpression {
   std::string Input(int rank, int chunk) {
     return absl::StrCat(rank, ".", chunk);

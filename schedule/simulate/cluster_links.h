@@ -7,14 +7,14 @@
 
 namespace tutti {
 
-// Which links of a machine join two ranks of a group, and which one a rank has
-// of a class (cluster_model.h).
+// Finds the class of links (cluster_model.h) that joins two ranks of a group,
+// and a rank's link of each class.
 //
-// Immutable. Layout and cluster must outlive it. REQUIRES: CheckCluster() is
-// OK.
+// Immutable. Layout and cluster outlive this. REQUIRES: CheckCluster() is OK.
 class ClusterLinks {
  public:
-  // Ranks are those of a layout in which they repeat with this period.
+  // Ranks are ranks of `layout`. `period` is the number of ranks after which
+  // they repeat.
   ClusterLinks(const GroupLayout& layout, const ClusterModel& cluster,
                int period)
       : layout_(layout), cluster_(cluster), period_(period) {}
@@ -29,15 +29,17 @@ class ClusterLinks {
     return TaskOf(transfer.from) != TaskOf(transfer.to);
   }
 
-  // Whether the processors of one host pass it.
+  // Returns true if the processors of one host do the transfer.
   bool IsInHost(const OutlineRound::Transfer& transfer) const;
 
-  // The link of that class which `rank`, or the one that stands for it, has;
-  // below the period.
+  // Returns the link of class `link` that `rank` uses. Ranks beyond the period
+  // use the link of the rank that stands for them; all results are below the
+  // period.
   int PortOf(int rank, int link) const;
 
  private:
-  // Of the tasks that links of this class, or of one before, join.
+  // Returns the number of the group of tasks that links of this class or of
+  // earlier classes join.
   int GroupIn(int link, int task) const {
     const int tasks = cluster_.links[link].tasks;
     return tasks == 0 ? 0 : task / tasks;

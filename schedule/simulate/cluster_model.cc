@@ -14,8 +14,8 @@ absl::Status CheckTime(absl::string_view name, double seconds) {
       absl::StrCat(name, " is ", seconds, "; wanted is 0 or more"));
 }
 
-// Infinity is one: what takes no time. That of a byte is finite, so that none
-// take none.
+// Infinity is a valid rate: the work takes no time. 1 / rate must be finite, so
+// that 0 bytes take 0 seconds.
 absl::Status CheckRate(absl::string_view name, double rate) {
   if (rate > 0 && std::isfinite(1 / rate)) return absl::OkStatus();
   return absl::InvalidArgumentError(

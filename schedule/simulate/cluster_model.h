@@ -9,61 +9,64 @@
 
 namespace tutti {
 
-// One kind of link of a machine: those between neighbours at one level of it.
+// A class of links of a machine: the links between neighbours at one level.
 struct LinkClass {
   std::string name;  // "within tasks"
   LinkCost cost;
 
-  // So many consecutive tasks are joined by such links, or by those of the
-  // classes before. 0: all tasks.
+  // Number of consecutive tasks that links of this class or of earlier classes
+  // join. 0: all tasks.
   int tasks = 0;
 };
 
 // Consecutive tasks that run on the same processors.
 //
-// What ranks of a host pass each other, reduce and copy is work of its
-// processors, any of them one piece at a time. Links that leave a host work on
-// their own.
+// Transfers between ranks of a host, reductions and copies are work of its
+// processors. Each processor does one piece of work at a time. Links that leave
+// a host need no processor.
 struct Host {
-  int tasks = 0;       // So many. 0: all.
-  int processors = 0;  // 0: no hosts; each rank has a processor of its own.
+  int tasks = 0;       // Number of tasks. 0: all.
+  int processors = 0;  // 0: no hosts; each rank has its own processor.
 
-  // The ranks of a task are started by one thread, which itself does all that
-  // has to do with chunks of at most so many bytes: as the engine does,
-  // kInlineBytes (schedule_run.h).
+  // Largest chunk that the thread of a task works on itself. That thread starts
+  // all ranks of the task. The engine does the same up to kInlineBytes
+  // (schedule_run.h).
   double inline_bytes = 256 << 10;
 };
 
-// A machine to simulate: what its links and its arithmetic cost.
+// A machine to simulate: the costs of its links and its arithmetic.
 //
-// Links go from the inside to the outside. Those of the first class join the
-// ranks of one task; each rank has its own. Those of any other class join what
-// the class before leaves apart, the tasks or groups of tasks, all of whose
-// ranks share one. A link carries its bandwidth in each direction at once.
+// Links are ordered from the inside to the outside. Links of the first class
+// join the ranks of one task; each rank has a link. Links of any other class
+// join the tasks, or groups of tasks, that the class before leaves apart. All
+// ranks of such a group share one link. A link carries its bandwidth in both
+// directions at once.
 struct ClusterModel {
   std::vector<LinkClass> links;
 
-  // Each message occupies a link for this much longer than its bytes take.
+  // Additional time for which each message occupies a link.
   double seconds_per_message = 0;
 
-  // Of the result; what one rank, or one processor of a host, does.
+  // Rates of one rank, or of one processor of a host. Bytes are bytes of the
+  // result.
   double reduced_bytes_per_second = 10e9;
   double copied_bytes_per_second = 10e9;
 
   Host host;  // All hosts are alike.
 };
 
-// How many hosts so many tasks need. REQUIRES: CheckCluster() is OK, and there
-// are processors.
+// Returns the number of hosts for `num_tasks` tasks. REQUIRES: CheckCluster()
+// is OK, and hosts have processors.
 int NumHosts(const Host& host, int num_tasks);
 
-// The machine that algorithms are chosen for: "within tasks", "between tasks".
+// Returns the machine that algorithms are chosen for: "within tasks", "between
+// tasks".
 ClusterModel ClusterOf(const CostModel& model = {});
 
-// Errors: INVALID_ARGUMENT naming the field, if there is no class, a time is
-// negative or a rate not positive, if a host has less than nothing, or if the
-// classes do not go from the inside to the outside: 1 task, multiples of the
-// class before, all tasks.
+// Errors: INVALID_ARGUMENT naming the field, in these cases: there is no class;
+// a time is negative; a rate is not positive; a host has a negative number; or
+// the classes do not go from the inside to the outside (1 task, multiples of
+// the class before, all tasks).
 absl::Status CheckCluster(const ClusterModel& cluster);
 
 }  // namespace tutti

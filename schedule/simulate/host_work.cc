@@ -9,14 +9,14 @@
 namespace tutti {
 namespace {
 
-// Lets one of the processors that are free at these times work from `ready` on;
-// when it ends. The one that was idle for the shortest time, so that others can
-// do what was ready before.
+// Occupies a processor from `ready` on and returns the end of its work. Chooses
+// the free processor that was idle for the shortest time, so that others can
+// still do earlier work.
 double Occupy(double ready, double duration, size_t processors,
               std::multiset<double>* free) {
   auto chosen = free->upper_bound(ready);
   if (chosen == free->begin() && free->size() < processors) {
-    const double end = ready + duration;  // One that has not worked yet.
+    const double end = ready + duration;  // First work of a processor.
     free->insert(end);
     return end;
   }

@@ -9,26 +9,26 @@
 
 namespace tutti {
 
-// The processors of all hosts of a machine at work, for a simulation: pieces
-// are done in the order in which they are ready, each by one processor of the
-// host of its task, the first that is free. Times are picoseconds.
+// Simulates the processors of all hosts of a machine. Pieces of work run in the
+// order in which they become ready. Each piece runs on the first free processor
+// of its task's host. Times are picoseconds.
 //
-// Not thread-safe. Deterministic: of pieces that are ready at once, the one
-// that was added first goes first.
+// Not thread-safe. Deterministic: if pieces become ready at the same time, the
+// piece added first runs first.
 class HostWork {
  public:
-  // `is_inline`: the pieces of a task also wait for each other.
-  // REQUIRES: the host has processors.
+  // `is_inline`: pieces of one task run one after the other. REQUIRES: the host
+  // has processors.
   HostWork(const Host& host, int num_tasks, bool is_inline);
 
   void Add(int task, double ready, double duration);
 
-  // Does all that was added since the last time, after what was done before.
-  // When each piece ends, in the order in which they were added; until the next
-  // call.
+  // Runs all pieces added since the last call, after the pieces of earlier
+  // calls. Returns the end of each piece, in the order of Add(); valid until
+  // the next call.
   absl::Span<const double> Do();
 
-  // That processors worked, in all.
+  // Total time for which processors have worked.
   double busy() const { return busy_; }
 
  private:
@@ -45,9 +45,10 @@ class HostWork {
   const Host host_;
   const bool is_inline_;
 
-  // By host: when those processors are free that have worked yet.
+  // By host: times at which its processors become free. Lists only processors
+  // that have worked.
   std::vector<std::multiset<double>> free_;
-  std::vector<double> thread_free_;  // By task, if pieces wait for each other.
+  std::vector<double> thread_free_;  // By task; empty unless is_inline_.
   std::vector<Piece> pieces_;
   std::vector<double> ends_;
   double busy_ = 0;

@@ -40,8 +40,8 @@ TEST(HostWorkTest, WorkFollowsWhatWasDoneBefore) {
   EXPECT_THAT(work.Do(), ElementsAre());
 }
 
-// Were the first of the later pieces and the second given a processor each, the
-// third, ready at 2, would find both taken until 11.
+// The third of the later pieces is ready at 2. If the first two each took a
+// processor, it would wait until 11.
 TEST(HostWorkTest, APieceThatWaitsForItsTaskLeavesTheProcessorToOthers) {
   HostWork work({.processors = 2}, /*num_tasks=*/2, /*is_inline=*/true);
   work.Add(0, 0, 1);

@@ -6,7 +6,7 @@
 namespace tutti {
 namespace {
 
-// Which part each rank is in, from 0 on.
+// Part of each rank, from 0 on.
 using Parts = std::vector<int>;
 
 std::vector<double> SizesOf(const Parts& parts) {
@@ -15,7 +15,7 @@ std::vector<double> SizesOf(const Parts& parts) {
   return sizes;
 }
 
-// The most that ranks of one part send to other parts.
+// Returns the largest number of ranks that one part sends to other parts.
 double MostLeaving(const PlanRequest& request, const Parts& parts) {
   std::vector<double> leaving(parts.size());
   for (size_t rank = 0; rank < request.permutation.size(); ++rank) {
@@ -31,7 +31,7 @@ double MostExchanged(const std::vector<double>& sizes, double num_ranks) {
   return most / num_ranks;
 }
 
-// See LowerBoundFormula(). REQUIRES: there are several parts.
+// Returns the value of LowerBoundFormula(). REQUIRES: there are several parts.
 double LeastTraffic(const PlanRequest& request, const Parts& parts) {
   const std::vector<double> sizes = SizesOf(parts);
   const auto num_ranks = static_cast<double>(parts.size());
@@ -58,7 +58,8 @@ double LeastTraffic(const PlanRequest& request, const Parts& parts) {
   return 0;
 }
 
-// What links of a class join; those of the class before, and in the end ranks.
+// Returns the parts that links of a class join: the groups of the class before,
+// or ranks for the first class.
 Parts PartsBelow(const GroupLayout& layout, const ClusterModel& cluster,
                  size_t link) {
   Parts parts;
@@ -70,8 +71,8 @@ Parts PartsBelow(const GroupLayout& layout, const ClusterModel& cluster,
   return parts;
 }
 
-// Of the links of a class that a part has, and of the processors that do the
-// work of such links where a host has several of its parts.
+// Rate of a part's links of one class. If a host has several of the parts, adds
+// the processors that do the work of such links.
 double RateOf(const GroupLayout& layout, const ClusterModel& cluster,
               size_t link) {
   const double rate = cluster.links[link].cost.bytes_per_second;
@@ -81,7 +82,8 @@ double RateOf(const GroupLayout& layout, const ClusterModel& cluster,
   const int num_hosts = NumHosts(host, layout.num_tasks());
   const bool is_in_tasks = link == 0 && cluster.links.size() > 1;
   if (is_in_tasks || num_hosts == 1) return by_processors;
-  // The only class is between hosts, and in those that have several ranks.
+  // Links of the only class are between hosts, and within hosts of several
+  // ranks.
   if (link == 0) {
     return layout.size() > num_hosts ? rate + by_processors : rate;
   }
@@ -91,7 +93,8 @@ double RateOf(const GroupLayout& layout, const ClusterModel& cluster,
   return is_in_hosts ? rate + by_processors : rate;
 }
 
-// How many reduce at once. Several processors of a host may do so for one rank.
+// Number of reductions at a time. Several processors of a host may work for one
+// rank.
 double NumReducing(const GroupLayout& layout, const ClusterModel& cluster) {
   const Host& host = cluster.host;
   if (host.processors == 0) return layout.size();
@@ -106,7 +109,7 @@ bool IsOne(const Parts& parts) {
 double Seconds(const PlanRequest& request, const Parts& parts,
                const LinkCost& cost, double bytes) {
   const double traffic = LeastTraffic(request, parts);
-  // A permutation may leave all where it is.
+  // A permutation may move nothing.
   if (traffic == 0 && request.type == CollectiveType::kPermute) return 0;
   return cost.latency_seconds + traffic * bytes / cost.bytes_per_second;
 }

@@ -8,27 +8,27 @@
 
 namespace tutti {
 
-// Seconds that any algorithm takes at least on a machine as Simulate() has it.
-// Pure; 0 for one rank. The largest of
+// Lower bound of the seconds that any algorithm takes on a machine that
+// Simulate() simulates. Pure; 0 for one rank. The largest of
 //
-//  - Of the outermost links that join the group's ranks: one latency, and what
-//    a part of the group that shares one must send or receive, at its
-//    bandwidth.
-//  - The smallest latency, and what one rank must send or receive, at the
-//    bandwidth of all links together that it has a share in.
-//  - Where the collective reduces: n - 1 reductions of the buffer, by n ranks,
-//    or by the processors of the hosts, if there are fewer.
+// - at the outermost links that join the group's ranks: one latency, and the
+//   bytes that the ranks behind one such link must send or receive, at its
+//   bandwidth;
+// - at one rank: the smallest latency, and the bytes that the rank must send or
+//   receive, at the sum of the bandwidths of its links;
+// - if the collective reduces: n - 1 reductions of the buffer, by n ranks, or
+//   by all processors of the hosts, if there are hosts.
 //
-// Where a host's processors do the work of its links, as many links count as
-// there are processors.
+// If processors of a host do the work of links, the number of processors
+// replaces the number of links.
 //
-// What a part of m of the n ranks must send or receive, one of u parts, is
-// LowerBoundFormula() of `bytes`, those of the larger of one rank's buffers.
-// `request.rank` does not count. REQUIRES: CheckCluster() is OK.
+// A part of m of the n ranks, one of u parts, must send or receive
+// LowerBoundFormula() times `bytes`. `bytes` is the size of the larger buffer
+// of one rank. `request.rank` is ignored. REQUIRES: CheckCluster() is OK.
 double LowerBoundSeconds(const PlanRequest& request,
                          const ClusterModel& cluster, double bytes);
 
-// "2 (u - 1) / u".
+// Returns for example "2 (u - 1) / u".
 absl::string_view LowerBoundFormula(CollectiveType type);
 
 }  // namespace tutti

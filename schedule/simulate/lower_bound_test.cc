@@ -12,8 +12,8 @@ namespace lower_bound_test {
 
 using ::testing::DoubleNear;
 
-// Of 1e6 bytes, in microseconds: 1000 of each within tasks, 10,000 between
-// them.
+// Bound for 1e6 bytes, in microseconds: the bytes take 1000 within tasks and
+// 10,000 between tasks.
 double Bound(CollectiveType type, const GroupLayout& layout,
              std::vector<int> permutation = {}, double reduction = 1e12) {
   const ClusterModel cluster = {
@@ -39,7 +39,7 @@ TEST(LowerBoundTest, IsThatOfTheOutermostLinksThatJoinTheRanks) {
   const GroupLayout four = GroupLayout::Uniform(4, 1);
   EXPECT_THAT(Bound(kAllReduce, four), DoubleNear(50 + 15000, 1e-6));
   EXPECT_THAT(Bound(kAllGather, four), DoubleNear(50 + 7500, 1e-6));
-  // A task of one rank has most to receive.
+  // A task of one rank receives most.
   EXPECT_THAT(Bound(kAllGather, *GroupLayout::Create({0, 0, 0, 1})),
               DoubleNear(50 + 7500, 1e-6));
 }
@@ -49,7 +49,7 @@ TEST(LowerBoundTest, OfAPermutationIsWhatLeavesAPart) {
   EXPECT_THAT(Bound(CollectiveType::kPermute, two, {2, 3, 0, 1}),
               DoubleNear(50 + 20000, 1e-6));
   EXPECT_EQ(Bound(CollectiveType::kPermute, two, {0, 1, 2, 3}), 0);
-  // Within tasks, with all links of a rank: 1.1 GB/s.
+  // Within tasks, a rank's links have 1.1 GB/s together.
   EXPECT_THAT(Bound(CollectiveType::kPermute, two, {1, 0, 3, 2}),
               DoubleNear(5 + 1e3 / 1.1, 1e-6));
 }
@@ -79,11 +79,12 @@ TEST(LowerBoundTest, ProcessorsOfAHostAreAsManyLinks) {
                      cluster, 1e6);
   };
   cluster.host = {.tasks = 2, .processors = 4};
-  // 1.5 of the buffer, by four processors; 1, at 4e8; all at its host's link.
+  // 1.5 buffers by four processors; 1 buffer at 4e8; 1.5 buffers at 5e8, by
+  // four processors and the link of the host.
   EXPECT_THAT(bound(GroupLayout::Uniform(1, 4)), DoubleNear(5 + 375, 1e-6));
   EXPECT_THAT(bound(GroupLayout::Uniform(2, 1)), DoubleNear(50 + 2500, 1e-6));
   EXPECT_THAT(bound(GroupLayout::Uniform(4, 1)), DoubleNear(50 + 3000, 1e-6));
-  // Three reductions by one processor.
+  // Three reductions run on a single processor.
   cluster.host.processors = 1;
   cluster.reduced_bytes_per_second = 1e8;
   EXPECT_THAT(bound(GroupLayout::Uniform(1, 4)), DoubleNear(30000, 1e-6));
@@ -92,8 +93,8 @@ TEST(LowerBoundTest, ProcessorsOfAHostAreAsManyLinks) {
   EXPECT_THAT(bound(GroupLayout::Uniform(1, 4)), DoubleNear(500, 1e-6));
 }
 
-// Two ranks of each of two hosts: to the other host at 1e8, and to each other
-// at 1e8 more, as the host's processor does.
+// Each of two hosts has two ranks. A rank sends to the other host at 1e8, and
+// to its neighbour at 1e8 more, because the host's processor does that.
 TEST(LowerBoundTest, OneClassOfLinksIsInHostsAndBetweenThem) {
   const ClusterModel cluster = {.links = {{"any", {50e-6, 1e8}}},
                                 .host = {.tasks = 1, .processors = 1}};
@@ -106,8 +107,8 @@ TEST(LowerBoundTest, OneClassOfLinksIsInHostsAndBetweenThem) {
   EXPECT_THAT(bound(GroupLayout::Uniform(4, 1)), DoubleNear(50 + 7500, 1e-6));
 }
 
-// Tasks 0 to 5 are on one host, 6 to 11 on the next one; links join tasks 0 to
-// 7, and 8 to 15.
+// Host 0 has tasks 0 to 5, host 1 has tasks 6 to 11. Links join tasks 0 to 7,
+// and 8 to 15.
 TEST(LowerBoundTest, AHostMayHaveTasksOnBothSidesOfALink) {
   ClusterModel cluster = {.links = {{"within", {5e-6, 1e9}, 1},
                                     {"near", {10e-6, 1e9}, 8},
@@ -117,7 +118,7 @@ TEST(LowerBoundTest, AHostMayHaveTasksOnBothSidesOfALink) {
   std::vector<int> permutation(16);
   std::iota(permutation.begin(), permutation.end(), 0);
   std::swap(permutation[6], permutation[8]);
-  // Between two tasks of one host, at 1e8 for each processor and the link.
+  // Two tasks of one host exchange at 1e8 for each processor and the link.
   EXPECT_LE(LowerBoundSeconds({.layout = layout,
                                .type = CollectiveType::kPermute,
                                .permutation = permutation},

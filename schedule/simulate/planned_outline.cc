@@ -18,7 +18,7 @@
 namespace tutti {
 namespace {
 
-// Rounds as they were written down, sorted.
+// An outline from recorded rounds, sorted.
 class WrittenOutline : public Outline {
  public:
   // `results`: by rank, the round of each chunk of its output; increasing.
@@ -66,7 +66,7 @@ void AddStep(int rank, const Step& step, OutlineRound* round) {
     return;
   }
   if (step.kind == StepKind::kRecv || step.kind == StepKind::kWait) return;
-  // Steps come rank by rank.
+  // Steps arrive rank by rank.
   if (round->work.empty() || round->work.back().rank != rank) {
     round->work.push_back({.rank = rank});
   }
@@ -104,7 +104,7 @@ std::vector<OutlineRound> RoundsOf(const GroupPlan& plan,
   return rounds;
 }
 
-// By rank, the round in which each chunk of its output is written last.
+// Returns, by rank, the round of the last write to each output chunk.
 std::vector<std::vector<int>> ResultsOf(const GroupPlan& plan,
                                         absl::Span<const int> depths) {
   std::vector<std::vector<int>> results(plan.num_ranks());
@@ -123,7 +123,7 @@ std::vector<std::vector<int>> ResultsOf(const GroupPlan& plan,
   return results;
 }
 
-// How many ranks send or work.
+// Returns the number of ranks that send or work.
 int BusyRanks(const OutlineRound& round) {
   std::vector<int> busy;
   for (const OutlineRound::Transfer& transfer : round.transfers) {
@@ -138,7 +138,7 @@ int NumTransfers(const OutlineRound& round) {
   return static_cast<int>(round.transfers.size());
 }
 
-// Of all rounds the most.
+// Returns the maximum of `count` over all rounds.
 int MostOf(const std::vector<OutlineRound>& rounds,
            int (*count)(const OutlineRound& round)) {
   int most = 0;
@@ -169,7 +169,7 @@ OutlineRound AllOf(const Outline& outline, int round, int first, int end) {
   return all;
 }
 
-// What ranks do in a round, `period` ranks further.
+// Returns the round with all ranks moved by `period`.
 OutlineRound Shifted(OutlineRound round, const Outline::Size& size) {
   const auto shift = [&size](int32_t* rank) {
     *rank = (*rank + size.period) % size.num_ranks;

@@ -11,26 +11,26 @@
 
 namespace tutti {
 
-// Plans of so many steps take some seconds, and about 1 GB.
+// Plans with this number of steps take some seconds, and about 1 GB.
 inline constexpr int64_t kMaxPlannedSteps = 6'000'000;
 
-// The outline that an algorithm's plans have, as they are. Takes time and
-// memory in proportion to their steps. Errors: as PlanGroup() and
-// RunSymbolically(); RESOURCE_EXHAUSTED if there are more than `max_steps`.
+// Makes the outline of an algorithm from its plans. Takes time and memory in
+// proportion to their steps. Errors: as PlanGroup() and RunSymbolically();
+// RESOURCE_EXHAUSTED if there are more than `max_steps` steps.
 absl::StatusOr<std::unique_ptr<const Outline>> PlannedOutline(
     const Algorithm& algorithm, const VerifyCase& request, int64_t max_steps);
 
-// The same by the algorithm's own function, if it has one for the request:
-// whatever the size. Where it has none, and there are too many steps, the error
-// also says why it has none.
+// Makes the outline by the algorithm's `outline` function, if it has one for
+// the request, at any size. Else calls PlannedOutline(). If there are too many
+// steps, the error also names the reason why the function made none.
 absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
     const Algorithm& algorithm, const VerifyCase& request, int64_t max_steps);
 
-// OK if the algorithm's own function says what its plans do and when ranks have
-// their results, and every rank does what it says of the period, of a ring, of
-// how many are busy and of how many transfers there are; where the function has
-// none, there is nothing to compare. Errors: as the functions above;
-// INVALID_ARGUMENT naming the first round that differs.
+// Checks the algorithm's `outline` function against its plans. The rounds and
+// the results of every rank must agree. Every rank must keep the claims of
+// period, ring, busy ranks and number of transfers. OK if the function makes no
+// outline. Errors: as the functions above; INVALID_ARGUMENT naming the first
+// round that differs.
 absl::Status CheckOutline(const Algorithm& algorithm,
                           const VerifyCase& request);
 

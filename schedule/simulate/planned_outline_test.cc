@@ -18,8 +18,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Two chunks go from rank 0 to rank 1, which adds both, one after the other;
-// then its sum goes on to rank 2.
+// Plan in which rank 0 sends two chunks to rank 1. Rank 1 adds both, one after
+// the other, and sends its sum to rank 2.
 Schedule Plan(const PlanRequest& request) {
   ScheduleBuilder builder(/*num_chunks=*/2);
   for (int chunk : {0, 1}) {
@@ -41,7 +41,7 @@ Schedule Plan(const PlanRequest& request) {
 using Transfer = OutlineRound::Transfer;
 using Work = OutlineRound::Work;
 
-// What Plan() does, of any number of ranks from 3 on, with errors of choice.
+// Outline of Plan() for 3 or more ranks, with chosen errors.
 class PlanOutline : public Outline {
  public:
   PlanOutline(const Size& size, int64_t reduced, int64_t num_results = 2)
@@ -217,7 +217,7 @@ TEST(CheckOutlineTest, FindsWhatDiffersFromThePlans) {
   EXPECT_THAT(check(WrongSize), HasSubstr("another size"));
 }
 
-// Rank 0 sends to both others, and it says so of one.
+// Outline in which rank 0 sends to two ranks, but claims one transfer.
 class TooFewTransfers : public Outline {
  public:
   TooFewTransfers()

@@ -6,15 +6,15 @@
 
 namespace tutti {
 
-// One direction of all links of all classes, for a simulation: what passes a
-// link one after the other, in the order in which it may start. Times are
+// Simulates one direction of all links of all classes. Passages of one link go
+// one after the other, in the order of their start times. Times are
 // picoseconds.
 //
-// Not thread-safe. Takes time in proportion to the number of passages, however
-// many ports there are, and to sort those of one port.
+// Not thread-safe. Takes time in proportion to the number of passages, and to
+// sort the passages of each port. The number of ports does not matter.
 class Ports {
  public:
-  // Each class of links has ports 0 .. num_ports - 1.
+  // Each class of links has ports 0 to num_ports - 1.
   Ports(int num_classes, int num_ports)
       : num_ports_(static_cast<size_t>(num_ports)),
         ports_(static_cast<size_t>(num_classes) * num_ports_) {}
@@ -25,10 +25,10 @@ class Ports {
     waiting_.push_back({index, {start, duration}});
   }
 
-  // Lets all pass that was added since the last time.
+  // Lets all passages pass that were added since the last call.
   void Pass();
 
-  // When all has passed.
+  // Returns the time at which all passages of the port have passed.
   double FreeAt(int link_class, int port) const {
     return ports_[IndexOf(link_class, port)].free;
   }
@@ -45,7 +45,7 @@ class Ports {
   struct Port {
     double free = 0;
     size_t num_waiting = 0;
-    size_t end = 0;  // In by_port_, of those placed so far.
+    size_t end = 0;  // End of its passages in by_port_.
   };
 
   size_t IndexOf(int link_class, int port) const {
@@ -55,11 +55,11 @@ class Ports {
 
   void PlaceByPort();
 
-  const size_t num_ports_;  // Of each class.
+  const size_t num_ports_;  // Ports of each class.
   std::vector<Port> ports_;
   std::vector<size_t> in_use_;  // Ports that have passages, each once.
   std::vector<Waiting> waiting_;
-  std::vector<Passage> by_port_;  // Of one port after the other, as in_use_.
+  std::vector<Passage> by_port_;  // Sorted by port, in order of in_use_.
 };
 
 }  // namespace tutti

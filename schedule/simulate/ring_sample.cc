@@ -16,7 +16,7 @@ bool AreDifferent(std::vector<T> values) {
   return std::adjacent_find(values.begin(), values.end()) == values.end();
 }
 
-// Whether each of so many ranks has a value, and all have the same.
+// Returns true if each of `num_ranks` ranks has a value, and all are equal.
 template <typename T, typename Differ>
 bool AllHaveTheSame(const std::vector<T>& values, int num_ranks,
                     Differ differ) {

@@ -10,29 +10,29 @@
 
 namespace tutti {
 
-// The ranks of a ring (Outline::Size::is_ring) that take as long as all of it.
+// Ranks of a ring (Outline::Size::is_ring) that take as long as the whole ring.
 //
-// Where no link carries two transfers of a round and no processors are shared,
-// a rank waits for nothing but its neighbours and its own transfers. So after
-// round r nobody is later than the slowest transfer of each round, and the
-// work, one after the other; nor is any rank at the ends of a slowest transfer
-// earlier. Those of one class of links take equally long, so that one of each
-// class will do.
+// Assume that no link carries two transfers of a round and ranks share no
+// processors. A rank then waits only for its neighbours and its own transfers.
+// After round r, no rank is later than the sum of the slowest transfers and the
+// work of all rounds. Ranks at the ends of a slowest transfer are not earlier.
+// Transfers of one class of links take equally long. A transfer of each class
+// is therefore enough.
 struct RingSample {
-  std::vector<int> senders;    // One of each class that has transfers.
-  std::vector<int> ranks;      // They, and who receives from them; increasing.
-  std::vector<int64_t> times;  // By class: how many transfers one stands for.
+  std::vector<int> senders;    // A sender of each class that has transfers.
+  std::vector<int> ranks;      // Senders and their receivers; increasing.
+  std::vector<int64_t> times;  // By class: transfers in the round.
 };
 
-// Of the transfers of a round, which are those of the ranks of one period. None
-// if they share a link. Pure. REQUIRES: they are of a ring, on a cluster of
-// `num_classes` without hosts.
+// Samples the transfers of a round, which are the transfers of one period of
+// ranks. Returns nullopt if transfers share a link. Pure. REQUIRES: the
+// transfers are of a ring, on a cluster of `num_classes` classes without hosts.
 std::optional<RingSample> SampleRing(
     const std::vector<OutlineRound::Transfer>& transfers,
     const ClusterLinks& links, int num_classes);
 
-// Whether a round is as that claim says. `first` is round 1; both are of the
-// same `num_ranks` ranks. Pure.
+// Returns true if `round` fits the claim of a ring. `first` is round 1. Both
+// rounds are of the same `num_ranks` ranks. Pure.
 bool IsRoundOfRing(int number, const OutlineRound& round,
                    const OutlineRound& first, int num_ranks);
 

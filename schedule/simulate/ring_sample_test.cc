@@ -12,7 +12,7 @@ namespace ring_sample_test {
 
 using ::testing::ElementsAre;
 
-// Tasks, pairs of tasks, all.
+// Machine with links within tasks, pairs of tasks, and all tasks.
 ClusterModel Machine() {
   return {.links = {{"within", {1e-6, 1e9}, 1},
                     {"pair", {2e-6, 1e9}, 2},

@@ -49,7 +49,7 @@ class Simulator {
     hosts_.emplace(host, layout.num_tasks(), chunk_bytes <= host.inline_bytes);
   }
 
-  // Chooses what to simulate.
+  // Chooses the ranks to simulate.
   absl::Status Prepare(const GroupLayout& layout) {
     const Outline::Size& size = outline_.size();
     if (size.num_ranks != layout.size()) {
@@ -80,8 +80,8 @@ class Simulator {
                      "; wanted are at most ", kMaxTransfersOfRound));
   }
 
-  // Whether other ranks do the same: in the first and the last rounds, of the
-  // second, the middle and the last period.
+  // Checks that other ranks do the same. Looks at the first and last rounds,
+  // and at the second, middle and last period.
   absl::Status CheckPeriod() const {
     const int num_periods = outline_.size().num_ranks / period_;
     if (num_periods == 1) return absl::OkStatus();
@@ -97,7 +97,7 @@ class Simulator {
     return absl::OkStatus();
   }
 
-  // Whether a ring is one, in the first and the last rounds.
+  // Checks the claim of a ring in the first and last rounds.
   absl::Status CheckRing() const {
     if (!sample_.has_value()) return absl::OkStatus();
     const OutlineRound first = RoundOf(1);
@@ -137,7 +137,8 @@ class Simulator {
   }
 
  private:
-  // Rounds at each end: as many as have so many ranks in all, within bounds.
+  // Rounds checked at each end: enough for kCheckedRanks ranks in total, within
+  // bounds.
   static constexpr int kCheckedRanks = 1 << 20;
   static constexpr int kMinCheckedRounds = 4;
   static constexpr int kMaxCheckedRounds = 64;
@@ -147,7 +148,7 @@ class Simulator {
                                : period_;
   }
 
-  // The first and the last ones.
+  // Returns the first and the last rounds.
   std::vector<int> CheckedRounds() const {
     const int num_rounds = outline_.size().num_rounds;
     const int at_each_end = std::clamp(kCheckedRanks / period_,
@@ -168,7 +169,7 @@ class Simulator {
     return all;
   }
 
-  // Takes what is simulated of a round.
+  // Loads the simulated part of a round.
   void LookAt(int round) {
     round_.Clear();
     if (!sample_.has_value()) {
@@ -195,7 +196,7 @@ class Simulator {
       transfer.to = (transfer.to + distance) % size;
     }
     for (Work& work : first.work) work.rank += distance;
-    // Peers that come again from 0 on are out of order.
+    // Peers whose numbers wrap around to 0 are out of order.
     std::sort(first.transfers.begin(), first.transfers.end());
     std::sort(other.transfers.begin(), other.transfers.end());
     return first.transfers == other.transfers && first.work == other.work;
@@ -252,7 +253,8 @@ class Simulator {
     in_.Add(link, links_.PortOf(to, link), start, duration);
   }
 
-  // What is received and then reduced takes as long as the slower of the two.
+  // Counts the saved time: a chunk that is received and reduced takes only as
+  // long as the slower of the two.
   void CountFused(const Transfer& transfer, const LinkCost& cost) {
     const int to = transfer.to % period_;
     const int64_t fused = std::min(transfer.chunks, unreduced_[to]);
@@ -261,7 +263,7 @@ class Simulator {
     saved_[to] += static_cast<double>(fused) * std::min(reduction_, passing);
   }
 
-  // When both ends have done what Start() gave them.
+  // Returns the time at which both ends have done the pieces of Start().
   double TakeEnd(const Transfer& transfer, absl::Span<const double>* ends) {
     const size_t num_pieces = links_.IsBetweenTasks(transfer) ? 2 : 1;
     const auto own = ends->first(num_pieces);
@@ -274,7 +276,7 @@ class Simulator {
                     in_.FreeAt(link, links_.PortOf(transfer.to, link)));
   }
 
-  // Both ranks wait for it.
+  // Makes both ranks wait for the transfer.
   void End(const Transfer& transfer, int link, double passed) {
     const double end =
         passed + Picoseconds(cluster_.links[link].cost.latency_seconds);
@@ -309,18 +311,18 @@ class Simulator {
   std::optional<RingSample> sample_;  // None: all ranks of the period.
   Ports out_;
   Ports in_;
-  std::vector<double> ready_;  // When ranks have ended the last round.
-  const double reduction_;     // Of a chunk.
+  std::vector<double> ready_;  // By rank: end of the last round.
+  const double reduction_;     // Time for a chunk.
   const double copy_;
   std::optional<HostWork> hosts_;
   OutlineRound round_;
-  std::vector<int64_t> unreduced_;  // Of the chunks that ranks will reduce.
-  std::vector<double> saved_;       // By those that were received first.
-  std::vector<int> classes_;        // Of its transfers.
+  std::vector<int64_t> unreduced_;  // By rank: chunks still to reduce.
+  std::vector<double> saved_;       // By rank: time saved by fusion.
+  std::vector<int> classes_;        // Classes of the round's transfers.
   std::vector<int64_t> chunks_by_class_;
 };
 
-// Of all that is added up, so that each sum is a number.
+// Limit of all summands, so that each sum is finite.
 constexpr double kMostPicoseconds = 1e200;
 
 absl::Status CheckTime(double seconds, absl::string_view what) {
@@ -346,7 +348,7 @@ absl::Status CheckTimes(const ClusterModel& cluster, double chunk_bytes) {
   return status;
 }
 
-// 1 if there are no hosts.
+// Returns 1 if there are no hosts.
 int TasksOfHost(const GroupLayout& layout, const ClusterModel& cluster) {
   const Host& host = cluster.host;
   if (host.processors == 0) return 1;
@@ -366,7 +368,7 @@ int SharedPeriod(int period, const GroupLayout& layout,
   if (!(layout == GroupLayout::Uniform(layout.num_tasks(), devices))) {
     return size;
   }
-  // Of the class whose groups the last one joins, and of a host.
+  // Number of tasks that the last class joins, and of tasks of a host.
   const size_t num_links = cluster.links.size();
   const int joined = num_links > 1 ? cluster.links[num_links - 2].tasks : 1;
   const int64_t tasks = std::lcm<int64_t>(joined, TasksOfHost(layout, cluster));

@@ -12,84 +12,87 @@
 
 namespace tutti {
 
-// The time that a collective takes on a machine that need not exist, from what
-// its ranks do round by round. Like LogGP (A. Alexandrov et al., "LogGP:
-// Incorporating Long Messages into the LogP Model", SPAA 1995), with transfers
-// for which both ends wait, as the engine's do:
+// Simulates the time of a collective on a machine, which need not exist, from
+// the outline of its rounds. The model is like LogGP (A. Alexandrov et al.,
+// "LogGP: Incorporating Long Messages into the LogP Model", SPAA 1995). As in
+// the engine, both ends of a transfer wait for it:
 //
-//  - A rank begins a round when it has ended the round before: its own sends
-//    have been read, what it receives is there, and that is reduced or copied.
-//  - A transfer begins when both its ranks have begun the round, at the later.
-//  - A rank has a link of its own for each direction within its task, and the
-//    ranks of a task share one for each direction out of it (cluster_model.h).
-//    A transfer occupies one at each end for chunks * seconds_per_message +
-//    bytes / bandwidth. What passes a link in one round shares it, and ends
-//    together, when that of all has passed.
-//  - It is complete one latency after it has passed both links.
-//  - Then the rank reduces and copies what the round has for it.
+// - A rank begins a round when it has ended the round before: its sends have
+//   been read, its receives have arrived, and it has reduced and copied.
+// - A transfer begins when both its ranks have begun the round.
+// - Within its task, a rank has its own link for each direction. Out of the
+//   task, the task's ranks share a link for each direction (cluster_model.h). A
+//   transfer occupies a link at each end for chunks * seconds_per_message +
+//   bytes / bandwidth. Transfers of one round on one link share it, and end
+//   together when all have passed.
+// - A transfer is complete one latency after it has passed both links.
+// - The rank then does the reductions and copies of the round.
 //
-// Where the cluster has hosts (cluster_model.h), processors take the place of
-// the links within one, and do what ranks reduce and copy:
+// If the cluster has hosts (cluster_model.h), their processors replace the
+// links within a host, and do the reductions and copies of ranks:
 //
-//  - A transfer within a host is a piece of work of the receiver's, as long as
-//    it would occupy a link; between tasks seconds_per_message is one of the
-//    sender's, too. What a rank reduces and copies in a round is another.
-//  - What a rank receives so and reduces in the same round takes as long as the
-//    slower of the two: the engine reduces straight out of the peer's memory.
-//  - Pieces of a round are done in the order in which they are ready, each by
-//    the first processor that is free (host_work.h), after those of earlier
-//    rounds. Small ones of a task wait for each other, too.
+// - A transfer within a host is a piece of work of the receiver, and takes as
+//   long as it would occupy a link. Between tasks, seconds_per_message is also
+//   a piece of work of the sender. The reductions and copies of a rank in a
+//   round are another piece.
+// - A chunk that a rank receives in this way and reduces in the same round
+//   takes as long as the slower of the two: the engine reduces directly from
+//   the peer's memory.
+// - Pieces of a round run in the order in which they become ready, each on the
+//   first free processor (host_work.h), after the pieces of earlier rounds.
+//   Small pieces of a task also run one after the other.
 //
-// So a rank's work is not at once with its own transfers, and transfers of
-// different rounds do not overtake each other. Chunks have the same size,
-// fractions of bytes included: where there are fewer elements than chunks, a
-// real run leaves the empty ones out. Not modelled: what other programs occupy;
-// caches, and memory whose bandwidth ranks share; work of processors for links
-// that leave their host; switches beyond the links of the cluster, routes,
-// loss, noise.
+// A rank's work therefore never overlaps with its own transfers, and transfers
+// of different rounds do not overtake each other. All chunks have the same
+// size, including fractions of bytes. A real run with fewer elements than
+// chunks skips the empty chunks. Not modelled: other programs; caches, and
+// memory bandwidth that ranks share; work of processors for links that leave
+// their host; switches beyond the links of the cluster, routes, loss, noise.
 //
 // Times are whole picoseconds, exact up to 2.5 hours, so that they do not
 // depend on the order of summation.
 
 struct LinkUse {
   std::string name;
-  double bytes = 0;     // That pass such links, in all.
-  double messages = 0;  // The same.
+  double bytes = 0;     // Bytes on all links of the class.
+  double messages = 0;  // Messages on all these links.
 };
 
 struct Simulation {
-  double seconds = 0;  // Until the last rank has ended.
+  double seconds = 0;  // End of the last rank.
   std::vector<LinkUse> links;
-  double processor_seconds = 0;  // That processors of hosts work, in all.
+  double processor_seconds = 0;  // Work of all processors of hosts.
   int num_rounds = 0;
-  int simulated_ranks = 0;  // The others do the same, elsewhere.
+  int simulated_ranks = 0;  // Other ranks do the same, elsewhere.
 };
 
-// At most so many ranks times rounds are simulated, or ranks that are busy
-// (Outline::Size::busy_ranks); some minutes.
+// Limit of simulated ranks times rounds; if the outline bounds busy ranks
+// (Outline::Size::busy_ranks), only they count. Takes some minutes.
 inline constexpr int64_t kMaxSimulatedRounds = int64_t{1} << 30;
 
-// At most so many transfers of one round are simulated
-// (Outline::Size::most_transfers, of the ranks that are); some GB.
+// Limit of simulated transfers in one round, in proportion to the simulated
+// ranks (Outline::Size::most_transfers). Takes some GB.
 inline constexpr int64_t kMaxTransfersOfRound = int64_t{1} << 25;
 
-// Pure. Simulates only as many ranks as the outline's period, where the layout
-// and the cluster have it too; of a ring, without hosts, a transfer of each
-// class of links (ring_sample.h). Errors: as CheckCluster(); INVALID_ARGUMENT
-// if `layout` is of another size than the outline; OUT_OF_RANGE
-// if a chunk takes more than 1e188 s, which do not add up; RESOURCE_EXHAUSTED
-// above kMaxSimulatedRounds or kMaxTransfersOfRound; INTERNAL if, in some
-// round, ranks do not do what the outline says of its period or of a ring
-// (looked at for some ranks and rounds).
+// Simulates the outline. Pure. Simulates only one period of the outline, if
+// layout and cluster have the same period. In a ring without hosts, simulates
+// one transfer of each class of links (ring_sample.h).
+//
+// Errors: as CheckCluster(); INVALID_ARGUMENT if `layout` has another size than
+// the outline; OUT_OF_RANGE if a chunk takes more than 1e188 s, because sums of
+// such times overflow; RESOURCE_EXHAUSTED above kMaxSimulatedRounds or
+// kMaxTransfersOfRound; INTERNAL if in some round ranks break the outline's
+// claim of a period or a ring (checked for some ranks and rounds).
 absl::StatusOr<Simulation> Simulate(const Outline& outline,
                                     const GroupLayout& layout,
                                     const ClusterModel& cluster,
                                     double chunk_bytes);
 
-// The number of ranks that stand for all of them: the smallest multiple of
-// `period` that begins a new task, and a new group of each inner class of
-// links, as often as the ranks before; else the size of the group. Pure.
-// REQUIRES: CheckCluster() is OK.
+// Returns the number of ranks that stand for all ranks. With one task and no
+// hosts, it is `period`. With several equal tasks, it is the smallest multiple
+// of `period` that fills whole tasks, hosts and groups of each inner class of
+// links. It is the size of the group if that number does not divide the size.
+// Pure. REQUIRES: CheckCluster() is OK.
 int SharedPeriod(int period, const GroupLayout& layout,
                  const ClusterModel& cluster);
 

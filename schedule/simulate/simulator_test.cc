@@ -14,7 +14,8 @@ namespace simulator_test {
 using ::testing::DoubleNear;
 using ::testing::HasSubstr;
 
-// Rounds as given; all transfers and work of a round in the order of ranks.
+// Outline of given rounds. Transfers and work of a round are in the order of
+// ranks.
 class GivenOutline : public Outline {
  public:
   GivenOutline(int num_ranks, std::vector<OutlineRound> rounds, int period = 0)
@@ -40,8 +41,8 @@ class GivenOutline : public Outline {
   const std::vector<OutlineRound> rounds_;
 };
 
-// Times in microseconds, for chunks of 1000 bytes: 1 within tasks, 10 between
-// them, and 2 to reduce, 3 to copy.
+// Times are microseconds. A chunk of 1000 bytes takes 1 within tasks, 10
+// between tasks, 2 to reduce and 3 to copy.
 ClusterModel Machine() {
   return {.links = {{"within", {5e-6, 1e9}, 1}, {"between", {50e-6, 1e8}}},
           .reduced_bytes_per_second = 5e8,
@@ -79,7 +80,7 @@ TEST(SimulatorTest, WorkFollowsTheTransfersOfItsRound) {
 }
 
 TEST(SimulatorTest, ATransferWaitsForBothRanks) {
-  // Rank 1 is late.
+  // Rank 1 begins late.
   const GivenOutline three(3, {{.work = {{1, 10, 0}}},
                                {.transfers = {{0, 1, 1}}},
                                {.transfers = {{2, 0, 1}}}});
@@ -105,7 +106,7 @@ TEST(SimulatorTest, RanksOfATaskShareTheLinkOutOfIt) {
 }
 
 TEST(SimulatorTest, LinksAreOfTheFirstClassThatJoinsTheRanks) {
-  // 8 tasks of one rank, in hosts of 2 and racks of 4.
+  // 8 tasks of one rank, in hosts of 2 tasks and racks of 4.
   ClusterModel cluster = {.links = {{"a", {1e-6, 1e9}, 1},
                                     {"b", {10e-6, 1e9}, 2},
                                     {"c", {100e-6, 1e9}, 4},
@@ -117,7 +118,7 @@ TEST(SimulatorTest, LinksAreOfTheFirstClassThatJoinsTheRanks) {
   EXPECT_THAT(latency(1), DoubleNear(10, 1e-9));
   EXPECT_THAT(latency(2), DoubleNear(100, 1e-9));
   EXPECT_THAT(latency(7), DoubleNear(1000, 1e-9));
-  // The tasks of a rack have one link between them to the others.
+  // Tasks of a rack share one link to other racks.
   const GivenOutline two(8, {{}, {.transfers = {{0, 4, 1}, {3, 7, 1}}}});
   EXPECT_THAT(MicrosecondsOf(two, GroupLayout::Uniform(8, 1), cluster),
               DoubleNear(1000 + 2, 1e-9));
@@ -145,7 +146,8 @@ TEST(SimulatorTest, RefusesWhatDoesNotFitTogether) {
               HasSubstr("links is empty"));
 }
 
-// Also where nothing takes that time: none times infinity is no number.
+// Refuses infinite times even where nothing takes that time: 0 times infinity
+// is NaN.
 TEST(SimulatorTest, RefusesTimesThatDoNotAddUp) {
   const GivenOutline two(2, {{.transfers = {{0, 1, 1}}}});
   const auto expect_refused = [&](const ClusterModel& cluster,
@@ -169,7 +171,7 @@ TEST(SimulatorTest, RefusesTimesThatDoNotAddUp) {
   expect_refused(cluster, "by links \"between\" would take 2e+188 s");
 }
 
-// Rank r sends to the next one, but for rank 5, if `lies`.
+// Rank r sends to the next rank. If `lies`, rank 5 sends more.
 GivenOutline Rotating(bool lies) {
   OutlineRound round;
   for (int rank = 0; rank < 6; ++rank) {
@@ -198,7 +200,7 @@ TEST(SimulatorTest, APeriodThatIsNoneIsAnError) {
               HasSubstr("in round 1, ranks from 5 on"));
 }
 
-// Says that it is a ring.
+// An outline that claims to be a ring.
 class GivenRing : public Outline {
  public:
   GivenRing(int num_ranks, const std::vector<OutlineRound>& rounds)
@@ -218,7 +220,7 @@ class GivenRing : public Outline {
   const GivenOutline rounds_;
 };
 
-// Each of `order` sends to the next, and then reduces.
+// Each rank of `order` sends to the next rank and then reduces.
 OutlineRound RingRound(const std::vector<int>& order) {
   OutlineRound round;
   const auto size = static_cast<int>(order.size());
@@ -298,7 +300,7 @@ TEST(SimulatorTest, TooMuchWorkIsRefused) {
                                  "most 33554432")));
 }
 
-// As Machine(), with hosts of so many tasks, and no inline work.
+// Machine() with hosts of `tasks` tasks and without inline work.
 ClusterModel Hosts(int tasks, int processors) {
   ClusterModel cluster = Machine();
   cluster.host = {.tasks = tasks, .processors = processors, .inline_bytes = 0};
@@ -306,7 +308,7 @@ ClusterModel Hosts(int tasks, int processors) {
 }
 
 TEST(SimulatorTest, RanksOfAHostShareItsProcessors) {
-  // All four exchange at once, 1 each way.
+  // All four ranks exchange at once, 1 each way.
   const GivenOutline four(
       4, {{}, {.transfers = {{0, 1, 1}, {1, 0, 1}, {2, 3, 1}, {3, 2, 1}}}});
   const GroupLayout layout = GroupLayout::Uniform(1, 4);
@@ -320,7 +322,7 @@ TEST(SimulatorTest, RanksOfAHostShareItsProcessors) {
 
 TEST(SimulatorTest, WorkOfAHostIsSharedOutToo) {
   const GivenOutline three(3, {{.work = {{0, 1, 0}, {1, 0, 2}, {2, 1, 1}}}});
-  // 2, 6 and 5: the last one follows the first.
+  // Work of 2, 6 and 5: the last piece follows the first.
   EXPECT_THAT(MicrosecondsOf(three, GroupLayout::Uniform(1, 3), Hosts(0, 2)),
               DoubleNear(2 + 5, 1e-9));
 }
@@ -351,7 +353,8 @@ TEST(SimulatorTest, AMessageBetweenTasksOfAHostIsWorkOfBothEnds) {
 }
 
 TEST(SimulatorTest, LinksThatLeaveAHostAreNoWorkOfIt) {
-  // 4 tasks in hosts of 2: within each one message, and one from each task.
+  // 4 tasks in hosts of 2: each host has one inner message, and each task sends
+  // or receives one outer message.
   const GivenOutline four(
       4, {{}, {.transfers = {{0, 1, 1}, {0, 2, 1}, {1, 3, 1}, {2, 3, 1}}}});
   const auto result =
@@ -379,11 +382,11 @@ TEST(SimulatorTest, OnePeriodOfHostsStandsForAll) {
   const auto one = Simulate(Rotating(false), layout, Hosts(2, 1), 1000);
   ASSERT_THAT(one, IsOk());
   EXPECT_EQ(one->simulated_ranks, 2);
-  // The same, with hosts that differ: the last one has two tasks.
+  // The same ring on hosts that differ: the last host has two tasks.
   const auto all = Simulate(Rotating(false), layout, Hosts(4, 1), 1000);
   ASSERT_THAT(all, IsOk());
   EXPECT_EQ(all->simulated_ranks, 6);
-  // Ranks 0 to 1, 2 to 3 and 4 to 5 within a host.
+  // Ranks 0 to 1, 2 to 3 and 4 to 5 are within a host.
   EXPECT_THAT(one->processor_seconds * 1e6, DoubleNear(3 * 10, 1e-9));
   EXPECT_THAT(all->processor_seconds * 1e6, DoubleNear(4 * 10, 1e-9));
 }
