@@ -35,7 +35,7 @@ TEST_P(ClusterRuntimeTest, AllDevicesOfAllTasksGetTheSum) {
   }
 }
 
-// With what the leader had algorithms priced.
+// Latency that the leader passed to the cost function of an algorithm.
 double seen_latency = 0;
 
 REGISTER_COLLECTIVE(
@@ -61,7 +61,7 @@ class ClusterRuntimeManyCallsTest : public ClusterRuntimeTest {};
 INSTANTIATE_TEST_SUITE_P(Seeds, ClusterRuntimeManyCallsTest,
                          testing::Values(uint64_t{1}));
 
-// What another task asks of it waits.
+// The late task keeps thousands of requests of another task waiting.
 TEST_P(ClusterRuntimeManyCallsTest, AllEndThoughATaskIsLateForThousands) {
   constexpr int kNumCalls = 5000;
   CollectiveRequest request = Request(1);
@@ -76,7 +76,7 @@ TEST_P(ClusterRuntimeManyCallsTest, AllEndThoughATaskIsLateForThousands) {
   ExpectAll(calls, 1 + 3);
 }
 
-// Of tasks that are started one by one.
+// Fixture whose tasks start one by one.
 class ClusterRuntimeStartTest : public ClusterRuntimeTest {
  protected:
   void SetUp() override {}
@@ -188,7 +188,8 @@ TEST_P(ClusterRuntimeTest, TheSurvivorsFormTheNextGeneration) {
   ExpectAll(calls, 1 + 2 + 3 + 4);
 }
 
-// The first call of task 2 would wait for calls that the others have made.
+// Task 2 begins to count its calls at a number that the other tasks have
+// passed.
 TEST_P(ClusterRuntimeTest, TheNextGenerationNeedsAnotherStep) {
   const auto first = CallAll({0, 1});
   environment_.RunAll();
@@ -242,12 +243,12 @@ TEST_P(ClusterRuntimeTest, AStepIsCleanedUpOnAllTasks) {
   runtimes_[1]->CleanupStep(kStep, again.Set());
   environment_.RunAll();
   EXPECT_EQ(again.status, absl::OkStatus());
-  const auto calls = CallAll({0, 1, 2});  // The step begins anew.
+  const auto calls = CallAll({0, 1, 2});  // Reuses the step.
   environment_.RunAll();
   ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
 }
 
-// What a task has asked of another one, and taken back, may be on its way.
+// A request that a task sent and withdrew may still be on its way.
 TEST_P(ClusterRuntimeTest, AStepThatBeginsAnewMeetsNothingThatWasAskedBefore) {
   CallAll({0, 1, 2});
   environment_.RunAll();
@@ -287,7 +288,7 @@ TEST_P(ClusterRuntimeTest, CleaningUpWaitsTenSecondsForWhatIsOnItsWay) {
   for (int held : {0, 1}) network_.LetTransfersGo(held);
 }
 
-// An execution of an instance that was settled, or was not.
+// Covers executions of a settled instance and of an unsettled one.
 TEST_P(ClusterRuntimeTest, AStepThatBeginsAnewHearsNothingThatFailedBefore) {
   CallAll({0, 1, 2});
   environment_.RunAll();
@@ -318,8 +319,8 @@ TEST_P(ClusterRuntimeTest, AStepThatBeginsAnewHearsNothingThatFailedBefore) {
   }
 }
 
-// Whoever holds its executor calls what the step that began anew is to run: an
-// instance that was settled before, and one that was not.
+// The caller still holds the executor of the step before its clean-up. It calls
+// a settled instance and an unsettled one, which the reused step also runs.
 TEST_P(ClusterRuntimeTest, ALateCallOfAStepThatBeganAnewFailsNothingOfIt) {
   CallAll({0, 1, 2});
   environment_.RunAll();
@@ -340,7 +341,8 @@ TEST_P(ClusterRuntimeTest, ALateCallOfAStepThatBeganAnewFailsNothingOfIt) {
   }
 }
 
-// The leader, of whose own devices none is in the step that began anew yet.
+// The late call comes from the leader, before its own devices use the step
+// again.
 TEST_P(ClusterRuntimeTest, ALateCallFailsNothingOfAStepThatOthersBeganAnew) {
   CallAll({0, 1, 2});
   environment_.RunAll();
@@ -364,7 +366,7 @@ TEST_P(ClusterRuntimeTest, ALateCallFailsNothingOfAStepThatOthersBeganAnew) {
   ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
 }
 
-// Before anybody else is in the step that begins anew.
+// The cancelled call is the first one in the reused step.
 TEST_P(ClusterRuntimeTest, WhoGivesUpFirstInAStepThatBeginsAnewIsHeardOf) {
   CallAll({0, 1, 2});
   environment_.RunAll();
@@ -481,7 +483,7 @@ TEST_P(ClusterRuntimeTest, SaysHowATaskIs) {
   EXPECT_EQ(unknown.status->code(), absl::StatusCode::kInvalidArgument);
 }
 
-// Its devices are gone with it.
+// Tests that destroy a runtime, and so its devices, while calls run.
 class ClusterRuntimeEndTest : public testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, ClusterRuntimeEndTest,
@@ -496,11 +498,11 @@ TEST_P(ClusterRuntimeEndTest, WhatAWorkerHasLeftOfARuntimeThatIsGoneEnds) {
   CollectiveRequest request;
   request.group_size = kNumDevices;
   request.op = AllReduce{};
-  request.shape = TensorShape::Vector(1 << 20);  // Workers take what comes.
+  request.shape = TensorShape::Vector(1 << 20);  // Workers share it.
   request.impl_details.implementation = GetParam();
   const auto shared = std::make_shared<const CollectiveRequest>(request);
   int num_before = 0;
-  int num_works = 0;  // Of the queue, that have been done before.
+  int num_works = 0;  // Works of the queue that ran before the end.
   for (; num_before < kNumDevices; ++num_works) {
     SimulatedEnvironment environment(/*seed=*/1);
     LoopbackNetwork network(ThreeTasks(0), environment.get().queue,
