@@ -1,4 +1,4 @@
-// Both ends of outfeeds between processes, with threads.
+// Tests both ends of outfeeds between processes, with threads.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ class RemoteOutfeedConcurrencyTest : public testing::Test {
             .instance_key = instance_key};
   }
 
-  // What the last one becomes.
+  // Sends the items. Returns the status of the last send.
   absl::Status SendAll(int num_items) {
     const OutfeedSender sender = pair_->sender();
     const Tensor large = Bytes(kLargeBytes);
@@ -74,7 +74,7 @@ class RemoteOutfeedConcurrencyTest : public testing::Test {
   DefaultEnvironment environment_{/*num_workers=*/2};
   const std::unique_ptr<LocalGroup> group_ =
       *LocalGroup::Create(environment_.get(), 1, 2);
-  int num_received_ = 0;  // The callbacks', and the test's when they ended.
+  int num_received_ = 0;  // Owned by the callbacks, then by the test.
   int num_wrong_ = 0;
   std::function<absl::Status(int num_received)> callback_;
   std::unique_ptr<RemoteOutfeedPair> pair_;
