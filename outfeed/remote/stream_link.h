@@ -107,13 +107,11 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
 
   const int rank_;
   const std::shared_ptr<CollectiveExecutor> executor_;
-  const std::shared_ptr<PreparedCollective>
-      prepared_;  // Shares ownership of the group.
+  const std::shared_ptr<PreparedCollective> prepared_;  // Keeps the group.
   const std::shared_ptr<const CollGroupParams> group_;
   const ExecKey exec_;
   Cancellation ended_;
-  std::array<std::byte, 1> never_lent_ =
-      {};  // Target of WatchPeer()'s request.
+  std::array<std::byte, 1> never_lent_ = {};  // Target of WatchPeer().
 
   mutable Mutex mu_;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
