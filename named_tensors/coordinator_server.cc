@@ -18,7 +18,7 @@ constexpr int64_t kMaxRunningUngathered = 2;
 
 // Bound on unsettled instances, beyond which nothing is decided. An instance
 // stays unsettled until all ranks have come to it. The tasks bear 1024 of them,
-// including those of the program's other collectives.
+// and the program's other collectives need some.
 constexpr int64_t kMaxUnsettled = 256;
 
 // Bound on the bytes of an answer, exceeded by at most one decision. A control

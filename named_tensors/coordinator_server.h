@@ -23,7 +23,7 @@
 
 namespace tutti {
 
-// At the end: finish or cancel the decided runs that have not ended.
+// Fate of decided runs at the end: finish or cancel.
 enum class DecidedRuns { kFinish, kCancel };
 
 // Rank zero's side of the coordinator. Receives the requests of all ranks,
@@ -88,7 +88,7 @@ class CoordinatorServer
     uint64_t last_message = 0;
     uint64_t next_request = 1;
     std::string name_head;
-    std::deque<proto::Decision> decisions;  // Not acknowledged by the rank.
+    std::deque<proto::Decision> decisions;  // Unacknowledged.
     uint64_t first_decision = 1;            // Number of decisions.front().
     ControlDone waiting;                    // Callback of its AwaitDecisions.
     uint64_t waiting_id = 0;

@@ -93,12 +93,12 @@ class Negotiation {
   // way.
   int64_t num_unsettled() const { return num_unsettled_; }
 
-  // Takes the names that have missed a rank for at least `after`. Returns each
-  // name once.
+  // Takes the names that have waited for a rank for at least `after`. Returns
+  // each name once.
   std::vector<StalledTensor> TakeStalled(absl::Time now, absl::Duration after);
 
-  // Ends the names that have missed a rank for at least `limit`. The status of
-  // each, also in its decision, is DEADLINE_EXCEEDED.
+  // Ends the names that have waited for a rank for at least `limit`. The status
+  // of each, also in its decision, is DEADLINE_EXCEEDED.
   std::vector<Decision> TakeExpired(absl::Time now, absl::Duration limit);
 
   // First request time among the waiting names: not yet returned by
@@ -112,7 +112,7 @@ class Negotiation {
  private:
   struct Asked {
     int rank = 0;
-    uint64_t number = 0;  // The rank's number of it.
+    uint64_t number = 0;  // Counted by the rank.
   };
 
   // A name that some ranks have not requested, or that is ready. Takes room for
@@ -123,7 +123,7 @@ class Negotiation {
     absl::Time since;
     int64_t bytes = 0;             // Size of rank zero's request.
     std::vector<bool> is_present;  // Indexed by rank.
-    std::vector<Asked> asked;      // In order of arrival.
+    std::vector<Asked> asked;      // Order of arrival.
 
     const std::string& name() const { return requests.name(); }
   };

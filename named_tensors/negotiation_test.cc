@@ -125,7 +125,7 @@ TEST(NegotiationTest, FusesOneTypeAndOneMergeOpUpToTheThreshold) {
        .type = CollectiveType::kAllGather,
        .shape = TensorShape::Vector(1)});
   add(Reduction("5"));      // Does not fit with 1 and 3.
-  add(Reduction("6", 10));  // As large as the threshold.
+  add(Reduction("6", 10));  // Equals the threshold.
   add(Reduction("7", 0));
   std::vector<std::vector<uint64_t>> runs;
   for (const auto& decision : negotiation.TakeDecisions()) {
@@ -298,7 +298,7 @@ TEST(NegotiationTest, WhereThereIsNoRoomGathersRunInPartsOfFewSizes) {
     }
     decide(rows);
   }
-  EXPECT_EQ(exact.size(), 3u);  // They use four entries.
+  EXPECT_EQ(exact.size(), 3u);  // Four entries each.
   EXPECT_LE(instances.size(), 3u + 80);
   decide({0, 0, 0});
   decide({int64_t{1} << 60, 1, 0});

@@ -61,8 +61,8 @@ class PendingTensors {
   size_t name_bytes_ = 0;
   RequestBatches batches_;
   uint64_t last_id_ = 0;
-  absl::flat_hash_map<uint64_t, PendingTensorPtr> undecided_;  // By id.
-  absl::flat_hash_map<uint64_t, uint64_t> id_of_request_;      // By number.
+  absl::flat_hash_map<uint64_t, PendingTensorPtr> undecided_;  // Keyed by id.
+  absl::flat_hash_map<uint64_t, uint64_t> id_of_request_;  // Keyed by number.
   absl::flat_hash_map<std::string, Known> known_;
 };
 

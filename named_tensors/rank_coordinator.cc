@@ -10,7 +10,8 @@
 namespace tutti {
 namespace {
 
-// A task that this message does not reach for so long finds the end by itself.
+// Deadline of the message about the end. A task that it does not reach finds
+// the end by itself.
 constexpr absl::Duration kTellLimit = absl::Seconds(10);
 
 absl::Status CheckOutput(const PendingTensor& pending) {
@@ -96,7 +97,7 @@ void RankCoordinator::Submit(CollectiveType type, NamedTensor tensor,
   if (status.ok()) status = Enter(pending);
   if (!status.ok()) return std::move(pending->done)(std::move(status));
   SayWhetherWaits();
-  Begin();  // First: a rank that goes away after it has sent says so.
+  Begin();  // Before sending: a rank that has sent reports its end.
   SendNext();
 }
 
@@ -439,8 +440,8 @@ uint64_t RankCoordinator::PresentProcess(int task) const {
                                              : options_.present_process(task);
 }
 
-// True if another process of the task, which is not lost, took the place of
-// `process` before the two processes exchanged any request.
+// True if a live process of the task replaced `process` before the two
+// processes exchanged any request.
 bool RankCoordinator::IsReplaced(const ControlCaller& process) {
   const auto [task, incarnation] = process;
   const uint64_t present = PresentProcess(task);

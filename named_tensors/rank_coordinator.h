@@ -43,7 +43,7 @@ class RankCoordinator : public Coordinator,
     // Finds the executor of the step in which decisions run. No other
     // coordinator may use this step. Called inside the first request.
     std::function<std::shared_ptr<CollectiveExecutor>()> executor;
-    GroupKey group_key = 0;  // Also for this coordinator alone.
+    GroupKey group_key = 0;  // Used by this coordinator only.
 
     // Returns the incarnation of the task's present process; 0 if unknown. May
     // be null.
@@ -64,13 +64,13 @@ class RankCoordinator : public Coordinator,
   void AllGather(NamedTensor tensor, StatusCallback done) override;
   void Shutdown(StatusCallback done) override;
 
-  // Ends everything on this rank at once, including runs, and tells rank zero
-  // if possible. Rank zero then ends it on all ranks. This holds also if this
+  // Ends everything on this rank at once, including runs. Notifies rank zero if
+  // possible, which then ends everything on all ranks. This holds also if this
   // rank has requested nothing: other ranks may wait for it.
   void End(absl::Status reason);
 
   // Called when the rank goes away. Same as End(), but a rank without requests
-  // tells nobody: its program may use no named tensors.
+  // notifies nobody: its program may use no named tensors.
   void Retire(absl::Status reason);
 
   // Ends runs on all ranks. Called on rank zero, after an end that let runs
@@ -116,10 +116,10 @@ class RankCoordinator : public Coordinator,
 
   // The end comes once, in EndHere(). Undecided requests end with its status,
   // and with kCancel runs end, too. Four ways lead there:
-  //  - Shutdown(): tells rank zero, which tells all ranks, including this one,
-  //    after its earlier decisions;
-  //  - Fail(): a call failed, or rank zero sent an invalid message. Tells rank
-  //    zero without waiting for it;
+  //  - Shutdown(): notifies rank zero, which sends the end to all ranks,
+  //    including this one, after its earlier decisions;
+  //  - Fail(): a call failed, or rank zero sent an invalid message. Notifies
+  //    rank zero without waiting for it;
   //  - End() and Retire(), by EndAll(): like Fail(), and also ends runs that an
   //    earlier end let finish;
   //  - the loss of task 0. Rank zero's server learns of every loss and answers

@@ -65,7 +65,7 @@ class AllReduceObserverTest : public testing::Test {
                     {values, values + arrays[1].num_elements()}});
                return absl::OkStatus();
              },
-         .max_queued_bytes = 24,  // One item of two floats.
+         .max_queued_bytes = 24,  // An item of two floats.
          .environment = environment_.get()});
     observer_ = *AllReduceObserver::Create(Options(*receiver_));
     job_.manager().SetObserver(observer_);
@@ -90,7 +90,7 @@ class AllReduceObserverTest : public testing::Test {
 
   SimulatedEnvironment environment_{/*seed=*/1};
   LocalJob job_{{.devices_per_task = kNumDevices}};
-  std::vector<Item> items_[kNumDevices];  // By device.
+  std::vector<Item> items_[kNumDevices];  // Indexed by device.
   std::unique_ptr<OutfeedReceiver> receiver_;
   std::shared_ptr<AllReduceObserver> observer_;
 };

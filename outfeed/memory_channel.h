@@ -88,7 +88,7 @@ class MemoryChannel : public OutfeedChannel {
   bool is_paused_ ABSL_GUARDED_BY(mu_) = false;
   bool is_resumed_ ABSL_GUARDED_BY(mu_) = false;  // Resumed during an offer.
 
-  // Owned by the offering thread, and by the lock when no thread offers.
+  // Owned by the offering thread; guarded by `mu_` while no thread offers.
   std::vector<Tensor> offered_;
   size_t offered_begin_ = 0;           // Index of the first array not taken.
   int64_t offered_bytes_ = 0;          // Bytes not taken.

@@ -107,7 +107,7 @@ class OutfeedJob {
 
  public:
   std::vector<std::unique_ptr<Device>> devices;
-  std::vector<std::vector<int32_t>> numbers;  // By device.
+  std::vector<std::vector<int32_t>> numbers;  // Indexed by device.
 
   // Called after the number was recorded. May be null.
   std::function<absl::Status(int device, uint32_t id, absl::Span<Tensor>)>

@@ -36,7 +36,7 @@ class StreamReader {
   };
   struct InlineArray {
     const ArraySpec* spec = nullptr;
-    absl::Span<const std::byte> bytes;  // In the parcel; as many as the spec's.
+    absl::Span<const std::byte> bytes;  // In the parcel; of the spec's size.
   };
   struct LargeArray {
     const ArraySpec* spec = nullptr;

@@ -32,8 +32,7 @@ namespace {
 constexpr int64_t kCoordinatorStep = std::numeric_limits<int64_t>::max();
 constexpr GroupKey kCoordinatorGroup = std::numeric_limits<GroupKey>::max();
 
-// A task counts as lost if the message about the end of a step does not reach
-// it for this long.
+// Deadline for the other tasks to end a step.
 constexpr absl::Duration kCleanupLimit = absl::Seconds(10);
 
 absl::Status CheckSettings(const CoordinatorSettings& settings) {

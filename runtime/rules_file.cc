@@ -32,8 +32,8 @@ constexpr size_t kMaxNameBytes = 200;
 constexpr int kDepthOfRules = 2;
 
 // Iterates over characters and counts the lines begun so far. The parser reads
-// one character past a number. If this character ends the line, the number
-// still counts on its own line.
+// one character past a number. A line ends only after its last character: the
+// number still counts on its line.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;

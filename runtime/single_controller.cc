@@ -213,7 +213,7 @@ class SingleController::Groups {
   std::atomic<int64_t> num_calls_{0};
   Mutex mu_;
   std::map<std::pair<int, int>, Devices> devices_
-      ABSL_GUARDED_BY(mu_);  // By tasks and devices per task.
+      ABSL_GUARDED_BY(mu_);  // Keyed by tasks and devices per task.
 };
 
 SingleController::Groups::Kind SingleController::Groups::KindOf(

@@ -32,12 +32,12 @@ class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
  public:
   static constexpr absl::Duration kLookEvery = absl::Milliseconds(100);
 
-  // Errors: those of GpuRuntime::CreateEvent.
+  // Errors: as GpuRuntime::CreateEvent.
   static absl::StatusOr<std::shared_ptr<GpuPassEnd>> Create(CudaDevice& device,
                                                             GpuStream stream,
                                                             Clock& clock);
 
-  // Sets the end behind the present work of the stream. Errors: those of
+  // Sets the end behind the present work of the stream. Errors: as
   // GpuRuntime::RecordEvent; the next look then sets the end.
   absl::Status Mark() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -66,7 +66,7 @@ class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
   absl::StatusOr<bool> IsOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Answer to a question about `gpu`; false if it cannot be told now. Errors:
-  // those after which no later answer will tell.
+  // final ones, after which no later call can answer.
   absl::StatusOr<bool> IsTrue(absl::StatusOr<bool> answer, int gpu) const;
   absl::Status MarkLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsPastOrSpoilt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -85,7 +85,7 @@ class GpuStepStream : public StepStream {
   absl::Status ReadPeer(absl::Span<const std::byte> bytes,
                         const DeviceFence& written, Put put) override;
 
-  // Errors: those of PinnedPool::Take().
+  // Errors: as PinnedPool::Take().
   absl::Status ReadHost(absl::Span<const std::byte> bytes, Put put) override
       ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -17,7 +17,7 @@ inline constexpr int kMaxGpuBuffers = 8;
 // Reduction of 1 to 8 buffers in one pass over a GPU's memory: every output =
 // (inputs[0] (+) inputs[1] (+) ..., from left to right) / divisor.
 //
-// Bits are those of tutti/reduction.h: of ReduceMany() for floating dtypes, of
+// Bits are equal to tutti/reduction.h: to ReduceMany() for floating dtypes, to
 // ReduceMany() and then DivideBy() for integers. Pointers need no alignment,
 // not even that of an element. Fastest if all pointers have the same offset to
 // a multiple of 16 bytes. An output may equal inputs; it may overlap nothing
@@ -40,8 +40,8 @@ struct GpuCopy {
 };
 
 // Checks that a kernel can be launched with these arguments. Errors:
-// INVALID_ARGUMENT for too few or too many buffers, for a null buffer unless
-// there is nothing to do, or for a divisor below 1; those of CheckSupported().
+// INVALID_ARGUMENT for too few or too many buffers, for a null buffer with work
+// to do, or for a divisor below 1; as CheckSupported().
 absl::Status CheckReduction(const GpuReduction& reduction);
 absl::Status CheckCopy(const GpuCopy& copy);
 

@@ -55,7 +55,7 @@ class NcclAgreement : public Lender,
   void Begin(const NcclTicket& ticket) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Called when the execution has failed: receives of launches end, because
-  // those launches may never come.
+  // these launches may never come.
   void Cancel(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Called once, after Start(), when the launch has ended in this process or
@@ -103,8 +103,8 @@ class NcclAgreement : public Lender,
   bool has_failed_ ABSL_GUARDED_BY(mu_) = false;
   bool has_ended_here_ ABSL_GUARDED_BY(mu_) = false;
   bool has_told_end_ ABSL_GUARDED_BY(mu_) = false;
-  size_t num_transfers_ ABSL_GUARDED_BY(mu_) = 0;  // Under way.
-  size_t num_launches_ ABSL_GUARDED_BY(mu_) = 0;   // Under way, of kLaunch.
+  size_t num_transfers_ ABSL_GUARDED_BY(mu_) = 0;  // Transfers under way.
+  size_t num_launches_ ABSL_GUARDED_BY(mu_) = 0;   // Launches under way.
   size_t num_ended_ ABSL_GUARDED_BY(mu_) = 0;      // Other processes.
   absl::AnyInvocable<void() &&> over_ ABSL_GUARDED_BY(mu_);
 };

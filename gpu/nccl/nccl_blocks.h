@@ -32,8 +32,7 @@ void AppendOwn(const CollectiveContext& context, const NcclBlock& from,
                const NcclBlock& to, NcclPlan* plan);
 
 // Returns the input, or a copy of it if the output has the same memory:
-// received bytes would overwrite unsent ones. Errors: those of
-// CudaDevice::Allocate.
+// received bytes would overwrite unsent ones. Errors: as CudaDevice::Allocate.
 absl::StatusOr<std::byte*> SendableInput(const CollectiveContext& context,
                                          NcclPlan* plan);
 

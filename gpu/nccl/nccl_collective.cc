@@ -18,8 +18,7 @@ namespace tutti {
 namespace {
 
 // Costs more than a pass of one GPU within a process, which is half a message.
-// Otherwise costs a tenth of the model's links, which are those of gRPC. Not
-// measured.
+// Otherwise costs a tenth of the model's links, which are gRPC's. Not measured.
 double CostSeconds(const CostQuery& query) {
   const double size = query.layout.size();
   if (size == 1) return 0;

@@ -42,8 +42,8 @@ class NcclCollective : public CollectiveImplementationInterface {
   // the leader; no leader chooses these.
   absl::Status InitializeCollectiveContext(CollectiveContext* context) override;
 
-  // Errors: those of NCCL and of the GPU runtime; FAILED_PRECONDITION, naming
-  // launches and ranks, if processes launch in different orders.
+  // Errors: from NCCL and the GPU runtime; FAILED_PRECONDITION, naming launches
+  // and ranks, if processes launch in different orders.
   void Run(const CollectiveContext& context, StatusCallback done) override;
 
  private:

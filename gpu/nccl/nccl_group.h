@@ -70,9 +70,9 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
     std::shared_ptr<NcclRuntime> nccl;
     std::string id;  // See NcclRuntime::NewUniqueId().
     int size = 0;
-    std::vector<NcclRank> ranks;  // In this process.
+    std::vector<NcclRank> ranks;  // Ranks in this process.
     Environment environment;
-    std::shared_ptr<Cancellation> cancellation;  // Of the group.
+    std::shared_ptr<Cancellation> cancellation;  // The group's.
 
     // Bound on launches under way, if launches wait for the end of others.
     int most_running = kMostRunning;

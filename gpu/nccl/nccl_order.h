@@ -16,10 +16,10 @@ namespace tutti {
 // launch in one order and their members give the same rows.
 struct NcclLaunchId {
   uint64_t number = 0;  // Counted from 1.
-  uint64_t digest = 0;  // Of this and all earlier launches, in order.
+  uint64_t digest = 0;  // Digest of this and all earlier launches.
   int64_t instance = 0;
   uint64_t execution = 0;
-  uint64_t rows_digest = 0;  // Of given rows; set by NcclAgreement.
+  uint64_t rows_digest = 0;  // Digest of given rows; set by NcclAgreement.
 
   friend bool operator==(const NcclLaunchId&, const NcclLaunchId&) = default;
 };

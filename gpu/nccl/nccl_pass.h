@@ -29,7 +29,7 @@ struct NcclPlan {
   std::vector<GpuLaunch> before;
   std::vector<NcclCall> calls;
   std::vector<GpuLaunch> after;
-  Tensor scratch;  // Of the member's device; kept to the end.
+  Tensor scratch;  // On the member's device; kept to the end.
 };
 
 // Plans the work of a member. An error ends the execution.
@@ -81,7 +81,7 @@ class NcclPass : public std::enable_shared_from_this<NcclPass> {
   bool has_begun_ = false;  // Owned by the launching thread.
 
   Mutex mu_;
-  int num_parts_ ABSL_GUARDED_BY(mu_) = 0;  // Not over.
+  int num_parts_ ABSL_GUARDED_BY(mu_) = 0;  // Parts under way.
 };
 
 }  // namespace tutti

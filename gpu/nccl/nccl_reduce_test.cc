@@ -208,7 +208,7 @@ TEST(NcclReduceTest, AnAverageIsNcclsOwnWhereExactAndElseOneKernelOfEachRank) {
                                      .is_average = row.is_average},
                                     ++key));
     EXPECT_EQ(NumReductions(tasks, kGpusPerTask) - kernels, row.num_kernels);
-    EXPECT_EQ(tasks.network().counts().launches - launches, 2);  // Per task.
+    EXPECT_EQ(tasks.network().counts().launches - launches, 2);  // 1 per task.
   }
   EXPECT_THAT(tasks.Remains(), IsEmpty());
 }

@@ -40,15 +40,15 @@ class NcclThen : public CollectiveImplementationInterface {
     plan_.between = std::move(between);
   }
 
-  // Errors: those of NcclCollective; INVALID_ARGUMENT for a process with
-  // members of several tasks; those of the level between tasks.
+  // Errors: as NcclCollective; INVALID_ARGUMENT for a process with members of
+  // several tasks; errors of the level between tasks.
   absl::Status InitializeCollectiveContext(CollectiveContext* context) override;
   void Run(const CollectiveContext& context, StatusCallback done) override;
 
  private:
   NcclThenPlan plan_;
   std::once_flag once_;
-  absl::Status status_;  // Of the first member's preparation.
+  absl::Status status_;  // Result of the first preparation.
 };
 
 // Large enough to make a chunk's latency small: 0.4 ms at 10 GB/s between

@@ -228,7 +228,7 @@ void NcclWithinTask::End() {
   {
     MutexLock lock(&mu_);
     num_parts_ = members_.size();
-    clock().Cancel(alarm_);  // From here on the ends look for errors.
+    clock().Cancel(alarm_);  // The ends now look for errors.
   }
   for (int place = 0; place < members_.size(); ++place) {
     GpuPassEnd& end = *ends_[static_cast<size_t>(place)];

@@ -45,7 +45,7 @@ struct NcclThenPlan {
 // resources. Thread-safe.
 class TaskCommunicator {
  public:
-  // Errors: those of NcclRuntime::NewUniqueId(). The result of the first call
+  // Errors: as NcclRuntime::NewUniqueId(). The result of the first call
   // stays.
   absl::StatusOr<std::string> Id(NcclRuntime& nccl);
   const std::shared_ptr<NcclGroup>& group() const { return group_; }
@@ -132,7 +132,7 @@ class NcclWithinTask final
 
   Mutex mu_;
   int num_launches_ ABSL_GUARDED_BY(mu_) = 0;  // Begun by NCCL.
-  int num_parts_ ABSL_GUARDED_BY(mu_) = 0;     // Not over.
+  int num_parts_ ABSL_GUARDED_BY(mu_) = 0;     // Parts under way.
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

@@ -18,7 +18,7 @@ namespace tutti {
 // Launches of an execution on a stream of the first member's device, in order.
 struct GpuPlan {
   std::vector<GpuLaunch> launches;
-  Tensor scratch;  // Of the first member's device; freed after the last launch.
+  Tensor scratch;  // Freed after the last launch; on the first device.
 };
 
 // Collective of GPU devices of this process, whose memory the first one
@@ -48,7 +48,7 @@ class GpuLocalCollective : public CollectiveImplementationInterface {
   absl::Status InitializeCollectiveContext(CollectiveContext* context) override;
 
   // Errors: FAILED_PRECONDITION if the first member's device does not reach the
-  // memory of another, naming both; those of the runtime.
+  // memory of another, naming both; errors of the runtime.
   void Run(const CollectiveContext& context, StatusCallback done) override;
 
  private:

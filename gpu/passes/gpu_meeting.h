@@ -58,7 +58,7 @@ class GpuMeeting {
   Mutex mu_;
   // Events of the arrived members. After a failure the events may be gone; then
   // nobody takes them.
-  std::map<int, GpuEvent> ready_ ABSL_GUARDED_BY(mu_);  // By rank.
+  std::map<int, GpuEvent> ready_ ABSL_GUARDED_BY(mu_);  // Keyed by rank.
 };
 
 }  // namespace tutti

@@ -53,7 +53,7 @@ class CudaGpu {
 
   // Const once Open() returns.
   std::map<std::pair<ReductionKind, DType>, int> reduce_blocks_;
-  std::map<size_t, int> copy_blocks_;  // By `word_bytes`.
+  std::map<size_t, int> copy_blocks_;  // Keyed by `word_bytes`.
 };
 
 }  // namespace tutti

@@ -85,7 +85,7 @@ class CudaRuntime : public GpuRuntime {
 
   Mutex mu_;
   std::map<int, std::shared_ptr<const CudaGpu>> gpus_ ABSL_GUARDED_BY(mu_);
-  std::map<int, absl::Status> spoilt_ ABSL_GUARDED_BY(mu_);  // By GPU.
+  std::map<int, absl::Status> spoilt_ ABSL_GUARDED_BY(mu_);  // Keyed by GPU.
 
   // Destroyed events of each GPU, for later use.
   std::map<int, std::vector<cudaEvent_t>> kept_events_ ABSL_GUARDED_BY(mu_);

@@ -9,8 +9,8 @@
 namespace tutti {
 
 // Status of `call` on `gpu`; a negative `gpu` stands for no GPU. Uses the codes
-// of gpu_runtime.h. Clears the error in CUDA: later calls of the thread do not
-// report it.
+// of GpuRuntime (tutti/gpu_devices.h). Clears the error in CUDA: later calls of
+// the thread do not report it.
 absl::Status CudaStatus(cudaError_t error, absl::string_view call,
                         int gpu = -1);
 

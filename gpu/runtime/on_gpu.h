@@ -6,8 +6,8 @@
 namespace tutti {
 
 // Makes the primary context of `gpu` current for the thread, until destruction.
-// Without it, calls would open the current GPU for this process, mostly GPU 0,
-// or use a context of the caller on `gpu`.
+// Without it, calls would open the current GPU for this process, mostly GPU 0.
+// Or they would use a context of the caller on `gpu`.
 //
 // Allows calls while another thread captures a stream into a graph. By default
 // CUDA then forbids calls of other threads that might not fit the graph. Ours

@@ -17,11 +17,11 @@
 
 namespace tutti {
 
-// Pinned memory for bytes in transit. Host memory serves transfers between GPUs
-// and readers or writers that cannot reach a GPU's memory. GPU memory serves
-// those that can. Take() makes a buffer if none of its size is kept, which may
-// wait for the GPUs. Take() never waits for another buffer: its user may wait
-// for other users, in this process or another.
+// Pinned memory for bytes in transit: host memory for peers that cannot reach a
+// GPU's memory, or memory of the GPU for peers that can. Take() makes a buffer
+// if none of its size is kept, which may wait for the GPUs. Take() never waits
+// for another buffer: the buffer's user may itself wait for other users, in
+// this process or another.
 //
 // A returned buffer is kept if there is room for it. Room is made by freeing
 // buffers of the sizes used longest ago. A size is used when a buffer of it is
@@ -82,7 +82,7 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   // Errors: INVALID_ARGUMENT without a runtime.
   static absl::StatusOr<std::shared_ptr<PinnedPool>> Create(Options options);
 
-  // Takes a buffer of at least `num_bytes`. Errors: those of
+  // Takes a buffer of at least `num_bytes`. Errors: as
   // GpuRuntime::AllocatePinned or AllocatePinnedOnGpu, if freeing all kept
   // buffers does not help; RESOURCE_EXHAUSTED beyond Options::most_bytes, or
   // beyond half of all possible memory.

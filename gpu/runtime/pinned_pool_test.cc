@@ -43,7 +43,7 @@ class PinnedPoolTest : public ::testing::Test {
         {.runtime = &runtime_, .kept_bytes = kept_bytes});
   }
 
-  // Takes a buffer of each size, returns them all, and counts those newly made.
+  // Takes a buffer of each size, returns them all, and counts new buffers.
   int64_t NumMade(PinnedPool& pool, const std::vector<size_t>& sizes) {
     const int64_t num_before = runtime_.NumCalls(GpuCall::kAllocatePinned);
     std::vector<PinnedPool::Buffer> buffers;

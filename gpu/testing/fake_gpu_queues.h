@@ -105,12 +105,13 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   struct Marker {
     bool is_done = false;
   };
+  // An entry of a stream: the first member that is set, else `fault`.
   struct Item {
-    Operation operation;                // If set, else
-    StatusCallback host_call;           // if set, else
-    std::shared_ptr<Marker> waits_for;  // if set, else
-    Gate gate;                          // if set, else
-    absl::Status fault;                 // this.
+    Operation operation;
+    StatusCallback host_call;
+    std::shared_ptr<Marker> waits_for;
+    Gate gate;
+    absl::Status fault;
   };
   struct Stream {
     int gpu = 0;
@@ -160,7 +161,7 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   const bool keeps_host_calls_;
 
   Mutex mu_;
-  std::vector<absl::Status> spoilt_ ABSL_GUARDED_BY(mu_);  // By GPU.
+  std::vector<absl::Status> spoilt_ ABSL_GUARDED_BY(mu_);  // Indexed by GPU.
   std::map<int, std::vector<StatusCallback>> untold_ ABSL_GUARDED_BY(mu_);
   FakeGpuMemory memory_ ABSL_GUARDED_BY(mu_);
   uintptr_t last_handle_ ABSL_GUARDED_BY(mu_) = 0;

@@ -48,11 +48,10 @@ enum class GpuCall {
 // tutti/reduction.h.
 //
 // An operation spoils its GPU and counts as a mistake if it uses memory
-// wrongly: memory that does not exist, memory past its end, memory of a GPU
-// without enabled access, or host memory that is not pinned. A call of the
-// runtime inside CallHost() also counts as a mistake. A wait for an event of a
-// spoilt GPU, and a copy from its memory, fail with its error and spoil no
-// other GPU.
+// wrongly: missing memory, memory past its end, memory of a GPU without enabled
+// access, or unpinned host memory. A call of the runtime inside CallHost() also
+// counts as a mistake. A wait for an event of a spoilt GPU fails with its
+// error, and so does a copy from its memory. Neither spoils another GPU.
 //
 // Tests with it do not prove:
 // - that device code is right (its loops have separate tests);
@@ -130,8 +129,8 @@ class FakeGpuRuntime : public GpuRuntime {
   // Number of events that are not destroyed.
   int NumEvents() const;
 
-  // Returns the present bytes of GPU memory. Errors: those of an operation that
-  // uses the bytes.
+  // Returns the present bytes of GPU memory. Errors: as an operation that uses
+  // the bytes.
   absl::StatusOr<std::vector<uint8_t>> Read(const void* memory,
                                             size_t num_bytes) const;
 

@@ -69,7 +69,7 @@ class FakeNcclNetwork {
   void SlowAborts(std::function<void()> wait) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Makes an end ready after its first launch only when all ranks have
-  // launched, as if NCCL connected to peers at the first use.
+  // launched. NCCL does so if it connects to peers at their first use.
   void ConnectAtFirstLaunch(bool connect) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Makes a communicator not ready `num_looks` times after each call.
@@ -133,7 +133,7 @@ class FakeNcclNetwork {
     bool hangs = false;
     int num_looks = 0;
     absl::Status error;
-    std::map<int, uint64_t> num_sent, num_received;  // By peer.
+    std::map<int, uint64_t> num_sent, num_received;  // Keyed by peer.
     uint64_t num_collectives = 0;
     std::vector<std::weak_ptr<Unit>> units;
   };
@@ -146,7 +146,7 @@ class FakeNcclNetwork {
   // Key of a collective: its number. Key of send and receive: sender, receiver,
   // number.
   using Place = std::tuple<std::string, int, int, uint64_t>;
-  using Meeting = std::map<int, Waiting>;  // By rank.
+  using Meeting = std::map<int, Waiting>;  // Keyed by rank.
 
   absl::StatusOr<Comm*> Find(NcclComm comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::vector<Comm*>> FindAll(absl::Span<const NcclComm> comms)

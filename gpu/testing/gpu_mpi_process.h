@@ -88,7 +88,7 @@ class GpuMpiTest : public testing::TestWithParam<int> {
              std::shared_ptr<Cancellation> cancellation = nullptr);
 
   // Runs the case. Compares the bits of the outputs here with the collective's
-  // definition, and sums with those in the schedule's order.
+  // definition, and sums with sums in the schedule's order.
   void RunCase(const conformance::ImplementationUnderTest& under_test,
                const conformance::Case& c);
 

@@ -114,7 +114,7 @@ class OutfeedExport::Core : public OutfeedListener,
   int num_parcels_lent_ ABSL_GUARDED_BY(mu_) = 0;
   int num_loans_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status loan_error_ ABSL_GUARDED_BY(mu_);
-  bool has_left_ ABSL_GUARDED_BY(mu_) = false;  // Both link and channel.
+  bool has_left_ ABSL_GUARDED_BY(mu_) = false;  // Left link and channel.
 };
 
 absl::Status OutfeedExport::Core::Start() {

@@ -229,7 +229,7 @@ TEST_F(RemoteOutfeedTest, AnAbortOfTheStepEndsBothEnds) {
   }
 }
 
-// The sending end was told that the items were fetched.
+// The sending end knows that the items were fetched.
 TEST_F(RemoteOutfeedTest, WhatHadComeBeforeAnAbortIsDelivered) {
   std::vector<int32_t> expected(1500);  // More than fit into the inner channel.
   std::iota(expected.begin(), expected.end(), 0);

@@ -39,7 +39,7 @@ inline constexpr int64_t kHugeBytes = int64_t{3} << 20;
 struct ReceivedItem {
   uint32_t id = 0;
   std::vector<size_t> sizes;
-  int32_t first_number = 0;  // From the first four bytes.
+  int32_t first_number = 0;  // First four bytes.
 };
 
 // Makes a tensor that begins with `number`.

@@ -47,7 +47,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
 
   // Waits for the other end: both ends connect, or neither does. `rank` is
   // kReceiver or kSender. Errors: INVALID_ARGUMENT for a null executor or
-  // device; those of CollectiveExecutor::Prepare().
+  // device; as CollectiveExecutor::Prepare().
   static void Connect(int rank, OutfeedConnection connection,
                       ConnectCallback done);
 

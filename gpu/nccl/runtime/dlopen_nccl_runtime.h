@@ -25,14 +25,14 @@ namespace tutti {
 // its threads may.
 class DlopenNcclRuntime : public NcclRuntime {
  public:
-  // Oldest accepted version. In older ones, an abort may free memory that a
-  // kernel of another end still reads (2.14 and 2.15), or communicators have no
+  // Oldest accepted version. In 2.14 and 2.15, an abort may free memory that a
+  // kernel of another end still reads. Older ones have no communicators with
   // settings.
   static constexpr int kOldest = 21602;
 
   // Oldest version whose communicators need not block. From here on, NCCL keeps
-  // a group that is not ready as a separate object, and the ends of a
-  // communicator in it may be aborted at once.
+  // a group that is not ready as a separate object. The ends of a communicator
+  // in such a group may be aborted at once.
   //
   // Versions 2.20.5, 2.22.3 and 2.26.2 keep the group with the thread. There it
   // mixes with the group of another communicator, and such aborts join NCCL's

@@ -16,8 +16,8 @@ bool IsOfOneTask(const CollGroupParams& group) {
   });
 }
 
-// True for a device whose NCCL blocks. Devices without NCCL are found by their
-// libraries.
+// True if the device has an NCCL that blocks. Another check of the libraries
+// finds devices without NCCL.
 bool Blocks(const CollGroupMember& member) {
   const auto& libraries = member.device.libraries;
   return absl::c_linear_search(libraries, kNcclLibrary) &&

@@ -38,7 +38,7 @@ class NcclKeys {
   // Makes a unique id with the runtime of the group's first member in this
   // process, or else of any device here. Errors: UNAVAILABLE if no device here
   // has NCCL; FAILED_PRECONDITION for a group of several tasks if communicators
-  // of this runtime or of a member block; those of NcclRuntime::NewUniqueId.
+  // of this runtime or of a member block; as NcclRuntime::NewUniqueId.
   absl::StatusOr<std::string> NewKey(const CollGroupParams& group)
       ABSL_LOCKS_EXCLUDED(mu_);
 

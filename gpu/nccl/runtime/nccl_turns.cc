@@ -61,7 +61,7 @@ NcclTurns::Turn NcclTurns::Remove(const void* who, bool waits) {
 
 std::vector<NcclTurns::Begin> NcclTurns::TakeDue() {
   std::vector<Begin> due;
-  std::set<int> wanted;  // By earlier turns.
+  std::set<int> wanted;  // GPUs of earlier turns.
   for (Turn& turn : turns_) {
     const bool is_free =
         std::none_of(turn.gpus.begin(), turn.gpus.end(),

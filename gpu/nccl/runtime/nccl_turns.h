@@ -51,7 +51,7 @@ class NcclTurns {
   std::vector<Begin> TakeDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Mutex mu_;
-  std::deque<Turn> turns_ ABSL_GUARDED_BY(mu_);  // In order of Take().
+  std::deque<Turn> turns_ ABSL_GUARDED_BY(mu_);  // Order of Take().
 };
 
 }  // namespace tutti

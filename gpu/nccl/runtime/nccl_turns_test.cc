@@ -44,7 +44,7 @@ class NcclTurnsOfGroupsTest : public ::testing::Test {
   struct Communicator {
     std::string id;
     std::vector<int> gpus;
-    std::vector<std::shared_ptr<NcclGroup>> ends;  // Both indexed by process.
+    std::vector<std::shared_ptr<NcclGroup>> ends;  // Indexed by process.
     std::vector<absl::Status> launched;
   };
 
