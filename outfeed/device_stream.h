@@ -26,8 +26,8 @@ namespace tutti {
 // items within the budget, and runs their callbacks one after the other.
 // Callbacks are works of the environment's queue.
 //
-// Reading happens on the threads that transfer, and queues each item at once. A
-// work runs callbacks as long as there are items.
+// Threads that transfer read the channel, and queue each item at once. A work
+// runs callbacks as long as there are items.
 //
 // Thread-safe. The channel, the budget and the work queue keep the stream alive
 // as long as they need it.

@@ -18,7 +18,8 @@ namespace tutti {
 // may span several. Numbers are little-endian. Pure.
 inline constexpr size_t kParcelBytes = 4096;
 
-// Larger arrays are transferred by themselves; smaller ones may be.
+// Largest array inside a parcel. Larger arrays get a separate transfer; smaller
+// ones may.
 inline constexpr size_t kMaxInlineBytes = 1024;
 
 // Bounds on the memory of each end.
@@ -26,7 +27,7 @@ inline constexpr uint32_t kMaxArraysPerItem = 65536;
 inline constexpr size_t kMaxConsumersPerStream = 65536;
 inline constexpr int kMaxArrayDims = 255;
 
-// Longer messages are cut.
+// Longest message of an EndEntry; longer messages are cut.
 inline constexpr size_t kMaxEndMessageBytes = 2048;
 
 // Definition of a consumer, before its first item: this entry, and a SpecEntry

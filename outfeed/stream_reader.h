@@ -29,7 +29,7 @@ class StreamReader {
   // End of the parcel; reading continues with the next parcel.
   struct ParcelEnd {};
 
-  // Begin of an item. An InlineArray or a LargeArray for each of the consumer's
+  // Start of an item. An InlineArray or a LargeArray for each of the consumer's
   // arrays follows.
   struct Header {
     const OutfeedConsumer* consumer = nullptr;  // Owned by the registry.

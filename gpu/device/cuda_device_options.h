@@ -22,8 +22,8 @@ struct CudaDevice::Options {
   int64_t freed_ahead_bytes = int64_t{256} << 20;
   std::shared_ptr<PinnedPool> staging;  // Several devices may share it.
 
-  // Memory on the GPU, for networks that write to a GPU's memory and read it.
-  // Several devices may share it. Null: no network may.
+  // Memory on the GPU that networks may write and read. Several devices may
+  // share it. Null: networks may not.
   std::shared_ptr<PinnedPool> landing;
 
   // Runs NCCL's collectives; null: this device has none.

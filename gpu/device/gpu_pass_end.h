@@ -46,13 +46,12 @@ class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
 
   // Call once, after Mark(). `awaited` are the events of other devices for
   // which the stream waits, or should wait, before the end. `done` runs as work
-  // of the device's queue or on the clock's thread. Its status is OK when the
-  // stream has passed the end and the events are done, else the error of the
-  // spoilt GPU.
+  // of the device's queue or on the clock's thread. Its status is OK when
+  // stream and events have passed the end, else the error of the spoilt GPU.
   void CallWhenOver(std::vector<GpuEvent> awaited, StatusCallback done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // For `done` with an error: true if earlier work of the stream may still run,
+  // True if earlier work of the stream may still run after `done` got an error,
   // because another GPU is spoilt. Buffers of that work must not be reused.
   bool MayGoOn() const ABSL_LOCKS_EXCLUDED(mu_);
 

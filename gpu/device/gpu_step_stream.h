@@ -70,8 +70,8 @@ class GpuLanding : public DeviceLanding {
 // the stream with that GPU's error (GpuPassEnd).
 class GpuStepStream : public StepStream {
  public:
-  // `end` is on the device's collective stream. The steps' inputs are ordered
-  // before that stream.
+  // `end` is on the device's collective stream. This stream already waits for
+  // the first inputs of the steps.
   GpuStepStream(CudaDevice& device, Clock& clock,
                 std::shared_ptr<GpuPassEnd> end)
       : device_(device), clock_(clock), end_(std::move(end)) {}

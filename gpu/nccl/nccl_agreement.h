@@ -105,7 +105,7 @@ class NcclAgreement : public Lender,
   bool has_told_end_ ABSL_GUARDED_BY(mu_) = false;
   size_t num_transfers_ ABSL_GUARDED_BY(mu_) = 0;  // Transfers under way.
   size_t num_launches_ ABSL_GUARDED_BY(mu_) = 0;   // Launches under way.
-  size_t num_ended_ ABSL_GUARDED_BY(mu_) = 0;      // Other processes.
+  size_t num_ended_ ABSL_GUARDED_BY(mu_) = 0;      // Ended processes.
   absl::AnyInvocable<void() &&> over_ ABSL_GUARDED_BY(mu_);
 };
 

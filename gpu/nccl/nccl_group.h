@@ -91,12 +91,12 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
                            absl::Span<const NcclComm> comms) &&>
         begin;
 
-    // Called once. OK: all calls are on the streams. Work that it then puts on
-    // the streams precedes every other launch on a GPU of Options::ranks,
-    // including launches of other communicators. Otherwise it receives the
-    // communicator's error. If `begin` was called, the error comes after the
-    // abort, because NCCL then puts nothing on a stream. In any case Ended()
-    // must follow `begin`.
+    // Called once. OK: all calls are on the streams. Work that `launched` then
+    // puts on the streams precedes every other launch on a GPU of
+    // Options::ranks, including launches of other communicators. Otherwise it
+    // receives the communicator's error. If `begin` was called, the error comes
+    // after the abort, because NCCL then puts nothing on a stream. In any case
+    // Ended() must follow `begin`.
     StatusCallback launched;
   };
 

@@ -11,8 +11,8 @@
 
 namespace tutti {
 
-// Identity of a launch of a process on a communicator: the execution, its
-// number, and a digest of all earlier launches. Equal on all processes if they
+// Identity of a launch of a process on a communicator: its execution, its
+// number, and a digest of all launches up to it. Equal on all processes if they
 // launch in one order and their members give the same rows.
 struct NcclLaunchId {
   uint64_t number = 0;  // Counted from 1.

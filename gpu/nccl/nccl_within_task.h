@@ -45,8 +45,7 @@ struct NcclThenPlan {
 // resources. Thread-safe.
 class TaskCommunicator {
  public:
-  // Errors: as NcclRuntime::NewUniqueId(). The result of the first call
-  // stays.
+  // Errors: as NcclRuntime::NewUniqueId(). The result of the first call stays.
   absl::StatusOr<std::string> Id(NcclRuntime& nccl);
   const std::shared_ptr<NcclGroup>& group() const { return group_; }
 

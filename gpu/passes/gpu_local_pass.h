@@ -18,7 +18,7 @@ namespace tutti {
 // Launches of an execution on a stream of the first member's device, in order.
 struct GpuPlan {
   std::vector<GpuLaunch> launches;
-  Tensor scratch;  // Freed after the last launch; on the first device.
+  Tensor scratch;  // On the first device; freed after the last launch.
 };
 
 // Collective of GPU devices of this process, whose memory the first one

@@ -12,9 +12,9 @@
 
 namespace tutti {
 
-// Calls of the host that streams will make. CUDA passes a pointer through, and
-// may never do so, e.g. after the GPU failed. The pointer is a number here, and
-// its call may have ended before CUDA passes it.
+// Pending calls of the host by streams. CUDA passes a call as a pointer, and
+// may never pass it, e.g. after the GPU failed. The pointer is therefore a
+// number: its call may have ended before CUDA passes it.
 //
 // Thread-safe. Each call runs once, with no lock held: with OK in Run(), else
 // with an error in another function. The process has one object, never

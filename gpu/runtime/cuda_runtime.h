@@ -32,7 +32,7 @@ namespace tutti {
 //
 // Each call works in the primary context of its GPU. Afterwards, a thread that
 // had another context current has the primary context of that context's GPU. A
-// thread without a context has that of GPU 0.
+// thread without a context then has the context of GPU 0.
 class CudaRuntime : public GpuRuntime {
  public:
   explicit CudaRuntime(CudaRuntimeOptions options = {}) : options_(options) {}

@@ -15,7 +15,7 @@ namespace tutti {
 // A launch of one of our kernels.
 using GpuLaunch = std::variant<GpuReduction, GpuCopy>;
 
-// Puts the launches on the stream, in order. Errors: that of the first failed
+// Puts the launches on the stream, in order. Errors: as the first failed
 // launch.
 absl::Status LaunchInOrder(GpuRuntime& runtime,
                            absl::Span<const GpuLaunch> launches,

@@ -10,8 +10,8 @@ namespace tutti {
 // Or they would use a context of the caller on `gpu`.
 //
 // Allows calls while another thread captures a stream into a graph. By default
-// CUDA then forbids calls of other threads that might not fit the graph. Ours
-// are safe: they touch no stream under capture.
+// CUDA then forbids calls of other threads that might not fit the graph. Calls
+// under OnGpu are safe: they touch no stream under capture.
 class OnGpu {
  public:
   explicit OnGpu(int gpu) : error_(cudaGetDevice(&previous_)) {

@@ -16,15 +16,15 @@
 
 namespace tutti {
 
-// Double of NCCL for the GPUs of a FakeGpuRuntime, which are those of one
-// process; for tests. Processes whose runtimes share a network can share a
-// communicator.
+// Double of NCCL for the GPUs of a FakeGpuRuntime, which belong to one process;
+// for tests. Processes whose runtimes share a network can share a communicator.
 //
 // A call on a stream reads its input when the stream reaches it. It stops the
 // stream until the calls of all ranks have met, and then writes its output.
 // Collectives meet by their order on the communicator, sends and receives by
-// their order between two ranks. Differing calls hang, and so do calls that the
-// network is told to hang. Abort() lets the stream go on without output.
+// their order between two ranks. Differing calls hang, and so do calls under
+// FakeNcclNetwork::HangLaunches(). Abort() lets the stream go on without
+// output.
 //
 // Two ranks on one GPU are refused, as by NCCL. Ranks made in one call must be
 // finalized in one call; otherwise they never get ready.

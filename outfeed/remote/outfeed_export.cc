@@ -245,7 +245,7 @@ bool OutfeedExport::Core::EndReading(absl::Status status) {
   return false;
 }
 
-// --- Lending -----------------------------------------------------------------
+// --- Posting -----------------------------------------------------------------
 
 // Posts on one thread at a time: a release inside a post does not deepen the
 // stack.

@@ -131,7 +131,7 @@ void RemoteChannel::End(const OutfeedListener& listener, absl::Status status) {
   Advance();
 }
 
-// --- What comes of the link --------------------------------------------------
+// --- Transfers of the link ---------------------------------------------------
 
 void RemoteChannel::Begin() {
   for (uint64_t number = 0; number < kNumSlots; ++number) AskForParcel(number);

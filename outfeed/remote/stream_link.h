@@ -25,9 +25,9 @@
 namespace tutti {
 
 // An end of a connection between processes. Moves bytes to and from the other
-// end, as transfers of the executor's step in a group of the two ends. Checks
-// on the peer are therefore those of collectives. The link ends with the
-// group's generation, an abort of the step, or the loss of the peer.
+// end, as transfers of the executor's step in a group of the two ends. The peer
+// is therefore checked as in any collective. The link ends with the group's
+// generation, an abort of the step, or the loss of the peer.
 //
 // A failed transfer ends the link. An end at either side ends both sides and
 // all transfers: each side always has a transfer under way that ends only with
