@@ -426,8 +426,8 @@ absl::Status DlopenNcclRuntime::Abort(absl::Span<const NcclComm> comms) {
 }
 
 // Aborts on one thread per end. ncclCommAbort() waits for NCCL's work on all
-// ends, which may go on until each end must stop. Works of a queue with one
-// worker would wait for each other.
+// ends, which may go on until all ends are being aborted. Works of a queue with
+// one worker would wait for each other.
 absl::Status DlopenNcclRuntime::AbortAtOnce(
     absl::Span<const NcclComm> comms) const {
   std::vector<ncclResult_t> results(comms.size(), ncclSuccess);
