@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-// What runs may be this much longer than what was asked for, and no more.
+// Bound on the length of a run divided by the length of its requests.
 constexpr int64_t kMaxPadding = 2;
 
 template <typename... Args>
@@ -41,7 +41,8 @@ absl::Status CheckFused(const proto::Decision& message,
   return CheckLength(message, num_elements);
 }
 
-// What runs has room for the longest part. REQUIRES: no rows are negative.
+// Checks that the run has room for the longest part. REQUIRES: no rows are
+// negative.
 absl::Status CheckParts(const proto::Decision& message,
                         const TensorRequest& request) {
   int64_t num_rows = 0, most_rows = 0;
@@ -89,7 +90,7 @@ void EncodeTensorRequest(const TensorRequest& request,
 
 absl::StatusOr<TensorRequest> DecodeTensorRequest(
     std::string name_head, const proto::TensorRequest& message) {
-  constexpr int kLastNumber = 255;  // Of either enum's type.
+  constexpr int kLastNumber = 255;  // Both enums have 8-bit types.
   if (message.collective() < 0 || message.collective() > kLastNumber ||
       message.dtype() < 0 || message.dtype() > kLastNumber) {
     return Invalid("tensor_request.collective is ", message.collective(),

@@ -13,26 +13,26 @@
 
 namespace tutti {
 
-// Between requests for named tensors, what is decided about them, and the
-// messages that say so. What a peer sends is checked in full; errors are
-// INVALID_ARGUMENT. Pure.
+// Codec between requests, decisions and their messages. The decoding functions
+// check all input from peers; their errors are INVALID_ARGUMENT. Pure.
 
 void EncodeTensorRequest(const TensorRequest& request,
                          proto::TensorRequest* message);
 
-// `name_head` comes before the name in the message.
+// Decodes a request whose name is `name_head` plus the name in the message.
 absl::StatusOr<TensorRequest> DecodeTensorRequest(
     std::string name_head, const proto::TensorRequest& message);
 
-// A bit for each of the slots.
+// Encodes a set of slots as a bit per slot.
 std::string EncodeSlots(absl::Span<const uint32_t> slots);
 std::vector<uint32_t> DecodeSlots(const std::string& bits);
 
-// What a rank is told of a decision that concerns it.
+// Encodes the part of the decision that `rank` receives.
 proto::Decision EncodeDecision(const Negotiation::Decision& decision, int rank);
 
-// Whether what runs suits what the rank has asked for: `requests` are those
-// that the message names, in its order. An ended request may be any.
+// Checks that a decision suits the rank's requests. `requests` are the requests
+// that the message names, in the order of the message. An ended request may
+// have any content.
 absl::Status CheckDecision(const proto::Decision& message,
                            absl::Span<const TensorRequest* const> requests,
                            int rank, int num_ranks);

@@ -12,16 +12,17 @@
 namespace tutti {
 namespace {
 
-// While so many run, small collectives that are ready wait for others with
-// which to run: two, so that one is under way while the next is prepared.
+// With this many runs, small ready collectives wait for others, to run
+// together. Two keep one run under way while the next is prepared.
 constexpr int64_t kMaxRunningUngathered = 2;
 
-// While so many instances are unsettled, nothing more is decided: each is until
-// all ranks have come to it, and of those the tasks bear 1024, the program's
-// other collectives among them.
+// Bound on unsettled instances, beyond which nothing is decided. An instance
+// stays unsettled until all ranks have come to it. The tasks bear 1024 of them,
+// and the program's other collectives need some.
 constexpr int64_t kMaxUnsettled = 256;
 
-// An answer has few more bytes than that: a control message may have 4 MiB.
+// Bound on the bytes of an answer, exceeded by at most one decision. A control
+// message may have 4 MiB.
 constexpr size_t kMaxAnswerBytes = size_t{1} << 20;
 
 ControlAnswer DoneAnswer(const absl::Status& status) {
@@ -31,8 +32,8 @@ ControlAnswer DoneAnswer(const absl::Status& status) {
   return reply;
 }
 
-// To a task that counts otherwise, as it has started again: nothing that was
-// decided is for it.
+// Answers a task whose count differs because its process restarted: no decision
+// is for it.
 ControlAnswer EndAnswer(uint64_t after, const absl::Status& end) {
   proto::ControlReply reply;
   proto::DecisionsReply& told = *reply.mutable_decisions();
@@ -104,7 +105,7 @@ absl::Status CoordinatorServer::Submit(const ControlCaller& caller,
   bool begins = false;
   {
     MutexLock lock(&mu_);
-    // The rank hears of the end in order, from AwaitDecisions.
+    // AwaitDecisions reports the end to the rank, in order.
     if (!end_.ok()) return absl::OkStatus();
     begins = !std::exchange(has_begun_, true);
     status = Add(caller, message);
@@ -117,7 +118,8 @@ absl::Status CoordinatorServer::Submit(const ControlCaller& caller,
   return status;
 }
 
-// What comes again, because its answer was lost, has been added.
+// Ignores requests that were added before: a rank sends them again if the
+// answer was lost.
 absl::Status CoordinatorServer::Add(const ControlCaller& caller,
                                     const proto::SubmitTensors& message) {
   const int task = caller.task;
@@ -203,8 +205,8 @@ ControlAnswer CoordinatorServer::NextAnswer(const Rank& rank) {
   return reply;
 }
 
-// To those that wait, where there is something to say. To rank zero last: it
-// begins to run inside its answer.
+// Takes answers for the ranks that wait and have news. Rank zero's comes last:
+// rank zero begins to run inside its answer.
 CoordinatorServer::Answers CoordinatorServer::TakeAnswers() {
   Answers answers;
   for (auto it = ranks_.rbegin(); it != ranks_.rend(); ++it) {
@@ -341,9 +343,8 @@ void CoordinatorServer::End(absl::Status reason, DecidedRuns runs,
 
 // --- Ranks that are missing --------------------------------------------------
 
-// One alarm at a time, and none while no name waits: it may ring early, for a
-// name that is not missing any more or has been reported, and then arms
-// another.
+// Keeps one alarm, and none while no name waits. The alarm may ring early, for
+// a name that is complete or reported. It then arms another.
 void CoordinatorServer::ArmAlarm() {
   const CoordinatorSettings& settings = options_.settings;
   const absl::Time report = std::max(
@@ -358,7 +359,7 @@ void CoordinatorServer::ArmAlarm() {
   });
 }
 
-// False if it rings just now.
+// Returns false if the alarm rings just now.
 bool CoordinatorServer::DisarmAlarm() {
   const bool is_armed = rings_at_ != absl::InfiniteFuture();
   if (is_armed && !options_.clock->Cancel(alarm_)) return false;

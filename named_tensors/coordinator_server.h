@@ -23,17 +23,17 @@
 
 namespace tutti {
 
-// What becomes, at the end, of what was decided and has not ended.
+// Fate of decided runs at the end: finish or cancel.
 enum class DecidedRuns { kFinish, kCancel };
 
-// Rank zero's side of the coordinator: hears what all ranks ask for, decides,
-// and answers each rank's AwaitDecisions with what concerns it. A rank is a
-// task.
+// Rank zero's side of the coordinator. Receives the requests of all ranks,
+// decides, and answers each rank's AwaitDecisions with the rank's decisions. A
+// rank is a task.
 //
-// While collectives run, small ones that become ready are gathered, to be run
-// together: nothing waits for a time, and nothing waits while nothing runs.
+// While collectives run, small ready collectives are gathered, to run together.
+// Nothing waits for a time, and nothing waits while nothing runs.
 //
-// Thread-safe; calls out with no lock held.
+// Thread-safe. Calls out with no lock held.
 class CoordinatorServer
     : public ControlService,
       public std::enable_shared_from_this<CoordinatorServer> {
@@ -43,54 +43,54 @@ class CoordinatorServer
     Clock* clock = nullptr;  // Outlives the object and its alarms.
     CoordinatorSettings settings;
 
-    // Entries of instances that the tasks may keep, as
+    // Bound on the entries of instances that the tasks keep, as in
     // ParamResolverDistributed::Options::max_entries. Up to a quarter of them
-    // is used for collectives at lengths of their own.
+    // serves collectives that run at their exact lengths.
     size_t max_entries = size_t{1} << 19;
 
-    // Runs once, when the first rank asks for something. May be null.
+    // Runs once, at the first request of any rank. May be null.
     std::function<void()> begun;
 
-    // Runs at most once, when a rank ends at once that has not heard of all
-    // that was decided before an end that lets it finish: the others would wait
-    // for that rank. May be null.
+    // Runs at most once. Called if a rank ends with kCancel after an end with
+    // kFinish and has not received all decisions: the other ranks would wait
+    // for it. May be null.
     std::function<void(const absl::Status& reason)> give_up;
   };
 
   static std::shared_ptr<CoordinatorServer> Create(Options options);
   ~CoordinatorServer() override;
 
-  // Errors: INVALID_ARGUMENT for a message that says what cannot be;
-  // ALREADY_EXISTS and RESOURCE_EXHAUSTED as Negotiation::Add(); ABORTED for an
-  // AwaitDecisions in whose place the rank has sent another one.
+  // Errors: INVALID_ARGUMENT for an invalid message; ALREADY_EXISTS and
+  // RESOURCE_EXHAUSTED as Negotiation::Add(); ABORTED for an AwaitDecisions
+  // that a later one of the same rank has replaced.
   void Handle(const ControlCaller& caller, const proto::ControlRequest& request,
               std::shared_ptr<Cancellation> withdrawn,
               ControlDone done) override ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Rank zero has run one of the decisions, as an execution of that instance.
+  // Called when rank zero has run a decision, as an execution of `instance`.
   void OnRunEnded(InstanceKey instance, bool went_well)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Nothing more is decided, on any rank; the first reason stays. `by` is the
-  // rank that ends so by itself, having heard of no end before.
+  // Stops all decisions, on all ranks. The first reason stays. `by` is the rank
+  // that ends by itself and had not received an end before.
   void End(absl::Status reason, DecidedRuns runs,
            std::optional<int> by = std::nullopt) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whether somebody has asked for something, and it has not ended.
+  // True between the first request of any rank and the end.
   bool is_in_use() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whether the process has asked for something.
+  // True if the process has sent a request.
   bool HasHeardOf(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Rank {
-    uint64_t process = 0;  // Whose requests they are; 0: none has come.
+    uint64_t process = 0;  // Process of the requests; 0: no request has come.
     uint64_t last_message = 0;
     uint64_t next_request = 1;
     std::string name_head;
-    std::deque<proto::Decision> decisions;  // Not known to have arrived.
-    uint64_t first_decision = 1;            // Number of the first of them.
-    ControlDone waiting;                    // Its AwaitDecisions.
+    std::deque<proto::Decision> decisions;  // Unacknowledged.
+    uint64_t first_decision = 1;            // Number of decisions.front().
+    ControlDone waiting;                    // Callback of its AwaitDecisions.
     uint64_t waiting_id = 0;
   };
   using Answers = std::vector<std::pair<ControlDone, ControlAnswer>>;
@@ -133,7 +133,8 @@ class CoordinatorServer
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time rings_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
 
-  // Nothing that stalls is reported before, so that more is together.
+  // Earliest time of the next report of stalled tensors. Tensors that come due
+  // before it are reported together.
   absl::Time next_report_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 

@@ -61,7 +61,7 @@ class CoordinatorServerTest : public testing::Test {
     return Ask(task, request);
   }
 
-  // With every field that there is.
+  // Makes a message with all fields set.
   static proto::ControlRequest Submit(const std::string& name,
                                       uint64_t number = 1) {
     proto::ControlRequest request;
@@ -106,7 +106,7 @@ TEST_F(CoordinatorServerTest, TellsEachRankOfItsOwnRequests) {
   ASSERT_EQ(told.decisions_size(), 1);
   EXPECT_THAT(told.decisions(0).requests(), ElementsAre(1));
   EXPECT_FALSE(told.decisions(0).has_error());
-  // Told again until the rank says that it knows.
+  // The server repeats the decision until the rank acknowledges it.
   EXPECT_EQ(Await(1, 0)->answer->decisions().decisions_size(), 1);
   EXPECT_EQ(Await(1, 1)->num_answers, 0);
   EXPECT_THAT(Await(1, 0)->answer,
@@ -170,7 +170,7 @@ TEST_F(CoordinatorServerTest, WhoseTheEndIsIsSaidOnce) {
             absl::AbortedError(reason));
 }
 
-// The process before it heard of a decision, of which it knows nothing.
+// The earlier process received a decision that the new process does not know.
 TEST_F(CoordinatorServerTest, ATaskThatStartedAgainHearsWhyItHasEnded) {
   for (int rank = 0; rank < kNumRanks; ++rank) Ask(rank, Submit("x"));
   const auto waiting = Await(1, 1);
@@ -194,8 +194,8 @@ TEST_F(CoordinatorServerTest, WhoWaitsIsAnsweredWhenItGoes) {
   EXPECT_EQ(waiting->num_answers, 1);
 }
 
-// The first, which has been reported, waits for its limit; the second is due
-// long before.
+// The first tensor has been reported and waits for its limit. The second is due
+// long before that.
 TEST_F(CoordinatorServerTest, ATensorIsReportedInTimeWhileAnotherHasALimit) {
   Restart(/*stall_deadline=*/absl::Minutes(10));
   const auto told = Await(1, 0);
@@ -272,7 +272,7 @@ TEST_F(CoordinatorServerTest, ASpoiltMessageEndsInAStatusAndTheOthersGoOn) {
   for (const proto::ControlRequest& request : requests) {
     for (const SpoiltMessage& spoilt : SpoilEachField(request)) {
       Restart();
-      // So that slot 0 is known.
+      // Makes slot 0 known.
       for (int rank = 0; rank < kNumRanks; ++rank) Ask(rank, Submit("known"));
       auto good = static_cast<const proto::ControlRequest&>(*spoilt.message);
       if (good.has_submit_tensors()) {

@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-// Of tensors of which the same ranks are missing, the oldest first.
+// Text for tensors that miss the same ranks. `tensors` starts with the oldest.
 std::string LineOf(absl::Span<const StalledTensor* const> tensors) {
   const StalledTensor& oldest = *tensors.front();
   const bool is_one = tensors.size() == 1;

@@ -29,7 +29,7 @@ CollectiveRequest RequestOf(const DecisionGroup& group,
   return request;
 }
 
-// One execution, and what it needs until it ends.
+// State of an execution until it ends.
 struct Run {
   DecisionGroup group;
   Tensor output;
@@ -70,8 +70,8 @@ void Gather(const proto::Decision& decision, const std::shared_ptr<Run>& run) {
           });
 }
 
-// Under the shape of a vector, so that all tensors of a size are one instance.
-// Output and size have been checked.
+// Reduces in the shape of a vector: all tensors of a size share one instance.
+// REQUIRES: output and size are checked.
 void Reduce(const proto::Decision& decision, const std::shared_ptr<Run>& run) {
   PendingTensor& pending = *run->tensors.front();
   CollectiveRequest request = RequestOf(run->group, decision, pending);
@@ -83,9 +83,9 @@ void Reduce(const proto::Decision& decision, const std::shared_ptr<Run>& run) {
       [run](absl::Status status) { std::move(run->done)(std::move(status)); });
 }
 
-// What makes up the length that has been decided: few lengths make few
-// instances. Nobody looks at the result, so where the processor cannot write
-// zeros, anything will do.
+// Segment that fills up the decided length: few lengths make few instances.
+// Nobody reads the result. If the processor cannot write zeros, the content is
+// arbitrary.
 absl::StatusOr<SegmentList::Segment> Padding(Device& device, DType dtype,
                                              int64_t num_elements) {
   auto zeros = device.Allocate(dtype, TensorShape::Vector(num_elements));
@@ -111,8 +111,8 @@ absl::StatusOr<std::shared_ptr<const SegmentList>> SegmentsOf(
   return SegmentList::Create(std::move(segments));
 }
 
-// A rank that cannot take part gives the execution up, so that the others do
-// not wait for it.
+// Cancels the execution if this rank cannot take part: the other ranks do not
+// wait for it.
 void GiveUp(CollectiveArgs& args, const absl::Status& reason) {
   args.cancellation = std::make_shared<Cancellation>();
   args.cancellation->Cancel(reason);
@@ -144,8 +144,8 @@ void ReduceTogether(const proto::Decision& decision,
 struct PartsRun {
   proto::Decision decision;
   std::shared_ptr<Run> run;
-  Tensor parts;   // A row for each rank.
-  Tensor output;  // What the request wants.
+  Tensor parts;   // Row r holds the part of rank r.
+  Tensor output;  // Output of the request.
 
   PendingTensor& pending() const { return *run->tensors.front(); }
   Device& device() const { return *run->group.device; }
@@ -182,7 +182,8 @@ void Copy(const PartsRun& run,
                copies, std::move(done));
 }
 
-// What is behind this rank's rows goes to the other ranks, too.
+// Copies the input to this rank's part. The rest of the part is sent, too, and
+// therefore cleared.
 absl::Status CopyInput(PartsRun& run, CopyPiece copy) {
   const Tensor& input = run.pending().tensor.input;
   std::byte* const part = run.PartOf(run.run->group.rank);
@@ -241,7 +242,7 @@ void GatherParts(const std::shared_ptr<PartsRun>& run,
   });
 }
 
-// The ranks' rows are cut out of parts that are equally long.
+// Gathers equally long parts and cuts the ranks' rows out of them.
 void GatherInParts(const std::shared_ptr<PartsRun>& run) {
   const absl::Status status = AllocateParts(*run);
   if (!status.ok()) return GatherParts(run, status);

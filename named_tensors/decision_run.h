@@ -13,21 +13,21 @@
 
 namespace tutti {
 
-// Whose collectives they are that have been decided.
+// The rank, device and executor that run decided collectives.
 struct DecisionGroup {
   std::shared_ptr<CollectiveExecutor> executor;
-  std::shared_ptr<Device> device;  // The rank's.
+  std::shared_ptr<Device> device;  // Device of the rank.
   GroupKey group_key = 0;
   int rank = 0;
   int num_ranks = 1;
-  std::shared_ptr<Cancellation> cancellation;  // Of everything that runs.
+  std::shared_ptr<Cancellation> cancellation;  // Cancels everything that runs.
 };
 
-// Runs, as one collective of the executor, what has been decided about
-// `tensors`: the requests of `decision`, which CheckDecision() has found good.
-// Several are its segments; what runs longer than it is gets room on the work
-// queue. `done` runs as ExecuteAsync's or there, before those of the tensors,
-// which are left to the caller.
+// Runs `decision` as one collective of the executor. `tensors` are the requests
+// of `decision`, which CheckDecision() has accepted. Several tensors become the
+// segments of the collective. A decision longer than its tensors gets buffers
+// on the work queue. `done` runs as ExecuteAsync's or on the work queue. The
+// caller runs the callbacks of the tensors after it.
 void RunDecision(const DecisionGroup& group, const proto::Decision& decision,
                  std::vector<PendingTensorPtr> tensors, StatusCallback done);
 

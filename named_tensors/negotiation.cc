@@ -12,10 +12,11 @@
 namespace tutti {
 namespace {
 
-// Longer names are sent each time: they are rare, and would have to be kept.
+// Longer names are sent each time: they are rare, and remembering them costs
+// memory.
 constexpr size_t kMaxKnownNameBytes = 4096;
 
-// Large enough to be large, and small enough to be added up.
+// Cap on the counted bytes of a request. Sums of it do not overflow.
 constexpr int64_t kManyBytes = int64_t{1} << 40;
 
 int64_t BytesOf(const TensorRequest& request) {
@@ -23,8 +24,8 @@ int64_t BytesOf(const TensorRequest& request) {
   return std::min(request.shape.num_elements(), kManyBytes / size) * size;
 }
 
-// A few lengths per power of two, so that ever other numbers make few
-// instances: at most an eighth more than asked for, and 1 for none.
+// Rounds up to one of a few lengths per power of two: varying lengths then
+// share few instances. Adds at most an eighth; returns 1 for 0.
 int64_t FusedLength(int64_t num_elements) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   num_elements = std::max<int64_t>(num_elements, 1);
@@ -34,7 +35,7 @@ int64_t FusedLength(int64_t num_elements) {
   return num_elements + std::min(missing, kMost - num_elements);
 }
 
-// All ranks ask for the same: there is nothing to check.
+// True if all ranks request the same reduction, which needs no check.
 bool IsOneReduction(const RankRequests& requests) {
   return requests.all_equal() &&
          requests.first().type == CollectiveType::kAllReduce;
@@ -106,7 +107,7 @@ absl::Status Negotiation::AddKnown(int rank, uint64_t number, size_t slot,
   return Add(rank, number, std::move(request), now);
 }
 
-// Of those that wait.
+// Takes the tensor out of the waiting ones.
 Negotiation::TensorPtr Negotiation::Take(Tensor& tensor) {
   order_.erase(tensor.place);
   const auto found = waiting_.find(tensor.name());
@@ -124,7 +125,8 @@ void Negotiation::Forget(const Tensor& tensor) {
 
 // --- Decisions ---------------------------------------------------------------
 
-// Each group runs as one. A group is where its first tensor would be.
+// Forms groups that each run as one. A group takes the place of its first
+// tensor.
 void Negotiation::GroupReady() {
   struct Open {
     size_t group = 0;
@@ -218,10 +220,10 @@ void Negotiation::DecideReduction(const std::vector<TensorPtr>& tensors,
   SetInstance(signature(made.fused_elements), made);
 }
 
-// Ranks with different rows give these with each call, so that one instance
-// does for all gathers of about one size, by which is chosen how they run.
-// Where there is no room for another instance it runs as if all ranks had
-// equally much: each one's rows lie at the begin of its part.
+// Decides a gather. If the rows differ, each call lists them: one instance then
+// serves all gathers of about one size, and the size selects the algorithm.
+// Without room for another instance, the gather runs as if all ranks had
+// equally many rows. Each rank's rows then lie at the start of its part.
 void Negotiation::DecideGather(absl::Span<const TensorRequest> by_rank,
                                Decision& made) {
   const TensorRequest& first = by_rank.front();
@@ -249,7 +251,7 @@ void Negotiation::DecideGather(absl::Span<const TensorRequest> by_rank,
               made);
 }
 
-// False if it is not known, and there is no room to know it.
+// Returns false for an unknown instance for which there is no room.
 bool Negotiation::SetExactInstance(const std::string& signature,
                                    size_t num_entries, Decision& made) {
   if (!instance_keys_.contains(signature)) {
@@ -282,7 +284,7 @@ void Negotiation::OnRunEnded(InstanceKey key, bool went_well) {
   if (went_well || instance.num_under_way == 0) --num_unsettled_;
 }
 
-// One more than the tensor's slot; 0 if there is none left.
+// Returns the tensor's slot plus one; 0 if no slot is left.
 uint32_t Negotiation::Remember(Tensor& tensor) {
   const auto found = slot_of_name_.find(tensor.name());
   if (found != slot_of_name_.end()) {

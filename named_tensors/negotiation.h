@@ -22,12 +22,14 @@
 
 namespace tutti {
 
-// Who asked for which tensors, and what is decided: the thinking of rank zero.
+// Rank zero's record of the requests, and its decisions.
 //
-// A name is ready when all ranks have asked for it; the decisions come in one
-// order, that in which names became ready but for those that join an earlier
-// one. A name can be asked for again as soon as it has been decided. Not
-// thread-safe; calls nobody and knows no time but what it is told.
+// A name is ready when all ranks have requested it. All ranks get the decisions
+// in one order: the order in which names became ready. A name that joins an
+// earlier decision moves forward to it. A name can be requested again as soon
+// as it is decided.
+//
+// Not thread-safe. Calls nobody, and knows only the times in its arguments.
 class Negotiation {
  public:
   struct Options {
@@ -35,21 +37,21 @@ class Negotiation {
     int64_t fusion_bytes = int64_t{64} << 20;
     size_t max_slots = kMaxTensorSlots;
 
-    // Collectives run at lengths of their own as long as these take so many
-    // entries of instances in each task, as
-    // ParamResolverDistributed::Options::max_entries counts them: nothing is
-    // ever forgotten there. New ones that come then run longer than they are.
+    // Bound on the entries of instances, in each task, for collectives that run
+    // at their exact lengths. Counted as in
+    // ParamResolverDistributed::Options::max_entries; entries are never
+    // forgotten. Beyond the bound, new collectives run at lengths rounded up.
     size_t max_exact_entries = size_t{1} << 17;
   };
 
-  // What all ranks concerned do next.
+  // The next step of all ranks concerned.
   struct Decision {
-    // The requests of each rank that this ends, as it counts them; in the same
-    // order for all ranks. Empty for a rank that is not concerned.
+    // Requests of each rank that this decision ends, by the rank's numbers, in
+    // one order for all ranks. Empty for a rank that is not concerned.
     std::vector<std::vector<uint64_t>> requests;
 
-    // OK: they run, as one execution of an instance; and the sizes for that, as
-    // in proto::Decision.
+    // OK: the requests run as one execution of `instance`, with the sizes
+    // below, as in proto::Decision.
     absl::Status status;
     InstanceKey instance = 0;
     uint64_t execution = 0;
@@ -57,7 +59,7 @@ class Negotiation {
     std::vector<int64_t> rows;
     std::vector<uint32_t> slots;
 
-    // The instance is not known to be settled, and no other execution of it is
+    // True if the instance may not be settled yet and has no other execution
     // under way.
     bool begins_instance = false;
   };
@@ -65,40 +67,42 @@ class Negotiation {
   explicit Negotiation(Options options);
 
   // `number` is the rank's count of its requests. Errors: ALREADY_EXISTS if the
-  // rank has asked for the name and it was not decided; RESOURCE_EXHAUSTED if
-  // it has asked for too many.
+  // rank has an undecided request of that name; RESOURCE_EXHAUSTED if the rank
+  // has too many requests.
   absl::Status Add(int rank, uint64_t number, TensorRequest request,
                    absl::Time now);
 
-  // As the rank's last request that was decided under that slot. Errors: also
-  // INVALID_ARGUMENT for a slot that nothing is known under.
+  // Adds a copy of the rank's last decided request under `slot`. Errors: also
+  // INVALID_ARGUMENT for an unknown slot.
   absl::Status AddKnown(int rank, uint64_t number, size_t slot, absl::Time now);
 
-  // Whether there is something to decide, and how many bytes would run.
+  // Ready requests: whether there are any, and the bytes that they would run.
   bool has_ready() const { return !ready_names_.empty(); }
   int64_t ready_bytes() const { return ready_bytes_; }
 
-  // Decides what is ready until so many of the decisions begin an instance: the
-  // rest stays ready.
+  // Decides ready requests until `max_new_instances` decisions begin an
+  // instance. The rest stays ready.
   std::vector<Decision> TakeDecisions(
       int64_t max_new_instances = std::numeric_limits<int64_t>::max());
 
-  // A decision that runs as an execution of the instance has run; where it went
-  // well the instance is settled.
+  // Called when a decision has run as an execution of the instance. If it went
+  // well, the instance is settled.
   void OnRunEnded(InstanceKey key, bool went_well);
 
-  // Instances that are not known to be settled and have executions under way.
+  // Number of instances that may not be settled yet and have executions under
+  // way.
   int64_t num_unsettled() const { return num_unsettled_; }
 
-  // The names of which a rank has been missing for that long, each told once.
+  // Takes the names that have waited for a rank for at least `after`. Returns
+  // each name once.
   std::vector<StalledTensor> TakeStalled(absl::Time now, absl::Duration after);
 
-  // Ends those of which a rank has been missing for so long. Also `status` of
-  // the decisions: DEADLINE_EXCEEDED.
+  // Ends the names that have waited for a rank for at least `limit`. The status
+  // of each, also in its decision, is DEADLINE_EXCEEDED.
   std::vector<Decision> TakeExpired(absl::Time now, absl::Duration limit);
 
-  // Since when the first that waits has waited, of those not told or of all;
-  // InfiniteFuture() if there is none.
+  // First request time among the waiting names: not yet returned by
+  // TakeStalled(), or all. InfiniteFuture() if there is none.
   absl::Time OldestNotTold() const;
   absl::Time Oldest() const;
 
@@ -108,18 +112,18 @@ class Negotiation {
  private:
   struct Asked {
     int rank = 0;
-    uint64_t number = 0;  // Of the rank's request.
+    uint64_t number = 0;  // Counted by the rank.
   };
 
-  // A name that not all ranks have asked for, or that is ready. Takes room for
-  // the ranks that have asked, and a bit for each of the others.
+  // A name that some ranks have not requested, or that is ready. Takes room for
+  // the ranks that have requested it, and a bit for each other rank.
   struct Tensor {
     RankRequests requests;
-    uint64_t place = 0;  // Names in the order in which they were asked for.
+    uint64_t place = 0;  // Counts names in the order of their first requests.
     absl::Time since;
-    int64_t bytes = 0;             // Of rank zero's request.
-    std::vector<bool> is_present;  // By rank.
-    std::vector<Asked> asked;      // In the order in which they came.
+    int64_t bytes = 0;             // Size of rank zero's request.
+    std::vector<bool> is_present;  // Indexed by rank.
+    std::vector<Asked> asked;      // Order of arrival.
 
     const std::string& name() const { return requests.name(); }
   };
@@ -151,24 +155,25 @@ class Negotiation {
 
   Options options_;
   uint64_t last_place_ = 0;
-  uint64_t last_told_ = 0;  // Place.
+  uint64_t last_told_ = 0;  // A `place`.
   absl::flat_hash_map<std::string, TensorPtr> waiting_;
-  std::map<uint64_t, Tensor*> order_;  // Of waiting_, by place.
+  std::map<uint64_t, Tensor*> order_;  // Tensors in waiting_, by place.
 
-  // What is ready; before that, and to be decided first, what runs together.
+  // Ready tensors. `groups_` run together each, and are decided before
+  // `ready_`.
   std::deque<std::vector<TensorPtr>> groups_;
   std::vector<TensorPtr> ready_;
-  absl::flat_hash_set<std::string> ready_names_;  // Of both.
+  absl::flat_hash_set<std::string> ready_names_;  // Names in both.
   int64_t ready_bytes_ = 0;
 
-  std::vector<Load> loads_;  // By rank.
+  std::vector<Load> loads_;  // Indexed by rank.
 
-  // What is known of names: the requests of all ranks, which were decided last.
+  // The last decided requests of all ranks, by slot.
   std::vector<RankRequests> slots_;
   absl::flat_hash_map<std::string, uint32_t> slot_of_name_;
 
   absl::flat_hash_map<std::string, InstanceKey> instance_keys_;
-  std::vector<Instance> instances_;  // By key, of which the first is 1.
+  std::vector<Instance> instances_;  // Key k has index k - 1.
   int64_t num_unsettled_ = 0;
   size_t num_exact_entries_ = 0;
 };

@@ -19,7 +19,7 @@
 
 namespace {
 
-int64_t num_bytes = 0;  // That are allocated, by this test's only thread.
+int64_t num_bytes = 0;  // Allocated by the only thread of this test.
 
 void* Allocate(size_t size) {
   void* const memory = std::malloc(size);
@@ -124,8 +124,8 @@ TEST(NegotiationTest, FusesOneTypeAndOneMergeOpUpToTheThreshold) {
   add({.name = "4",
        .type = CollectiveType::kAllGather,
        .shape = TensorShape::Vector(1)});
-  add(Reduction("5"));      // Does not fit to 1 and 3.
-  add(Reduction("6", 10));  // As large as the threshold.
+  add(Reduction("5"));      // Does not fit with 1 and 3.
+  add(Reduction("6", 10));  // Equals the threshold.
   add(Reduction("7", 0));
   std::vector<std::vector<uint64_t>> runs;
   for (const auto& decision : negotiation.TakeDecisions()) {
@@ -150,7 +150,7 @@ TEST(NegotiationTest, WhatWouldBeginTooManyInstancesStaysReady) {
     };
     ASSERT_THAT(add("known", 30), IsOk());
     ASSERT_THAT(negotiation.TakeDecisions(1), SizeIs(1));
-    // None joins another one.
+    // Each decision stays alone.
     ASSERT_THAT(add("a", 31), IsOk());
     ASSERT_THAT(add("known", 30), IsOk());
     ASSERT_THAT(add("b", 32), IsOk());
@@ -266,7 +266,7 @@ TEST(NegotiationTest, GathersOfEverOtherRowsAreExecutionsOfFewInstances) {
   EXPECT_LE(num_executions.size(), 12u);
 }
 
-// The tasks never forget an instance.
+// Tasks never forget an instance.
 TEST(NegotiationTest, WhereThereIsNoRoomGathersRunInPartsOfFewSizes) {
   Negotiation negotiation({.num_ranks = 3, .max_exact_entries = 12});
   std::mt19937_64 generator(1);
@@ -298,7 +298,7 @@ TEST(NegotiationTest, WhereThereIsNoRoomGathersRunInPartsOfFewSizes) {
     }
     decide(rows);
   }
-  EXPECT_EQ(exact.size(), 3u);  // Of four entries.
+  EXPECT_EQ(exact.size(), 3u);  // Four entries each.
   EXPECT_LE(instances.size(), 3u + 80);
   decide({0, 0, 0});
   decide({int64_t{1} << 60, 1, 0});
@@ -383,7 +383,7 @@ TEST(NegotiationTest, SlotsAndRequestsAreBounded) {
   EXPECT_THAT(negotiation.Add(0, 1, Reduction("one more"), kStart), IsOk());
 }
 
-// But for a bit for each of the others.
+// Other ranks take one bit each.
 TEST(NegotiationTest, OneRanksRequestsTakeRoomForOneRank) {
   constexpr int kNumRanks = 1000;
   Negotiation negotiation({.num_ranks = kNumRanks});
@@ -408,7 +408,7 @@ TEST(NegotiationTest, WhatIsKnownOfANameTakesRoomForWhatDiffers) {
     }
     EXPECT_THAT(negotiation.TakeDecisions().at(0).status, IsOk());
   };
-  decide("first", /*differ=*/false);  // And their instances.
+  decide("first", /*differ=*/false);  // Allocates instances, too.
   decide("second", /*differ=*/true);
   int64_t bytes_before = num_bytes;
   decide("equal", /*differ=*/false);

@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-// A request until it has ended.
+// A request that has not ended.
 struct PendingTensor {
   TensorRequest request;
   NamedTensor tensor;

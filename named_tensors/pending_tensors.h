@@ -17,36 +17,36 @@
 
 namespace tutti {
 
-// What one rank has asked for: on its way to rank zero, waiting for a decision,
-// and running. Not thread-safe; calls nobody.
+// Requests of one rank: on their way to rank zero, undecided, or running. Not
+// thread-safe. Calls nobody.
 class PendingTensors {
  public:
   PendingTensors(int rank, int num_ranks)
       : rank_(rank), num_ranks_(num_ranks) {}
 
-  // Errors: ALREADY_EXISTS if the name has not left; RESOURCE_EXHAUSTED if
-  // there are too many.
+  // Errors: ALREADY_EXISTS if the name is in use; RESOURCE_EXHAUSTED if there
+  // are too many requests.
   absl::Status Add(PendingTensorPtr pending);
 
-  // What is to be sent next; REQUIRES: has_message().
+  // Takes the next message to rank zero. REQUIRES: has_message().
   bool has_message() const { return !batches_.empty(); }
   proto::SubmitTensors TakeMessage();
 
-  // Those that a decision is about, which wait no more. Errors:
-  // INVALID_ARGUMENT if it is none about what this rank has asked for.
+  // Takes the requests that `decision` ends or runs. Errors: INVALID_ARGUMENT
+  // if the decision does not match the requests of this rank.
   absl::StatusOr<std::vector<PendingTensorPtr>> TakeDecided(
       const proto::Decision& decision);
 
   bool has_undecided() const { return !undecided_.empty(); }
 
-  // Their names can be asked for again.
+  // Frees the names of `tensors` for new requests.
   void Leave(const std::vector<PendingTensorPtr>& tensors);
 
-  // All that wait for a decision; they have left.
+  // Takes all undecided requests, and frees their names.
   std::vector<PendingTensorPtr> TakeUndecided();
 
  private:
-  // What rank zero remembers of a name.
+  // Rank zero's memory of a name.
   struct Known {
     uint32_t slot = 0;
     TensorRequest request;
@@ -57,12 +57,12 @@ class PendingTensors {
 
   const int rank_;
   const int num_ranks_;
-  absl::flat_hash_set<std::string> names_;  // Of all that has not left.
+  absl::flat_hash_set<std::string> names_;  // Names in use.
   size_t name_bytes_ = 0;
   RequestBatches batches_;
   uint64_t last_id_ = 0;
-  absl::flat_hash_map<uint64_t, PendingTensorPtr> undecided_;  // By id.
-  absl::flat_hash_map<uint64_t, uint64_t> id_of_request_;      // By its number.
+  absl::flat_hash_map<uint64_t, PendingTensorPtr> undecided_;  // Keyed by id.
+  absl::flat_hash_map<uint64_t, uint64_t> id_of_request_;  // Keyed by number.
   absl::flat_hash_map<std::string, Known> known_;
 };
 

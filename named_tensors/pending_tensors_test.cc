@@ -67,7 +67,7 @@ TEST(PendingTensorsTest, RefusesADecisionAboutWhatItDidNotAskFor) {
   };
   EXPECT_THAT(refused(Decided({1}, 1)),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("none that waits")));  // It was not sent.
+                       HasSubstr("none that waits")));  // Not sent yet.
   pending.TakeMessage();
   for (const std::vector<uint64_t>& requests :
        std::vector<std::vector<uint64_t>>{{}, {2}, {1, 1}, {1, 0}}) {

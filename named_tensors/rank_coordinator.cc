@@ -10,7 +10,8 @@
 namespace tutti {
 namespace {
 
-// A task that cannot be told of the end for so long finds out by itself.
+// Deadline of the message about the end. A task that it does not reach finds
+// the end by itself.
 constexpr absl::Duration kTellLimit = absl::Seconds(10);
 
 absl::Status CheckOutput(const PendingTensor& pending) {
@@ -55,9 +56,9 @@ RankCoordinator::~RankCoordinator() {
   }
 }
 
-// Rank zero asks itself from the work queue: so what it asks for meanwhile goes
-// in one message, as that of the other ranks does, and no chain of callbacks
-// needs a stack.
+// Calls rank zero's server from the work queue if this rank is rank zero.
+// Requests made meanwhile then share one message, as on other ranks, and chains
+// of callbacks do not deepen the stack.
 void RankCoordinator::Call(proto::ControlRequest request, ControlDone done) {
   if (options_.server == nullptr) {
     return options_.channel->Call(/*task=*/0, std::move(request),
@@ -96,11 +97,12 @@ void RankCoordinator::Submit(CollectiveType type, NamedTensor tensor,
   if (status.ok()) status = Enter(pending);
   if (!status.ok()) return std::move(pending->done)(std::move(status));
   SayWhetherWaits();
-  Begin();  // First: who goes away after it has sent something says so.
+  Begin();  // Before sending: a rank that has sent reports its end.
   SendNext();
 }
 
-// What no rank may ask for. Outputs are made now: later the others would wait.
+// Rejects requests that are invalid on any rank. Allocates the output now: a
+// later failure would make the other ranks wait.
 absl::Status RankCoordinator::Prepare(PendingTensor& pending) {
   absl::Status status = Validate(pending.request);
   if (!status.ok()) return status;
@@ -130,7 +132,7 @@ absl::Status RankCoordinator::Enter(const PendingTensorPtr& pending) {
                    " has shut the coordinator of named tensors down"));
 }
 
-// What is told out of turn adds up all the same.
+// Reports changes only: their sum is right in any order of arrival.
 void RankCoordinator::SayWhetherWaits() {
   int change = 0;
   {
@@ -285,7 +287,7 @@ void RankCoordinator::Run(const proto::Decision& decision,
   });
 }
 
-// The names are free before `done` runs, which may ask for them again.
+// Frees the names before `done` runs, which may request them again.
 void RankCoordinator::Leave(const std::vector<PendingTensorPtr>& tensors) {
   MutexLock lock(&mu_);
   pending_.Leave(tensors);
@@ -327,7 +329,7 @@ void RankCoordinator::Shutdown(StatusCallback done) {
           MutexLock lock(&self->mu_);
           if (self->end_.ok()) self->shutdown_status_ = answer.status();
         }
-        // What was decided and not heard of here cannot run any more.
+        // Decisions that have not arrived here cannot run.
         self->TellEnd(answer.status(), DecidedRuns::kCancel,
                       [](const ControlAnswer&) {});
         self->EndHere(answer.status(), DecidedRuns::kFinish);
@@ -346,7 +348,7 @@ void RankCoordinator::AnswerShutdowns() {
   for (StatusCallback& done : dones) std::move(done)(status);
 }
 
-// The end must not depend on calls that the end cancels.
+// Sends without `calls_`: the end cancels the calls of `calls_`.
 void RankCoordinator::TellEnd(const absl::Status& reason, DecidedRuns runs,
                               ControlDone done) {
   proto::ControlRequest request;
@@ -361,7 +363,8 @@ void RankCoordinator::TellEnd(const absl::Status& reason, DecidedRuns runs,
       std::move(done));
 }
 
-// This rank cannot go on, and the others would wait for it.
+// Ends everything: this rank cannot go on, and the other ranks would wait for
+// it.
 void RankCoordinator::Fail(absl::Status status) {
   {
     MutexLock lock(&mu_);
@@ -413,14 +416,14 @@ void RankCoordinator::EndAll(absl::Status reason, bool also_unused) {
   runs_->Cancel(std::move(reason));  // Also after an end that let them finish.
 }
 
-// On the other tasks the step ends, whatever they have heard of.
+// Ends the step on the other tasks, in whatever state they are.
 void RankCoordinator::GiveUpRuns(const absl::Status& reason) {
   std::shared_ptr<CollectiveExecutor> executor;
   {
     MutexLock lock(&mu_);
     executor = executor_;
   }
-  if (executor == nullptr) return;  // Then nothing was decided.
+  if (executor == nullptr) return;  // Nothing was decided.
   const absl::Time deadline = options_.environment.clock->Now() + kTellLimit;
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
     if (task == rank()) continue;
@@ -437,8 +440,8 @@ uint64_t RankCoordinator::PresentProcess(int task) const {
                                              : options_.present_process(task);
 }
 
-// Whether another process of the task, which is not lost, took its place before
-// it had asked this one for anything, or been asked.
+// True if a live process of the task replaced `process` before the two
+// processes exchanged any request.
 bool RankCoordinator::IsReplaced(const ControlCaller& process) {
   const auto [task, incarnation] = process;
   const uint64_t present = PresentProcess(task);

@@ -26,36 +26,36 @@ namespace tutti {
 
 // Coordinator of one rank.
 //
-// Nothing ticks: a rank keeps one call open at rank zero, which is answered
-// when there is something to say.
+// Sends no periodic messages: the rank keeps one call open at rank zero, and
+// rank zero answers it with news.
 class RankCoordinator : public Coordinator,
                         public std::enable_shared_from_this<RankCoordinator> {
  public:
   struct Options {
     ClusterSpec cluster;
     Environment environment;
-    std::shared_ptr<Device> device;  // With its manager.
+    std::shared_ptr<Device> device;  // Shares ownership of its manager.
     std::shared_ptr<ControlChannel> channel;
 
-    // Rank zero's, on rank zero.
+    // Server of rank zero; set on rank zero only.
     std::shared_ptr<CoordinatorServer> server;
 
-    // Of the step in which what is decided runs, for this coordinator alone;
-    // asked for inside the first request.
+    // Finds the executor of the step in which decisions run. No other
+    // coordinator may use this step. Called inside the first request.
     std::function<std::shared_ptr<CollectiveExecutor>()> executor;
-    GroupKey group_key = 0;  // As the step.
+    GroupKey group_key = 0;  // Used by this coordinator only.
 
-    // The incarnation of the process that the task is now; 0 if none is known.
-    // May be null.
+    // Returns the incarnation of the task's present process; 0 if unknown. May
+    // be null.
     std::function<uint64_t(int task)> present_process;
 
-    // Runs once, when this rank asks for something. May be null.
+    // Runs once, at the first request of this rank. May be null.
     std::function<void()> begun;
   };
 
   static std::shared_ptr<RankCoordinator> Create(Options options);
 
-  // As Retire(), with CANCELLED.
+  // Calls Retire() with CANCELLED.
   ~RankCoordinator() override;
   RankCoordinator(const RankCoordinator&) = delete;
   RankCoordinator& operator=(const RankCoordinator&) = delete;
@@ -64,25 +64,26 @@ class RankCoordinator : public Coordinator,
   void AllGather(NamedTensor tensor, StatusCallback done) override;
   void Shutdown(StatusCallback done) override;
 
-  // Ends everything on this rank at once, also what runs, and tells rank zero
-  // if it can: there it ends on all ranks. So also if this rank has asked for
-  // nothing: the others may wait for it.
+  // Ends everything on this rank at once, including runs. Notifies rank zero if
+  // possible, which then ends everything on all ranks. This holds also if this
+  // rank has requested nothing: other ranks may wait for it.
   void End(absl::Status reason);
 
-  // The rank goes away. As End(), but one that has asked for nothing tells
-  // nobody: its program may use no named tensors.
+  // Called when the rank goes away. Same as End(), but a rank without requests
+  // notifies nobody: its program may use no named tensors.
   void Retire(absl::Status reason);
 
-  // On rank zero, after an end that let what was decided finish: now it cannot.
-  // Ends what runs, on all ranks.
+  // Ends runs on all ranks. Called on rank zero, after an end that let runs
+  // finish, when they cannot finish.
   void GiveUpRuns(const absl::Status& reason);
 
-  // That process is lost to this one; with incarnation 0, whichever its task
-  // had. Everything ends if it is needed: not if it has asked for nothing, and
-  // was asked for nothing, before another one took its place.
+  // Called when this process has lost another process. Incarnation 0 matches
+  // every process of the task. Ends everything if the lost process is needed.
+  // It is not needed if another process took its place before it exchanged any
+  // request with this one.
   void OnTaskLost(const ControlCaller& process, const absl::Status& reason);
 
-  // Whose loss would leave somebody waiting.
+  // Tasks whose loss would leave a request waiting.
   std::vector<int> WaitsFor();
 
  private:
@@ -113,15 +114,16 @@ class RankCoordinator : public Coordinator,
       ABSL_LOCKS_EXCLUDED(mu_);
   void OnTold() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The end comes once, in EndHere(): what is undecided ends with its status
-  // and, by kCancel, what runs. To there lead
-  //  - Shutdown(): tells rank zero, which says so to all ranks, this one
-  //    included, after what it had decided before;
-  //  - Fail(): a call has failed, or rank zero says what cannot be. Tells rank
-  //    zero, and does not wait for it;
-  //  - End() and Retire(), by EndAll(): the same, also for runs that an earlier
-  //    end let finish;
-  //  - the loss of task 0. Rank zero's server, told of any loss, answers all.
+  // The end comes once, in EndHere(). Undecided requests end with its status,
+  // and with kCancel runs end, too. Four ways lead there:
+  //  - Shutdown(): notifies rank zero, which sends the end to all ranks,
+  //    including this one, after its earlier decisions;
+  //  - Fail(): a call failed, or rank zero sent an invalid message. Notifies
+  //    rank zero without waiting for it;
+  //  - End() and Retire(), by EndAll(): like Fail(), and also ends runs that an
+  //    earlier end let finish;
+  //  - the loss of task 0. Rank zero's server learns of every loss and answers
+  //    all ranks.
   void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void EndAll(absl::Status reason, bool also_unused) ABSL_LOCKS_EXCLUDED(mu_);
   void EndHere(absl::Status status, DecidedRuns runs) ABSL_LOCKS_EXCLUDED(mu_);
@@ -136,24 +138,24 @@ class RankCoordinator : public Coordinator,
 
   Mutex mu_;
   bool has_begun_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t asked_process_ ABSL_GUARDED_BY(mu_) = 0;  // Of task 0.
+  uint64_t asked_process_ ABSL_GUARDED_BY(mu_) = 0;  // Process of task 0.
   std::shared_ptr<CollectiveExecutor> executor_ ABSL_GUARDED_BY(mu_);
   bool is_shutting_down_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status end_ ABSL_GUARDED_BY(mu_);
   std::vector<StatusCallback> shutdowns_ ABSL_GUARDED_BY(mu_);
   absl::Status shutdown_status_ ABSL_GUARDED_BY(mu_);
 
-  // What goes to rank zero: one message at a time, so that they stay in order.
+  // Requests to rank zero: one message at a time, which keeps them in order.
   PendingTensors pending_ ABSL_GUARDED_BY(mu_);
   bool is_sending_ ABSL_GUARDED_BY(mu_) = false;
 
-  // For a decision, as the channel has been told.
+  // Whether requests wait for a decision, as last reported to the channel.
   bool waits_ ABSL_GUARDED_BY(mu_) = false;
 
-  // What comes from there.
+  // Number of the last decision received.
   uint64_t last_decision_ ABSL_GUARDED_BY(mu_) = 0;
 
-  // Decisions, and the end, of which not all callbacks have run.
+  // Number of decisions, plus the end, whose callbacks have not all run.
   int64_t num_untold_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

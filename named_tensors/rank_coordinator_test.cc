@@ -27,7 +27,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Kind = proto::ControlRequest::KindCase;
 
-// Answers nothing.
+// Channel that answers nothing.
 class SilentChannel : public ControlChannel {
  public:
   void Call(int /*task*/, proto::ControlRequest request, ControlCallOptions,
@@ -43,14 +43,14 @@ class SilentChannel : public ControlChannel {
 
   void AddWaiting(int change) override { num_waiting += change; }
 
-  std::vector<Kind> kinds;  // Of the calls so far.
+  std::vector<Kind> kinds;  // Kinds of the calls so far.
   int num_waiting = 0;
-  ControlDone submitted;  // Of the last call of either kind.
+  ControlDone submitted;  // Callback of the last call of either kind.
   ControlDone decided;
   std::function<void()> when_submitted = [] {};
 };
 
-// Rank one of two.
+// Fixture for rank one of two.
 class CoordinatorTest : public testing::Test {
  protected:
   void SetUp() override { Restart(); }
@@ -79,7 +79,7 @@ class CoordinatorTest : public testing::Test {
 
   const absl::Status reason_ = absl::AbortedError("enough");
   SimulatedEnvironment environment_{1};
-  uint64_t present_process_ = 5;  // That task 0 is.
+  uint64_t present_process_ = 5;  // Process of task 0.
   std::shared_ptr<SilentChannel> channel_;
   Tensor output_;
   std::vector<absl::Status> statuses_;
@@ -94,7 +94,7 @@ TEST_F(CoordinatorTest, AnEndIsToldAlsoByWhoHasAskedForNothing) {
   EXPECT_THAT(channel_->kinds, ElementsAre(Kind::kEndDecisions));
 }
 
-// There is no tick: only what happens is told.
+// Messages are sent for events only, never by time.
 TEST_F(CoordinatorTest, NothingIsSentWhileNothingHappens) {
   Ask("x");
   environment_.RunAll();
@@ -134,7 +134,7 @@ TEST_F(CoordinatorTest, WhoHasAskedForNothingGoesAwayInSilence) {
   EXPECT_THAT(channel_->kinds, IsEmpty());
 }
 
-// On another thread, which comes between: its first message is on its way.
+// The end comes from another thread while the first message is on its way.
 TEST_F(CoordinatorTest, WhoEndsOrGoesAwayWhileItFirstAsksTellsTheOthers) {
   for (const bool goes_away : {false, true}) {
     Restart();

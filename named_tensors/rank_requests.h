@@ -11,34 +11,37 @@
 
 namespace tutti {
 
-// What the ranks ask for under one name: the first request, and of the others
-// only what differs from it, which mostly is nothing, or the first dimension.
-// Takes no room for ranks that have not asked. A value.
+// Requests of the ranks for one name. Keeps the first request whole. Keeps of
+// the others only the differences: usually none, or the first dimension. Takes
+// no room for ranks without a request. A value.
 class RankRequests {
  public:
-  // The first request, of whichever rank.
+  // Starts with the first request, of any rank.
   explicit RankRequests(TensorRequest first);
 
-  // Another one, of that name. Once for each of the other ranks.
+  // Adds another request of that name. REQUIRES: called once per other rank.
   void Add(int rank, TensorRequest request);
 
   const std::string& name() const { return name_; }
 
-  // The first request, which all are if they are equal; without the name.
+  // The first request, without the name. If all_equal(), all requests equal it.
   const TensorRequest& first() const { return first_; }
   bool all_equal() const { return rows_.empty() && others_.empty(); }
 
-  // That of a rank which has asked, without the name.
+  // Returns the request of `rank` without the name. REQUIRES: `rank` has a
+  // request.
   TensorRequest Of(int rank) const;
 
-  // By rank, once all have asked. Rank zero's has the name.
+  // Returns all requests, indexed by rank. Only rank zero's has the name.
+  // REQUIRES: all ranks have a request.
   std::vector<TensorRequest> OfAll(int num_ranks) const;
 
  private:
   std::string name_;
   TensorRequest first_;
 
-  // By rank: first dimensions, where no more differs, and whole requests.
+  // Differences by rank: the first dimension if nothing else differs, else the
+  // whole request.
   absl::flat_hash_map<int, int64_t> rows_;
   absl::flat_hash_map<int, TensorRequest> others_;
 };

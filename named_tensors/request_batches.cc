@@ -8,15 +8,15 @@
 namespace tutti {
 namespace {
 
-// Of the requests in a message: with the slots, well below the 64 KiB that a
-// control message may have.
+// Bound on the requests in a message. With the slots it stays well below the 64
+// KiB of a control message.
 constexpr size_t kMaxBatchBytes = size_t{40} << 10;
 
-// More than what a message adds to what is counted.
+// Upper bounds on message bytes that are not counted exactly.
 constexpr size_t kOverheadBytes = 64;
 constexpr size_t kMaxDimBytes = 10;
 
-// But for the name.
+// Upper bound on the bytes of a request without its name.
 size_t BytesOf(const TensorRequest& request) {
   return request.merge_op.size() + kOverheadBytes +
          static_cast<size_t>(request.shape.num_dims()) * kMaxDimBytes;
@@ -31,7 +31,7 @@ void RequestBatches::Add(uint64_t id, TensorRequest request,
 
 RequestBatches::Batch RequestBatches::TakeNext() {
   Batch batch;
-  std::map<uint32_t, uint64_t> known;  // Slot -> id.
+  std::map<uint32_t, uint64_t> known;  // Slot to id.
   size_t num_bytes = 0;
   while (!waiting_.empty()) {
     Entry& entry = waiting_.front();

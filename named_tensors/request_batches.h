@@ -12,24 +12,27 @@
 
 namespace tutti {
 
-// What a rank has to ask rank zero for, as messages that each fit the bound of
-// a control message, whatever the names. Not thread-safe; calls nobody.
+// Requests of a rank, cut into messages to rank zero. Each message fits the
+// bound of a control message, whatever the names. Not thread-safe. Calls
+// nobody.
 class RequestBatches {
  public:
   struct Batch {
     proto::SubmitTensors message;
 
-    // What was asked for under these ids counts as request `first_request` and
-    // following.
+    // Ids of the requests in the message, which have consecutive numbers from
+    // `first_request`.
     std::vector<uint64_t> ids;
   };
 
-  // `slot` under which rank zero knows just this request, if it does.
+  // `slot` is the slot under which rank zero knows exactly this request, if
+  // any.
   void Add(uint64_t id, TensorRequest request, std::optional<uint32_t> slot);
 
   bool empty() const { return waiting_.empty(); }
 
-  // As many as fit. REQUIRES: !empty(); messages arrive in this order.
+  // Takes the next requests that fit into one message. REQUIRES: !empty(), and
+  // messages arrive in the order of these calls.
   Batch TakeNext();
 
  private:

@@ -16,13 +16,13 @@ absl::string_view Operation(const TensorRequest& request) {
   return request.type == CollectiveType::kAllReduce ? "allreduce" : "allgather";
 }
 
-// A request, and the ranks whose requests have the same of what is compared.
+// A request, and all ranks whose requests have the same compared value.
 struct Alike {
   const TensorRequest* request;
   std::vector<int> ranks;
 };
 
-// By what `value` takes of each request, in the order of their first ranks.
+// Groups the ranks by `value` of their requests, in the order of first ranks.
 template <typename Value>
 std::vector<Alike> GroupBy(Requests by_rank, Value value) {
   std::vector<Alike> groups;
@@ -38,8 +38,8 @@ std::vector<Alike> GroupBy(Requests by_rank, Value value) {
   return groups;
 }
 
-// What `value` takes of each request has to be the same. `did` says in words
-// what a rank did whose request has it.
+// Checks that `value` is the same for all requests. `did` says in words what a
+// rank with the given request did.
 template <typename Value, typename Did>
 absl::Status CheckSame(Requests by_rank, absl::string_view mismatch,
                        Value value, Did did) {
@@ -100,7 +100,7 @@ absl::Status CheckDimension(Requests by_rank, int k) {
       });
 }
 
-// The result's size must be one that a tensor can have.
+// Checks that a tensor can have the size of the result.
 absl::Status CheckRows(Requests by_rank) {
   int64_t rows = 0;
   bool fits = true;

@@ -10,16 +10,15 @@
 
 namespace tutti {
 
-// Whether what all ranks ask for under one name is one collective. Pure.
+// Checks that the requests of all ranks for one name form one collective. Pure.
 //
-// Errors: FAILED_PRECONDITION saying what differs, the values that there are,
-// and which ranks have each: "mismatched data types: one rank had type float32,
-// but another rank had type int32: ranks [0, 2] / [1]; a further one had type
-// int8: ranks [3]". Data types are compared first, then operations, then
-// shapes.
+// Errors: FAILED_PRECONDITION with the difference, the values found, and the
+// ranks with each value: "mismatched data types: one rank had type float32, but
+// another rank had type int32: ranks [0, 2] / [1]; a further one had type int8:
+// ranks [3]". Compares data types first, then operations, then shapes.
 absl::Status CheckRequestsAgree(absl::Span<const TensorRequest> by_rank);
 
-// "[0, 2]"; of many only the first.
+// Returns "[0, 2]"; lists only the first of many ranks.
 std::string RanksText(absl::Span<const int> ranks);
 
 }  // namespace tutti

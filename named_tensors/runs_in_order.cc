@@ -14,8 +14,8 @@ void RunsInOrder::Add(Run run) {
   BeginAll();
 }
 
-// A loop, as runs that end at once would need ever more stack. Where it is
-// under way, on whatever thread, it sees what has ended.
+// Loops, because recursion would deepen the stack for runs that end at once. A
+// loop under way on any thread also begins the runs that become due.
 void RunsInOrder::BeginAll() {
   for (Run next = TakeNext(); next != nullptr; next = TakeNext()) {
     std::move(next)([self = shared_from_this()] {
@@ -29,7 +29,7 @@ void RunsInOrder::BeginAll() {
   }
 }
 
-// Null: there is none, or one runs. Then the loop has ended.
+// Returns null if nothing waits or a run is under way. The loop has then ended.
 RunsInOrder::Run RunsInOrder::TakeNext() {
   MutexLock lock(&mu_);
   if (one_runs_ || waiting_.empty()) {

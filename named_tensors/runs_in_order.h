@@ -10,15 +10,15 @@
 
 namespace tutti {
 
-// Runs one after the other, in the order in which they are added: each begins
-// when the one before has ended.
+// Runs functions one after the other, in the order of Add(). Each begins when
+// its predecessor has ended.
 //
-// Thread-safe. A run begins inside Add() or where the one before ends, with no
-// lock held, and never inside another one's begin. What has been added keeps
-// the object until it has ended.
+// Thread-safe. A run begins inside Add() or where its predecessor ends, with no
+// lock held, and never inside the beginning of another run. The object stays
+// alive until all added runs have ended.
 class RunsInOrder : public std::enable_shared_from_this<RunsInOrder> {
  public:
-  // Begins, and calls `ended` once, then or later.
+  // Begins the run. Calls `ended` once, inside the call or later.
   using Run = absl::AnyInvocable<void(absl::AnyInvocable<void() &&> ended) &&>;
 
   void Add(Run run) ABSL_LOCKS_EXCLUDED(mu_);

@@ -19,7 +19,7 @@ using Ended = absl::AnyInvocable<void() &&>;
 
 class RunsInOrderTest : public testing::Test {
  protected:
-  // Ends when the test says so.
+  // Adds a run that ends when the test ends it.
   void Add(int which) {
     runs_->Add([this, which](Ended ended) {
       begun_.push_back(which);

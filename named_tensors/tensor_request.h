@@ -15,31 +15,30 @@ namespace tutti {
 inline constexpr int kMaxTensorDims = 256;
 inline constexpr size_t kMaxMergeOpNameBytes = 256;
 
-// Names that rank zero remembers what was asked for under, each in a slot.
+// Most names whose requests rank zero remembers, each in a slot.
 inline constexpr uint32_t kMaxTensorSlots = 16384;
 
-// What one rank may have asked for that has not been decided yet.
+// Bounds on the undecided requests of one rank.
 inline constexpr size_t kMaxPendingRequests = 65536;
 inline constexpr size_t kMaxPendingNameBytes = size_t{64} << 20;
 
-// What one rank wants done with the tensor of that name. A value.
+// Request of one rank for the tensor of that name. A value.
 struct TensorRequest {
   std::string name;
   CollectiveType type = CollectiveType::kAllReduce;  // Or kAllGather.
   DType dtype = DType::kFloat32;
-  TensorShape shape;     // Of this rank's tensor.
-  std::string merge_op;  // Empty where nothing is reduced.
+  TensorShape shape;     // Shape of this rank's tensor.
+  std::string merge_op;  // Empty if nothing is reduced.
 
   friend bool operator==(const TensorRequest&, const TensorRequest&) = default;
 };
 
-// A name as texts show it: with escapes, and only the beginning of a long one.
+// Returns the name for messages: escaped, and cut if long.
 std::string Quoted(absl::string_view name);
 
-// Errors: INVALID_ARGUMENT for an empty or too long name, a dtype that is none,
-// a collective that does not go by name, too many dimensions or bytes, and a
-// merge op where nothing is reduced or none, or a long name of one, where it
-// is.
+// Errors: INVALID_ARGUMENT for an empty or too long name, an invalid dtype, a
+// collective without names, and too many dimensions or bytes. Also for a merge
+// op on a gather, and for a missing or too long merge op on a reduction.
 absl::Status Validate(const TensorRequest& request);
 
 }  // namespace tutti

@@ -17,10 +17,10 @@ namespace {
 using NodeId = HostCallBuilder::NodeId;
 using Operands = absl::Span<const absl::Span<const std::byte>>;
 
-// What the nodes of one item know; they share it.
+// State shared by the nodes of an item.
 struct Item {
   std::shared_ptr<OutfeedChannel> channel;
-  std::shared_ptr<const OutfeedRegistry> registry;  // Keeps the consumer.
+  std::shared_ptr<const OutfeedRegistry> registry;  // Owns the consumer.
   const OutfeedConsumer* consumer = nullptr;
 
   void SendHeader(StatusCallback done) const {
@@ -28,7 +28,7 @@ struct Item {
     channel->TransferToOutfeed(absl::MakeSpan(&header, 1), std::move(done));
   }
 
-  // `operands` are the arrays that are not empty.
+  // REQUIRES: `operands` are the arrays that are not empty.
   void SendArrays(Operands operands, StatusCallback done) const {
     std::vector<Tensor> copies;
     size_t next = 0;
@@ -45,7 +45,7 @@ struct Item {
   }
 };
 
-// Errors: INVALID_ARGUMENT for a region of another size.
+// Errors: INVALID_ARGUMENT if a region and its array differ in size.
 absl::Status CheckRegions(uint32_t consumer_id,
                           absl::Span<const OutfeedArray> arrays) {
   for (size_t i = 0; i < arrays.size(); ++i) {

@@ -27,7 +27,7 @@ using NodeId = RecordedGraph::NodeId;
 constexpr int kNumDevices = 3;
 constexpr uint32_t kNumberId = OutfeedJob::kNumberId;
 
-// Graphs of three devices, each with an int32 as input and one as output.
+// Graphs of three devices. Each device has an int32 input and an int32 output.
 class AddOutfeedTest : public testing::Test {
  protected:
   AddOutfeedTest() {
@@ -65,7 +65,7 @@ class AddOutfeedTest : public testing::Test {
     return memory;
   }
 
-  // The graph has all the edges that it needs.
+  // Runs the graph, and expects no race: all needed edges are there.
   bool Run(RecordedGraph& graph, uint32_t seed) {
     EXPECT_EQ(graph.FindRace(Memory()), "");
     const bool is_complete = graph.Run(collective_, Memory(), seed);
@@ -89,7 +89,7 @@ TEST_F(AddOutfeedTest, SendsWhatIsThereWhenTheProgramComesToIt) {
   const auto token =
       AddOutfeed(Program(graph, 0), {first}, kNumberId, {NumberAt(Output(0))});
   ASSERT_THAT(token, IsOk());
-  graph.AddCopy({Input(1), Output(0)}, {*token});  // Overwrites it.
+  graph.AddCopy({Input(1), Output(0)}, {*token});  // Overwrites the sent array.
   for (const uint32_t seed : {1, 2, 3}) EXPECT_TRUE(Run(graph, seed));
   environment_.RunAll();
   EXPECT_THAT(job_.numbers[0], ElementsAre(10, 10, 10));
@@ -183,7 +183,7 @@ TEST_F(AddOutfeedTest, ItemsMayHaveNoArraysOrEmptyOnes) {
   EXPECT_THAT(job_.receiver->statistics(0).status, IsOk());
 }
 
-// One item is received, another and a header fit the channel.
+// The receiver takes one item; another item and a header fit into the channel.
 TEST_F(AddOutfeedTest, TheProgramWaitsAsLongAsTheOutfeedIsFull) {
   Listen(/*max_queued_bytes=*/4);
   RecordedGraph graph;
@@ -199,7 +199,7 @@ TEST_F(AddOutfeedTest, TheProgramWaitsAsLongAsTheOutfeedIsFull) {
   EXPECT_EQ(NumberIn(outputs_[0]), -1);
   EXPECT_EQ(job_.devices[0]->outfeed_channel()->tallies().waiting_transfers,
             1U);
-  environment_.RunAll();  // This graph does not go on later, as others do.
+  environment_.RunAll();  // This graph cannot continue later.
   EXPECT_THAT(job_.numbers[0], ElementsAre(10, 11, 12));
 }
 

@@ -20,7 +20,7 @@ absl::StatusOr<Tensor> CopyOf(const Tensor& tensor) {
   return copy;
 }
 
-// The outputs, one after the other, as one tensor of the request's shape.
+// Copies the outputs, one after the other, to a tensor of the request's shape.
 absl::StatusOr<Tensor> CopyOf(const SegmentList& segments,
                               const TensorShape& shape) {
   absl::StatusOr<Tensor> copy = Tensor::Allocate(segments.dtype(), shape);
@@ -44,7 +44,7 @@ absl::StatusOr<Tensor> StepAndExecution(int64_t step_id, uint64_t execution) {
 
 }  // namespace
 
-// Of one device. Those that wait hold it.
+// Counts of a device. Waiting transfers share ownership.
 class AllReduceObserver::Counts {
  public:
   void Drop() ABSL_LOCKS_EXCLUDED(mu_) {
@@ -144,7 +144,7 @@ void AllReduceObserver::OnFinished(const Finished& finished) {
   if (!status.ok()) counts.End(status);
 }
 
-// Errors: what ends the item before it is given to the sender.
+// Sends the result. Errors: failures before the sender has the item.
 absl::Status AllReduceObserver::Send(const Source& source, uint32_t consumer_id,
                                      const Finished& finished) const {
   const auto copy = finished.segments == nullptr
@@ -152,7 +152,7 @@ absl::Status AllReduceObserver::Send(const Source& source, uint32_t consumer_id,
                         : CopyOf(*finished.segments, finished.request.shape);
   if (!copy.ok()) return copy.status();
   if (!registry_->Find(consumer_id).ok()) {
-    // Somebody may do so at once, and not with the same.
+    // Another thread may register the id meanwhile, with other arrays.
     const absl::Status status = registry_->Register(
         consumer_id, {{DType::kInt64, TensorShape::Vector(2)},
                       {copy->dtype(), copy->shape()}});

@@ -1,4 +1,4 @@
-// Devices go on by themselves, and their results are streamed meanwhile.
+// Tests results streamed while the devices continue.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -35,8 +35,8 @@ struct Item {
   friend bool operator==(const Item&, const Item&) = default;
 };
 
-// Two devices; instance 7 of their all-reduces is watched. The receiver has an
-// environment of its own: nothing is delivered until Deliver().
+// Two devices. The observer watches instance 7 of their all-reduces. The
+// receiver has a separate environment: items are delivered only by Deliver().
 class AllReduceObserverTest : public testing::Test {
  protected:
   AllReduceObserverTest() { Watch(); }
@@ -65,14 +65,14 @@ class AllReduceObserverTest : public testing::Test {
                     {values, values + arrays[1].num_elements()}});
                return absl::OkStatus();
              },
-         .max_queued_bytes = 24,  // One item of two floats.
+         .max_queued_bytes = 24,  // An item of two floats.
          .environment = environment_.get()});
     observer_ = *AllReduceObserver::Create(Options(*receiver_));
     job_.manager().SetObserver(observer_);
     EXPECT_THAT(receiver_->Start(), IsOk());
   }
 
-  // An all-reduce of two floats.
+  // Runs an all-reduce, by default of two floats.
   std::vector<LocalJob::Call*> Run(InstanceKey instance,
                                    int64_t num_elements = 2) {
     CollectiveRequest request = job_.AllReduceRequest(num_elements);
@@ -90,7 +90,7 @@ class AllReduceObserverTest : public testing::Test {
 
   SimulatedEnvironment environment_{/*seed=*/1};
   LocalJob job_{{.devices_per_task = kNumDevices}};
-  std::vector<Item> items_[kNumDevices];  // By device.
+  std::vector<Item> items_[kNumDevices];  // Indexed by device.
   std::unique_ptr<OutfeedReceiver> receiver_;
   std::shared_ptr<AllReduceObserver> observer_;
 };
@@ -106,7 +106,7 @@ TEST_F(AllReduceObserverTest, SegmentsAreOneTensorOfTheRequestsShape) {
   const auto segments =
       *SegmentList::Create({{part(0), part(0)}, {part(1), part(1)}});
   const auto calls = job_.RunAll(request, [&](CollectiveArgs& args) {
-    if (args.device != job_.devices()[0]) return;  // It has one tensor.
+    if (args.device != job_.devices()[0]) return;  // Device 0 has one tensor.
     args.input = Tensor();
     args.output = nullptr;
     args.segments = segments;
@@ -160,7 +160,7 @@ TEST_F(AllReduceObserverTest, DropsAndCountsWhatComesWhenTheOutfeedIsFull) {
       call->output = Tensor();
     }
   }
-  // One was received, and one is in the channel; three wait.
+  // The receiver has an item, the channel has another, three wait.
   uint64_t num_dropped = 0;
   for (int device : {0, 1}) num_dropped += tallies(device).num_dropped;
   EXPECT_GE(num_dropped, 10U);

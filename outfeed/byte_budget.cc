@@ -35,7 +35,7 @@ bool ByteBudget::StopWaiting(const Waiter& waiter) {
     requests_.erase(found);
     --num_waiting_;
   }
-  GrantWaiting();  // It may have stood before others that have room.
+  GrantWaiting();  // Requests behind the stopped one may have room.
   return true;
 }
 

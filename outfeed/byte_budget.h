@@ -11,20 +11,21 @@
 
 namespace tutti {
 
-// A number of bytes that several share. Never are more than `limit_bytes` in
-// use, but that a request above the limit is granted when none are.
+// Shares a number of bytes among several users. At most `limit_bytes` are in
+// use, with an exception: a request above the limit is granted when no bytes
+// are in use.
 //
 // Thread-safe. Taking and releasing are one atomic operation each as long as
-// nobody waits. Who waits is served in order of arrival, and others behind, so
-// that a large request is not overtaken for ever.
+// nobody waits. Waiters are served in order of arrival, and later requests
+// queue behind them: small requests cannot starve a large one.
 class ByteBudget {
  public:
   class Waiter {
    public:
     virtual ~Waiter() = default;
 
-    // The bytes that it waited for are its own. Runs once, with no lock held,
-    // on the thread of who released enough or stopped waiting.
+    // Called when the waiter has received its bytes. Runs once, with no lock
+    // held, on a thread inside Release() or StopWaiting().
     virtual void OnGranted() = 0;
   };
 
@@ -33,19 +34,20 @@ class ByteBudget {
   ByteBudget(const ByteBudget&) = delete;
   ByteBudget& operator=(const ByteBudget&) = delete;
 
-  // False if there is no room, or others wait.
+  // Returns false if there is no room, or if others wait.
   bool TryTake(int64_t num_bytes) {
     return num_waiting_.load() == 0 && TakeIfRoom(num_bytes);
   }
 
-  // False: the waiter, which is held until then, will be granted them.
+  // Takes the bytes and returns true, or returns false and queues `waiter`. The
+  // budget keeps the waiter until it is granted or stops waiting.
   bool TakeOrWait(int64_t num_bytes, std::shared_ptr<Waiter> waiter)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   void Release(int64_t num_bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // True if the waiter waited and now will not be granted anything; false if it
-  // was, or is about to be.
+  // Returns true if the waiter waited: it gets nothing. Returns false if it got
+  // its bytes, or is about to.
   bool StopWaiting(const Waiter& waiter) ABSL_LOCKS_EXCLUDED(mu_);
 
   int64_t used_bytes() const { return used_bytes_.load(); }
@@ -63,8 +65,9 @@ class ByteBudget {
   const int64_t limit_bytes_;
   std::atomic<int64_t> used_bytes_{0};
 
-  // Of `requests_`. Who begins to wait counts itself and then looks at
-  // used_bytes_; who releases does it the other way round: one sees the other.
+  // Size of `requests_`. A waiter counts itself here and then reads
+  // used_bytes_. A release changes used_bytes_ and then reads this count. One
+  // of the two always sees the other.
   std::atomic<int64_t> num_waiting_{0};
 
   Mutex mu_;

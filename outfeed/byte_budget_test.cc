@@ -44,7 +44,7 @@ TEST_F(ByteBudgetTest, GrantsInOrderOfArrival) {
   EXPECT_FALSE(budget_.TakeOrWait(11, first_));
   EXPECT_FALSE(budget_.TakeOrWait(1, second_));
   budget_.Release(5);
-  EXPECT_EQ(second_->num_granted, 0);  // There is room, but it is behind.
+  EXPECT_EQ(second_->num_granted, 0);  // Room, but behind `first_`.
   EXPECT_FALSE(budget_.TryTake(1));
   budget_.Release(5);
   EXPECT_EQ(first_->num_granted, 1);

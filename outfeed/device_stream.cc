@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-// After so many the work queue's thread is given to others.
+// Callbacks in a row before other works get the thread of the work queue.
 constexpr size_t kItemsPerTurn = 256;
 
 absl::Status Annotated(const absl::Status& status, absl::string_view who) {
@@ -19,7 +19,7 @@ absl::Status Annotated(const absl::Status& status, absl::string_view who) {
                       absl::StrCat("outfeed of ", who, ": ", status.message()));
 }
 
-// What the caller's function throws is a status, too.
+// Calls `callback`. Turns an exception into a status.
 absl::Status Guarded(const OutfeedCallback& callback, Device& device,
                      uint32_t consumer_id, absl::Span<Tensor> arrays) {
   try {
@@ -82,7 +82,7 @@ size_t DeviceStream::TakeArrays(absl::Span<Tensor> arrays) {
   Dropped dropped;
   {
     MutexLock lock(&mu_);
-    if (end_.has_value()) return 0;  // The channel is about to be told.
+    if (end_.has_value()) return 0;  // End() of the channel is about to run.
     while (num_taken < arrays.size() && TakeArray(arrays[num_taken])) {
       ++num_taken;
     }
@@ -91,8 +91,8 @@ size_t DeviceStream::TakeArrays(absl::Span<Tensor> arrays) {
     begins = !queue_.empty() && !is_running_;
     is_running_ |= begins;
   }
-  // What is left of them goes here, without a lock: who wrapped a header may
-  // send again as it goes.
+  // Destroys the taken headers here, with no lock held: the deleter of a
+  // wrapped header may send again.
   for (Tensor& taken : arrays.first(num_taken)) taken = Tensor();
   if (begins) ScheduleCallbacks();
   if (end.has_value()) {
@@ -107,7 +107,7 @@ void DeviceStream::OnFailed(absl::Status status) {
   Dropped dropped;
   {
     MutexLock lock(&mu_);
-    if (end_.has_value()) return;  // The channel is about to be told.
+    if (end_.has_value()) return;  // End() of the channel is about to run.
     end_ = status;
     DropUnread(dropped);
   }

@@ -22,13 +22,15 @@
 
 namespace tutti {
 
-// What a receiver has of one device: reads its channel, keeps the items in a
-// queue within the budget, and calls back with one after the other, in works of
-// the environment's queue.
+// Stream from a device to a receiver. Reads the device's channel, queues the
+// items within the budget, and runs their callbacks one after the other.
+// Callbacks are works of the environment's queue.
 //
-// Reading happens on the threads that transfer, which so put an item into the
-// queue at once; a work runs callbacks as long as there are items. Thread-safe.
-// The channel, the budget and the work queue hold it as long as they need it.
+// Threads that transfer read the channel, and queue each item at once. A work
+// runs callbacks as long as there are items.
+//
+// Thread-safe. The channel, the budget and the work queue keep the stream alive
+// as long as they need it.
 class DeviceStream : public OutfeedListener,
                      public ByteBudget::Waiter,
                      public std::enable_shared_from_this<DeviceStream> {
@@ -42,20 +44,21 @@ class DeviceStream : public OutfeedListener,
     Environment environment;
   };
 
-  // Most items that wait for their callback, beside a batch of as many that the
-  // callbacks have begun with: items without bytes need memory too.
+  // Most items that wait for their callback. The batch that callbacks have
+  // begun may hold as many more. Needed because items without bytes use memory,
+  // too.
   static constexpr size_t kMaxQueuedItems = 16384;
 
-  // `ended` runs once, with the stream's status, when it has ended: no callback
-  // runs or will, and others may listen to the channel.
+  // `ended` runs once with the stream's status, after the last callback, when
+  // the channel is free for another listener.
   static std::shared_ptr<DeviceStream> Create(Options options,
                                               StatusCallback ended);
 
-  // Once. Errors: FAILED_PRECONDITION if somebody listens to the channel.
+  // Call once. Errors: FAILED_PRECONDITION if the channel has a listener;
   // `ended` does not run then.
   absl::Status Start();
 
-  // Sends the header that ends the stream. After Start().
+  // Sends the header that ends the stream. REQUIRES: Start() was called.
   void Close();
 
   OutfeedStatistics statistics() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -66,7 +69,7 @@ class DeviceStream : public OutfeedListener,
   void OnGranted() override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // Items one after the other: their consumers, and the arrays of all.
+  // Consecutive items: their consumers, and the arrays of all of them.
   struct Items {
     std::vector<const OutfeedConsumer*> consumers;
     std::vector<Tensor> arrays;
@@ -74,7 +77,7 @@ class DeviceStream : public OutfeedListener,
     bool empty() const { return consumers.empty(); }
     void clear();
   };
-  // What is not to be delivered.
+  // Items and arrays that are not delivered.
   struct Dropped {
     Items items;
     std::vector<Tensor> arrays;
@@ -83,7 +86,7 @@ class DeviceStream : public OutfeedListener,
 
   DeviceStream(Options options, StatusCallback ended);
 
-  // Reading. Those with a result return false if they leave the array.
+  // Reading. Functions with a result return false if they leave the array.
   bool TakeArray(Tensor& array) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool TakeHeader(const Tensor& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool BeginItem(const OutfeedConsumer& consumer)
@@ -111,7 +114,7 @@ class DeviceStream : public OutfeedListener,
   void FinishIfDone() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
-  const std::string who_;  // The device, which may be gone after `ended`.
+  const std::string who_;  // The device's name; used after its end, too.
   std::atomic<uint64_t> num_items_{0};
   std::atomic<int64_t> queued_bytes_{0};
 
@@ -120,26 +123,26 @@ class DeviceStream : public OutfeedListener,
   bool has_left_channel_ ABSL_GUARDED_BY(mu_) = false;
   bool has_finished_ ABSL_GUARDED_BY(mu_) = false;
 
-  // Set when nothing more is read: OK after the shutdown header.
+  // Set when reading ends: OK after the shutdown header.
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
 
-  // The item that is being read.
+  // Item that is being read.
   const OutfeedConsumer* consumer_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::vector<Tensor> read_ ABSL_GUARDED_BY(mu_);
   const OutfeedConsumer* last_consumer_ ABSL_GUARDED_BY(mu_) = nullptr;
 
-  // Room for the item whose header is next.
+  // Room for the item whose header comes next.
   enum class Room { kUnknown, kAwaited, kGranted };
   Room room_ ABSL_GUARDED_BY(mu_) = Room::kUnknown;
   int64_t wanted_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  bool is_full_ ABSL_GUARDED_BY(mu_) = false;  // kMaxQueuedItems are there.
+  bool is_full_ ABSL_GUARDED_BY(mu_) = false;  // kMaxQueuedItems are queued.
   std::optional<absl::Time> paused_since_ ABSL_GUARDED_BY(mu_);
   absl::Duration blocked_time_ ABSL_GUARDED_BY(mu_);
 
   Items queue_ ABSL_GUARDED_BY(mu_);
-  bool is_running_ ABSL_GUARDED_BY(mu_) = false;  // A work is there, or due.
+  bool is_running_ ABSL_GUARDED_BY(mu_) = false;  // A work runs or is due.
 
-  // The running work's.
+  // Owned by the running work.
   Items batch_;
   size_t next_item_ = 0;
   size_t next_array_ = 0;

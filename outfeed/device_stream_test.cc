@@ -1,4 +1,5 @@
-// A stream by itself: its channel is the test, which decides what comes when.
+// Tests a stream alone. The test plays its channel, and decides the order of
+// events.
 
 #include "outfeed/device_stream.h"
 
@@ -19,7 +20,7 @@ namespace device_stream_test {
 
 using ::testing::ElementsAre;
 
-// Remembers what the stream tells it.
+// Records the stream's calls.
 class FakeChannel : public OutfeedChannel {
  public:
   void TransferToOutfeed(absl::Span<Tensor>, StatusCallback) override {}
@@ -40,17 +41,17 @@ class FakeChannel : public OutfeedChannel {
 
 class DeviceStreamTest : public testing::Test {
  protected:
-  static constexpr uint32_t kId = 1;  // One int32: 4 bytes.
+  static constexpr uint32_t kId = 1;  // Consumer of one int32: 4 bytes.
 
   DeviceStreamTest() {
     EXPECT_THAT(registry_->Register(kId, {{DType::kInt32, TensorShape()}}),
                 IsOk());
   }
 
-  // A work that is left holds the stream, and the stream the work queue.
+  // A pending work and the stream keep each other alive.
   ~DeviceStreamTest() override { environment_.RunAll(); }
 
-  // As many of these arrays as the stream takes.
+  // Offers the arrays to the stream; returns the number taken.
   size_t Take(std::vector<Tensor> arrays) {
     return stream_->TakeArrays(absl::MakeSpan(arrays));
   }
@@ -62,7 +63,7 @@ class DeviceStreamTest : public testing::Test {
   const std::shared_ptr<OutfeedRegistry> registry_ =
       std::make_shared<OutfeedRegistry>();
   const std::shared_ptr<ByteBudget> budget_ = std::make_shared<ByteBudget>(8);
-  absl::Status result_;  // Of the callback.
+  absl::Status result_;  // Returned by the callback.
   std::vector<int32_t> numbers_;
   Outcome ended_;
   const std::shared_ptr<DeviceStream> stream_ = DeviceStream::Create(
@@ -78,7 +79,7 @@ class DeviceStreamTest : public testing::Test {
 
 TEST_F(DeviceStreamTest, TakesArraysAsTheyCome) {
   EXPECT_EQ(Take({Header()}), 1U);
-  EXPECT_EQ(budget_->used_bytes(), 4);  // Of the whole item.
+  EXPECT_EQ(budget_->used_bytes(), 4);  // Counts the whole item.
   EXPECT_EQ(Take({Number(1), Header()}), 2U);
   EXPECT_EQ(Take({Number(2)}), 1U);
   environment_.RunAll();
@@ -102,7 +103,7 @@ TEST_F(DeviceStreamTest, LeavesAHeaderThatHasNoRoomAndThenResumes) {
   EXPECT_EQ(channel_->num_resumed, 0);
   environment_.RunSome(1);
   EXPECT_EQ(channel_->num_resumed, 1);
-  EXPECT_EQ(stream_->statistics().queued_bytes, 4);  // It is granted.
+  EXPECT_EQ(stream_->statistics().queued_bytes, 4);  // Granted.
   EXPECT_EQ(Take({Header(), Number(3)}), 2U);
   environment_.RunAll();
   EXPECT_THAT(numbers_, ElementsAre(1, 2, 3));
@@ -112,7 +113,7 @@ TEST_F(DeviceStreamTest, LeavesAHeaderThatHasNoRoomAndThenResumes) {
 TEST_F(DeviceStreamTest, ACallbackThatFailsGivesBackWhatIsUnread) {
   EXPECT_EQ(Take({Header(), Number(1), Header(), Number(2), Header()}), 4U);
   result_ = absl::DataLossError("bad");
-  environment_.RunAll();  // The first item's end grants room to the third.
+  environment_.RunAll();  // The first item's end makes room for the third.
   EXPECT_EQ(channel_->num_resumed, 1);
   EXPECT_THAT(numbers_, ElementsAre(1));
   EXPECT_EQ(budget_->used_bytes(), 0);
@@ -125,19 +126,19 @@ TEST_F(DeviceStreamTest, ACallbackThatFailsWaitsForNoRoom) {
   ASSERT_THAT(registry_->Register(2, {{DType::kInt8, TensorShape::Vector(8)}}),
               IsOk());
   EXPECT_EQ(Take({Header(), Number(1)}), 2U);
-  ASSERT_TRUE(budget_->TryTake(4));  // By another device.
+  ASSERT_TRUE(budget_->TryTake(4));  // Taken by another device.
   EXPECT_EQ(Take({(*registry_->Find(2))->header}), 0U);
   result_ = absl::DataLossError("bad");
   environment_.RunAll();
   EXPECT_EQ(ended_.num_calls, 1);
-  EXPECT_TRUE(budget_->TryTake(4));  // Nobody is before it.
+  EXPECT_TRUE(budget_->TryTake(4));  // Nobody waits.
   EXPECT_EQ(channel_->num_resumed, 0);
 }
 
 TEST_F(DeviceStreamTest, AnEndLeavesTheChannelFirst) {
   EXPECT_EQ(Take({Header(), Number(1), Number(2)}), 2U);
   ASSERT_EQ(channel_->ends.size(), 1U);
-  EXPECT_EQ(ended_.num_calls, 0);  // An item is still to be delivered.
+  EXPECT_EQ(ended_.num_calls, 0);  // An item is not delivered yet.
   EXPECT_FALSE(stream_->statistics().has_ended);
   environment_.RunAll();
   EXPECT_EQ(ended_.num_calls, 1);

@@ -8,25 +8,27 @@
 
 namespace tutti {
 
-// An item of an outfeed is a header and then its arrays. The header is an array
-// too: uint8[8], which holds two uint32, little-endian: the start marker and
-// the id of the consumer, which says how many arrays follow and which.
+// An item of an outfeed is a header, followed by the item's arrays. The header
+// is an array, too: uint8[8]. It holds two uint32, little-endian: the start
+// marker and the id of the consumer. The consumer defines number and kind of
+// the arrays.
 inline constexpr uint32_t kOutfeedStart = 271828;
 
-// The id of a header without arrays, which ends the stream.
+// Id of a header without arrays, which ends the stream.
 inline constexpr uint32_t kShutdownConsumerId = 0;
 
-// The header of items for a consumer. Every call makes another buffer.
+// Makes the header of items for a consumer, in a new buffer.
 absl::StatusOr<Tensor> MakeHeader(uint32_t consumer_id);
 
-// Never fails: it is the same memory for all.
+// Returns the header that ends a stream. Never fails: all calls share one
+// buffer.
 Tensor ShutdownHeader();
 
-// Whether this is what ShutdownHeader() returns, and not just equal to it.
+// True for the buffer of ShutdownHeader(); false for an equal copy.
 bool IsShutdownHeader(const Tensor& array);
 
-// The consumer's id. Errors: INVALID_ARGUMENT for what is no header, with what
-// was found.
+// Returns the consumer's id. Errors: INVALID_ARGUMENT, with the bytes found, if
+// `header` is no header.
 absl::StatusOr<uint32_t> ReadHeader(const Tensor& header);
 
 }  // namespace tutti

@@ -10,7 +10,8 @@
 namespace tutti {
 namespace {
 
-// In turn: `done` may transfer again, and so for ever.
+// Runs `done` through EndInTurn(): transfers from inside `done` do not deepen
+// the stack.
 void Answer(StatusCallback done, absl::Status status) {
   if (done != nullptr) EndInTurn(std::move(done), std::move(status));
 }
@@ -112,7 +113,8 @@ void MemoryChannel::Close(const OutfeedListener& listener, Tensor last,
 }
 
 void MemoryChannel::End(const OutfeedListener& listener, absl::Status status) {
-  // Destroyed without the lock: a tensor's end may run the caller's code.
+  // Destroyed without the lock: the deleter of a tensor may run the caller's
+  // code.
   ListenerPtr ended;
   std::vector<Tensor> dropped, offered;
   std::deque<Waiting> failed;
@@ -169,7 +171,7 @@ MemoryChannel::ListenerPtr MemoryChannel::BeginOffers() {
 
 MemoryChannel::ListenerPtr MemoryChannel::NextOffer() {
   if (offered_begin_ == offered_.size()) {
-    offered_.clear();  // Empty tensors: whoever takes one moves it out.
+    offered_.clear();  // The listener has moved all tensors out.
     offered_.swap(queue_);
     offered_begin_ = 0;
     offered_bytes_ = tallies_.queued_bytes;
@@ -204,7 +206,7 @@ MemoryChannel::ListenerPtr MemoryChannel::EndOffer(
     size_t num_taken, std::vector<StatusCallback>& admitted,
     std::vector<Tensor>& dropped) {
   MutexLock lock(&mu_);
-  if (offered_stream_ != num_streams_) {  // Ended meanwhile.
+  if (offered_stream_ != num_streams_) {  // The stream ended during the offer.
     dropped.swap(offered_);
     offered_begin_ = 0;
     return NextOffer();

@@ -19,22 +19,23 @@
 
 namespace tutti {
 
-// The channel of a device whose memory is the host's: arrays go by reference,
-// no byte is copied. What the listener takes at once never queues; a transfer
-// costs two short holds of one lock, and allocates nothing unless it waits.
+// Channel of a device whose memory is the host's: arrays are passed by
+// reference, no byte is copied. An array that the listener takes at once never
+// queues. A transfer takes one lock twice, shortly, and allocates nothing
+// unless it waits.
 class MemoryChannel : public OutfeedChannel {
  public:
-  // How much may lie here that the listener has not taken. One transfer, of
-  // whatever size, may always.
+  // Bounds on the arrays that the listener has not taken. A transfer of any
+  // size is accepted into an empty channel.
   struct Options {
     int64_t capacity_bytes = int64_t{1} << 20;
     size_t capacity_arrays = 1024;
   };
 
-  // `name` is who it says it is in its errors.
+  // `name` stands for the channel in its errors.
   MemoryChannel(std::string name, const Options& options);
 
-  // What waits fails with CANCELLED.
+  // Fails waiting transfers with CANCELLED.
   ~MemoryChannel() override;
 
   void TransferToOutfeed(absl::Span<Tensor> arrays,
@@ -64,8 +65,8 @@ class MemoryChannel : public OutfeedChannel {
   void AdmitWaiting(std::vector<StatusCallback>& admitted)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Offering: one thread at a time gives the listener what is there. It begins
-  // with BeginOffers() under the lock, and Offer()s what that returns.
+  // Offering: one thread at a time offers the queued arrays to the listener. It
+  // calls BeginOffers() under the lock, and passes the result to Offer().
   ListenerPtr BeginOffers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   ListenerPtr NextOffer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Offer(ListenerPtr listener) ABSL_LOCKS_EXCLUDED(mu_);
@@ -80,23 +81,23 @@ class MemoryChannel : public OutfeedChannel {
   absl::Status refusal_ ABSL_GUARDED_BY(mu_);  // OK: transfers are accepted.
   std::vector<Tensor> queue_ ABSL_GUARDED_BY(mu_);  // Behind `offered_`.
   std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_);
-  Tallies tallies_ ABSL_GUARDED_BY(mu_);  // Of `queue_` and `offered_`.
+  Tallies tallies_ ABSL_GUARDED_BY(mu_);  // Arrays in `queue_` and `offered_`.
   uint64_t num_streams_ ABSL_GUARDED_BY(mu_) = 0;
 
   bool is_offering_ ABSL_GUARDED_BY(mu_) = false;
   bool is_paused_ ABSL_GUARDED_BY(mu_) = false;
-  bool is_resumed_ ABSL_GUARDED_BY(mu_) = false;  // While it was offering.
+  bool is_resumed_ ABSL_GUARDED_BY(mu_) = false;  // Resumed during an offer.
 
-  // The offering thread's, under the lock when there is none.
+  // Owned by the offering thread; guarded by `mu_` while no thread offers.
   std::vector<Tensor> offered_;
-  size_t offered_begin_ = 0;           // Those before are taken.
-  int64_t offered_bytes_ = 0;          // Of the others.
-  std::vector<int64_t> offered_ends_;  // Bytes up to each, from the first on.
-  uint64_t offered_stream_ = 0;        // As num_streams_ was.
+  size_t offered_begin_ = 0;           // Index of the first array not taken.
+  int64_t offered_bytes_ = 0;          // Bytes not taken.
+  std::vector<int64_t> offered_ends_;  // Cumulative bytes of the arrays.
+  uint64_t offered_stream_ = 0;        // num_streams_ at the offer.
 };
 
-// The device's channel. One that has none gets a MemoryChannel. Errors:
-// UNIMPLEMENTED for a device without a channel whose type is not CPU.
+// Returns the device's channel. Gives a CPU device without a channel a
+// MemoryChannel. Errors: UNIMPLEMENTED for another device without a channel.
 absl::StatusOr<std::shared_ptr<OutfeedChannel>> OutfeedChannelOf(
     Device& device);
 

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Takes as many arrays as it may.
+// Takes as many arrays as the test allows.
 class Listener : public OutfeedListener {
  public:
   size_t TakeArrays(absl::Span<Tensor> arrays) override {
@@ -78,7 +78,7 @@ TEST_F(MemoryChannelTest, TransfersWaitForRoomInOrder) {
   Transfer({9}, &fits);
   EXPECT_EQ(fits.num_calls, 1);
   Transfer({2}, &too_many_bytes);
-  Transfer({1}, &small);  // There is room, but it is behind.
+  Transfer({1}, &small);  // There is room, but `too_many_bytes` comes before.
   EXPECT_EQ(too_many_bytes.num_calls, 0);
   EXPECT_EQ(small.num_calls, 0);
   EXPECT_EQ(channel_.tallies().queued_bytes, 9);

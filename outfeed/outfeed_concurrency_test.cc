@@ -1,4 +1,4 @@
-// Devices with threads of their own send to one receiver.
+// Tests devices on several threads that send to one receiver.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace tutti {
 namespace outfeed_concurrency_test {
 
 constexpr int kNumDevices = 3;
-constexpr int kNumItems = 20'000;  // Of each device.
+constexpr int kNumItems = 20'000;  // Per device.
 
 class OutfeedConcurrencyTest : public testing::Test {
  protected:
@@ -36,7 +36,7 @@ class OutfeedConcurrencyTest : public testing::Test {
     return result;
   }
 
-  // Runs `work` for each device, on a thread of its own.
+  // Runs `work` for each device on a separate thread.
   template <typename F>
   static std::vector<std::thread> OnAllDevices(F work) {
     std::vector<std::thread> threads;
@@ -49,7 +49,7 @@ class OutfeedConcurrencyTest : public testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // How many items come in order; all.
+  // Expects all items of the device, in order.
   void ExpectInOrder(int device) {
     const std::vector<int32_t>& numbers = job_.numbers[device];
     int num_wrong = 0;

@@ -1,4 +1,5 @@
-// A million items of four devices, whose callbacks come late by random times.
+// Tests the order of a million items of four devices with random delays of the
+// callbacks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,9 +17,9 @@ namespace tutti {
 namespace outfeed_order_test {
 
 constexpr int kNumDevices = 4;
-constexpr int kNumItems = 1'000'000;  // Of all devices.
+constexpr int kNumItems = 1'000'000;  // All devices together.
 
-// Every work begins up to 100 us late.
+// Delays the begin of every work by up to 100 us.
 class LateQueue : public WorkQueue {
  public:
   explicit LateQueue(const Environment& environment)

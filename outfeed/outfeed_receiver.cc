@@ -46,7 +46,7 @@ absl::Status Validate(const OutfeedReceiver::Options& options) {
 // Counts the streams that have not ended. Thread-safe.
 class Ending {
  public:
-  // Before the first one starts.
+  // Sets the number of streams. REQUIRES: no stream has started.
   void Expect(size_t num_streams) {
     MutexLock lock(&mu_);
     num_left_ = num_streams;
@@ -64,7 +64,7 @@ class Ending {
     for (StatusCallback& done : dones) std::move(done)(status);
   }
 
-  // When none is left.
+  // Calls `done` when all streams have ended.
   void Call(StatusCallback done) {
     absl::Status status;
     {
@@ -81,13 +81,13 @@ class Ending {
  private:
   Mutex mu_;
   size_t num_left_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::Status status_ ABSL_GUARDED_BY(mu_);  // The first error.
+  absl::Status status_ ABSL_GUARDED_BY(mu_);  // First error.
   std::vector<StatusCallback> dones_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace
 
-// Streams of the devices of a receiver, and how far it is. Thread-safe.
+// Streams of a receiver, and the receiver's state. Thread-safe.
 class OutfeedReceiver::Streams {
  public:
   Streams(std::shared_ptr<const ByteBudget> budget,
@@ -128,7 +128,7 @@ absl::Status OutfeedReceiver::Streams::Start() {
   return status;
 }
 
-// Under the lock, so that a Shutdown() finds all streams or none.
+// Holds the lock throughout: a Shutdown() finds all streams or none.
 absl::Status OutfeedReceiver::Streams::StartStreams(size_t& num_started) {
   MutexLock lock(&mu_);
   if (state_ != State::kNew) {

@@ -51,7 +51,7 @@ TEST_F(OutfeedReceiverTest, CallsBackWithWhatWasSent) {
   Outcome outcome;
   job_.SendNumber(0, 7, outcome.Done());
   EXPECT_EQ(outcome.num_calls, 1);
-  EXPECT_THAT(job_.numbers[0], IsEmpty());  // A callback is a work.
+  EXPECT_THAT(job_.numbers[0], IsEmpty());  // Callbacks need a work.
   environment_.RunAll();
   EXPECT_THAT(job_.numbers[0], ElementsAre(7));
   EXPECT_THAT(job_.numbers[1], IsEmpty());
@@ -112,12 +112,12 @@ TEST_F(OutfeedReceiverTest, AnItemMayComeInPieces) {
   EXPECT_THAT(job_.numbers[0], ElementsAre(8));
 }
 
-// While a callback is stopped for ten seconds.
+// A callback blocks for ten seconds.
 TEST_F(OutfeedReceiverTest, HoldsTheLimitToTheByte) {
   OutfeedJob job(/*num_devices=*/2, environment_.get(),
                  {.capacity_bytes = 1000, .capacity_arrays = 4});
   job.Create(/*max_queued_bytes=*/10);
-  for (const uint32_t id : {2U, 3U}) {  // Of 2 bytes and of 1.
+  for (const uint32_t id : {2U, 3U}) {  // Sizes: 2 bytes and 1 byte.
     ASSERT_THAT(job.registry->Register(
                     id, {{DType::kUint8, TensorShape::Vector(4 - id)}}),
                 IsOk());
@@ -126,7 +126,7 @@ TEST_F(OutfeedReceiverTest, HoldsTheLimitToTheByte) {
   Outcome fills, in_channel[2], blocked, other_device;
   job.on_item = [&](int, uint32_t, absl::Span<Tensor>) {
     job.on_item = nullptr;
-    EXPECT_EQ(job.receiver->queued_bytes(), 4);  // Of this item.
+    EXPECT_EQ(job.receiver->queued_bytes(), 4);  // This item's bytes.
     job.SendNumber(0, 2);
     job.sender(0).Send(2, {Bytes(2)}, fills.Done());
     EXPECT_EQ(job.receiver->queued_bytes(), 10);
@@ -165,7 +165,7 @@ TEST_F(OutfeedReceiverTest, ASlowCallbackDelaysNoOtherDevice) {
     if (device != 0) return absl::OkStatus();
     job_.SendNumber(0, 2);
     job_.SendNumber(1, 3);
-    environment_.RunAll();  // While this callback runs.
+    environment_.RunAll();  // Runs during this callback.
     EXPECT_THAT(job_.numbers[0], ElementsAre(1));
     EXPECT_THAT(job_.numbers[1], ElementsAre(3));
     job_.on_item = nullptr;
@@ -181,7 +181,7 @@ TEST_F(OutfeedReceiverTest, BoundsItemsWithoutBytes) {
   Start();
   ASSERT_THAT(job_.registry->Register(3, {}), IsOk());
   const OutfeedSender sender = job_.sender(0);
-  // As many as are queued, and as fit into the channel.
+  // Items that fill the queue and the channel.
   const int num_items = DeviceStream::kMaxQueuedItems + 1024;
   Outcome last, blocked;
   for (int i = 1; i < num_items; ++i) sender.Send(3, {}, nullptr);
@@ -212,7 +212,7 @@ TEST_P(ProtocolErrorTest, EndsTheStreamOfItsDeviceAlone) {
   job_.SendNumber(0, 1);
   job_.SendRaw(0, GetParam().arrays());
   Outcome late, other;
-  job_.SendNumber(0, 2);  // With a payload that is short, it is found now.
+  job_.SendNumber(0, 2);  // Completes a short payload.
   job_.SendNumber(0, 3, late.Done());
   job_.SendNumber(1, 3, other.Done());
   environment_.RunAll();
@@ -224,11 +224,11 @@ TEST_P(ProtocolErrorTest, EndsTheStreamOfItsDeviceAlone) {
   EXPECT_TRUE(job_.receiver->statistics(0).has_ended);
   EXPECT_THAT(other.status, IsOk());
   EXPECT_THAT(StatusOf(1), IsOk());
-  EXPECT_THAT(job_.numbers[0], ElementsAre(1));  // What came before.
+  EXPECT_THAT(job_.numbers[0], ElementsAre(1));  // Item before the error.
   EXPECT_THAT(job_.numbers[1], ElementsAre(3));
   EXPECT_THAT(ShutDown(), is_error);
   EXPECT_EQ(job_.receiver->queued_bytes(), 0);
-  Start();  // Again on the same devices.
+  Start();  // Uses the same devices.
   job_.SendNumber(0, 4);
   EXPECT_THAT(ShutDown(), IsOk());
   EXPECT_THAT(job_.numbers[0], ElementsAre(1, 4));
@@ -302,7 +302,7 @@ TEST_F(OutfeedReceiverTest, AProgramMayEndItsDevicesStream) {
   EXPECT_THAT(job_.numbers[1], ElementsAre(3));
 }
 
-// How a callback fails, and what the status says.
+// A failure of a callback, and the expected status.
 struct Failure {
   std::function<absl::Status()> fail;
   absl::StatusCode code;
@@ -323,7 +323,7 @@ TEST_F(OutfeedReceiverTest, ACallbackThatFailsEndsTheStreamOfItsDeviceAlone) {
     job_.on_item = [&](int, uint32_t, absl::Span<Tensor> arrays) {
       return NumberIn(arrays[0]) == 2 ? failure.fail() : absl::OkStatus();
     };
-    std::vector<Outcome> outcomes(600);  // Some of them wait for room.
+    std::vector<Outcome> outcomes(600);  // Some wait for room.
     for (size_t i = 0; i < outcomes.size(); ++i) {
       job_.SendNumber(0, static_cast<int32_t>(i), outcomes[i].Done());
     }

@@ -96,7 +96,7 @@ class OutfeedRegistry::Consumers {
         consumer->id));
   }
 
-  // Null if there is none.
+  // Returns null for an unknown id.
   const OutfeedConsumer* Find(uint32_t id) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     const auto found = consumers_.find(id);

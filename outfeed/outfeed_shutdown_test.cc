@@ -1,4 +1,4 @@
-// How a receiver ends, in every state of a device and of its callback.
+// Tests the end of a receiver in every state of a device and of its callback.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,10 +22,10 @@ using ::testing::HasSubstr;
 enum class DeviceState {
   kSilent,
   kSent,
-  kPaused,   // The limit is reached, and more is in the channel.
+  kPaused,   // The limit is reached, and the channel has more.
   kBlocked,  // The channel is full, too: a transfer waits.
-  kInItem,   // The header was sent and no payload.
-  kBroken,   // What was sent is no item.
+  kInItem,   // The header was sent, the payload was not.
+  kBroken,   // Invalid arrays were sent.
 };
 enum class CallbackState {
   kDue,
@@ -78,7 +78,7 @@ class OutfeedShutdownTest
     if (ending == Ending::kTwice) job_.receiver->Shutdown(second_.Done());
   }
 
-  // In every order of works.
+  // Runs works in an order that the seed decides.
   SimulatedEnvironment environment_{
       static_cast<uint64_t>(testing::UnitTest::GetInstance()->random_seed())};
   OutfeedJob job_{/*num_devices=*/1,
@@ -118,7 +118,7 @@ TEST_P(OutfeedShutdownTest, DeliversWhatWasSentAndThenEnds) {
   job_.SendNumber(0, -1, late.Done());
   environment_.RunAll();
 
-  // Everybody got an answer.
+  // Every `done` ran.
   EXPECT_EQ(first_.num_calls, ending == Ending::kDestruction ? 0 : 1);
   EXPECT_EQ(second_.num_calls, ending == Ending::kTwice ? 1 : 0);
   EXPECT_EQ(first_.status.ok() || ending == Ending::kDestruction,
@@ -143,7 +143,7 @@ TEST_P(OutfeedShutdownTest, DeliversWhatWasSentAndThenEnds) {
     EXPECT_EQ(job_.numbers[0][i], static_cast<int32_t>(i) + 1);
   }
 
-  // And the device can be listened to again.
+  // Another receiver can listen to the device.
   job_.numbers[0].clear();
   job_.Create(/*max_queued_bytes=*/8);
   ASSERT_THAT(job_.receiver->Start(), IsOk());

@@ -35,7 +35,7 @@ inline Tensor Bytes(int64_t num_bytes) {
   return *Tensor::Allocate(DType::kUint8, TensorShape::Vector(num_bytes));
 }
 
-// What `done` of a call was told.
+// Records the call of a `done`.
 struct Outcome {
   int num_calls = 0;
   absl::Status status;
@@ -48,11 +48,11 @@ struct Outcome {
   }
 };
 
-// Devices and what a receiver's callback was given of each: the numbers, in
-// order. Consumer kNumberId stands for one int32.
+// Devices, a receiver, and the numbers that its callback received of each
+// device, in order. Items of consumer kNumberId hold one int32.
 //
-// One device calls back on one thread at a time; `numbers` of others may be
-// read when those have ended.
+// The callbacks of one device run on one thread at a time. Tests may read
+// `numbers` of a device when its callbacks have ended.
 class OutfeedJob {
  public:
   static constexpr uint32_t kNumberId = 1;
@@ -68,7 +68,8 @@ class OutfeedJob {
     }
   }
 
-  // Ready to start. REQUIRES: the last one has ended, or is not on the devices.
+  // Makes a receiver, ready to start. REQUIRES: the last one has ended, or has
+  // other devices.
   void Create(int64_t max_queued_bytes) {
     OutfeedReceiver::Options options{.max_queued_bytes = max_queued_bytes,
                                      .environment = environment_};
@@ -77,7 +78,7 @@ class OutfeedJob {
                               absl::Span<Tensor> arrays) {
       const int index = device.attributes().name.index;
       if (id == kNumberId) numbers[index].push_back(NumberIn(arrays[0]));
-      const auto call = on_item;  // It may set another.
+      const auto call = on_item;  // Copied: the call may set another function.
       return call ? call(index, id, arrays) : absl::OkStatus();
     };
     receiver = *OutfeedReceiver::Create(std::move(options));
@@ -94,7 +95,7 @@ class OutfeedJob {
     sender(device).Send(kNumberId, {Number(value)}, std::move(done));
   }
 
-  // Writes arrays that are no item, or part of one.
+  // Writes arrays that are no item, or part of an item.
   void SendRaw(int device, std::vector<Tensor> arrays,
                StatusCallback done = nullptr) {
     devices[device]->outfeed_channel()->TransferToOutfeed(
@@ -106,9 +107,9 @@ class OutfeedJob {
 
  public:
   std::vector<std::unique_ptr<Device>> devices;
-  std::vector<std::vector<int32_t>> numbers;  // By device.
+  std::vector<std::vector<int32_t>> numbers;  // Indexed by device.
 
-  // After the number was recorded; may be null.
+  // Called after the number was recorded. May be null.
   std::function<absl::Status(int device, uint32_t id, absl::Span<Tensor>)>
       on_item;
   std::unique_ptr<OutfeedReceiver> receiver;

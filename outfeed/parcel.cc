@@ -15,7 +15,7 @@ namespace tutti {
 namespace {
 
 enum Kind : uint8_t {
-  kNothing,  // The rest of the parcel is not used.
+  kNothing,  // The rest of the parcel is unused.
   kDefine,
   kSpec,
   kItem,

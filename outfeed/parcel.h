@@ -13,24 +13,25 @@
 
 namespace tutti {
 
-// What goes from the sending end of an outfeed to the receiving one: parcels,
-// all of one size, each with at least one entry. Entries do not cross parcels,
-// items do. Numbers are little-endian. Pure.
+// Parcels carry an outfeed from its sending end to its receiving end. All have
+// the same size, and at least one entry. An entry lies in one parcel; an item
+// may span several. Numbers are little-endian. Pure.
 inline constexpr size_t kParcelBytes = 4096;
 
-// An array above this goes by itself, as one below it may.
+// Largest array inside a parcel. Larger arrays get a separate transfer; smaller
+// ones may.
 inline constexpr size_t kMaxInlineBytes = 1024;
 
-// Bounds on what one end has to remember.
+// Bounds on the memory of each end.
 inline constexpr uint32_t kMaxArraysPerItem = 65536;
 inline constexpr size_t kMaxConsumersPerStream = 65536;
 inline constexpr int kMaxArrayDims = 255;
 
-// The messages of longer ones are cut.
+// Longest message of an EndEntry; longer messages are cut.
 inline constexpr size_t kMaxEndMessageBytes = 2048;
 
-// The first items of a consumer follow its definition: this and a SpecEntry for
-// each array.
+// Definition of a consumer, before its first item: this entry, and a SpecEntry
+// for each array.
 struct DefineEntry {
   uint32_t consumer_id = 0;
   uint32_t num_arrays = 0;
@@ -39,18 +40,18 @@ struct SpecEntry {
   ArraySpec spec;
 };
 
-// An item: this, and an InlineEntry or a LargeEntry for each array.
+// An item: this entry, and an InlineEntry or a LargeEntry for each array.
 struct ItemEntry {
   uint32_t consumer_id = 0;
 };
 struct InlineEntry {
   absl::Span<const std::byte> bytes;
 };
-struct LargeEntry {};  // A transfer by itself has the bytes.
+struct LargeEntry {};  // The bytes come in a separate transfer.
 
-// The last one: an orderly end, or what broke the stream. One that says
-// RESOURCE_EXHAUSTED may come in the middle of an item or a definition, which
-// is then dropped; the others come between them.
+// The last entry: an orderly end, or the error that broke the stream. With
+// RESOURCE_EXHAUSTED it may come in the middle of an item or a definition,
+// which is then dropped. Otherwise it comes between items.
 struct EndEntry {
   absl::Status status;
 };
@@ -58,9 +59,9 @@ struct EndEntry {
 using ParcelEntry = std::variant<DefineEntry, SpecEntry, ItemEntry, InlineEntry,
                                  LargeEntry, EndEntry>;
 
-// Writes entries into memory of kParcelBytes. The Add()s return false, having
-// written nothing, for what does not fit; an empty parcel has room for any one
-// entry within the bounds.
+// Writes entries into memory of kParcelBytes. Add() returns false, and writes
+// nothing, if the entry does not fit. An empty parcel has room for any entry
+// within the bounds.
 class ParcelWriter {
  public:
   ParcelWriter() = default;  // Has no room.
@@ -75,7 +76,7 @@ class ParcelWriter {
 
   bool empty() const { return size_ == 0; }
 
-  // Nothing is added after this.
+  // Ends the parcel. REQUIRES: no Add() follows.
   void Finish();
 
  private:
@@ -88,16 +89,16 @@ class ParcelWriter {
   size_t size_ = 0;
 };
 
-// Reads what a peer has written; believes nothing.
+// Reads what a peer has written, and checks everything.
 class ParcelReader {
  public:
-  ParcelReader() = default;  // At the end of one.
+  ParcelReader() = default;  // At the end of a parcel.
   explicit ParcelReader(absl::Span<const std::byte> parcel)
       : parcel_(parcel), num_read_(0) {}
 
-  // The next entry, whose bytes are the parcel's; none at its end. Errors:
-  // INVALID_ARGUMENT for what no ParcelWriter writes. REQUIRES: not at the end,
-  // no error before.
+  // Returns the next entry, whose bytes lie in the parcel; none at the end.
+  // Errors: INVALID_ARGUMENT for bytes that no ParcelWriter writes. REQUIRES:
+  // not called after the end or an error.
   absl::StatusOr<std::optional<ParcelEntry>> Next();
 
  private:
@@ -108,13 +109,13 @@ class ParcelReader {
   absl::StatusOr<ParcelEntry> ReadInline();
   absl::StatusOr<ParcelEntry> ReadEnd();
 
-  // False if the parcel has no so many bytes.
+  // Returns false if the parcel has too few bytes left.
   template <typename T>
   bool Get(T& value);
   bool GetBytes(size_t num_bytes, absl::Span<const std::byte>& bytes);
 
-  absl::Span<const std::byte> parcel_;  // What is left.
-  size_t num_read_ = 0;                 // Entries.
+  absl::Span<const std::byte> parcel_;  // Unread part.
+  size_t num_read_ = 0;                 // Entries read.
 };
 
 }  // namespace tutti

@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-// Of an item and of each array, besides the payload.
+// Cost of an item and of each of its arrays, besides the payload.
 constexpr int64_t kEntryCostBytes = 32;
 
 }  // namespace
@@ -109,7 +109,7 @@ absl::Status ParcelPacker::Add(const Entry& entry) {
            .bytes = *std::move(parcel)};
   writer_ =
       ParcelWriter(absl::MakeSpan(open_.bytes.mutable_data(), kParcelBytes));
-  writer_.Add(entry);  // One of the bounds' has room.
+  writer_.Add(entry);  // An entry within the bounds fits.
   return absl::OkStatus();
 }
 

@@ -15,36 +15,36 @@
 
 namespace tutti {
 
-// Makes of items what is lent to the receiving end: parcels, and large arrays
-// where they lie. For one thread at a time. Pure.
+// Packs items for the receiving end: into parcels, and large arrays by
+// reference. One thread at a time. Pure.
 class ParcelPacker {
  public:
   struct Loan {
     StreamTag kind = StreamTag::kParcel;
-    uint64_t number = 0;  // Of those of its kind.
+    uint64_t number = 0;  // Counted per kind.
     Tensor bytes;
-    int64_t cost_bytes = 0;  // Its share of the items' CostOf().
+    int64_t cost_bytes = 0;  // Share of the items' CostOf().
   };
 
-  // What an item takes of the window.
+  // Bytes of the window that an item takes.
   static int64_t CostOf(const OutfeedConsumer& consumer);
 
-  // Takes the arrays that are lent out of `arrays`; the others are copied.
-  // Errors: INVALID_ARGUMENT for an item that is beyond the bounds of a stream,
-  // with which nothing was added; RESOURCE_EXHAUSTED if there is no memory,
-  // with which a part of it, or of its definition, may have been. After that
-  // only AddEnd() is called, with that status.
+  // Moves large arrays out of `arrays`, and copies the others. Errors:
+  // INVALID_ARGUMENT for an item beyond the bounds of a stream: nothing was
+  // added. RESOURCE_EXHAUSTED if there is no memory: part of the item or its
+  // definition may have been added. After an error only AddEnd() may be called,
+  // with that status.
   absl::Status AddItem(const OutfeedConsumer& consumer,
                        absl::Span<Tensor> arrays);
 
-  // The last one. Errors: RESOURCE_EXHAUSTED.
+  // Adds the last entry. Errors: RESOURCE_EXHAUSTED.
   absl::Status AddEnd(absl::Status status);
 
-  // There is a parcel that is not full.
+  // True if a parcel has entries and is not closed.
   bool has_open() const { return open_.bytes.is_set(); }
   void CloseOpen();
 
-  // Those that are complete, in any order.
+  // Takes the complete parcels and the large arrays, in any order.
   std::vector<Loan> TakeLoans() { return std::exchange(loans_, {}); }
   bool has_loans() const { return !loans_.empty(); }
 
@@ -53,11 +53,11 @@ class ParcelPacker {
   absl::Status Define(const OutfeedConsumer& consumer);
   absl::Status AddArray(Tensor& array);
 
-  // Into the open parcel, or a new one.
+  // Adds to the open parcel, or to a new one.
   template <typename Entry>
   absl::Status Add(const Entry& entry);
 
-  Loan open_;  // No bytes if there is none.
+  Loan open_;  // Without bytes: no parcel is open.
   ParcelWriter writer_;
   std::vector<Loan> loans_;
   uint64_t num_parcels_ = 0;

@@ -29,7 +29,7 @@ class ParcelTest : public testing::Test {
     return ParcelReader(bytes_);
   }
 
-  // What a reader says of an entry of these bytes.
+  // Returns the status of reading these bytes as an entry.
   static absl::Status StatusOf(std::vector<uint8_t> entry) {
     std::vector<std::byte> bytes(entry.size());
     std::transform(entry.begin(), entry.end(), bytes.begin(),

@@ -12,7 +12,7 @@ namespace tutti {
 namespace {
 
 size_t BytesOf(const ArraySpec& spec) {
-  // The registry has checked that it fits.
+  // No overflow: the registry has checked the size.
   return static_cast<size_t>(spec.shape.num_elements()) * SizeOf(spec.dtype);
 }
 

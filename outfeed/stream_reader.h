@@ -17,51 +17,51 @@
 
 namespace tutti {
 
-// What the parcels of one stream say, one after the other: only whole items of
-// ids that were defined before, whose arrays have the sizes of the definition.
-// For one thread at a time. Pure but for the registry, where it registers the
-// consumers that the stream defines.
+// Reads the parcels of a stream, one after the other. Accepts only whole items
+// of defined ids, whose arrays have the sizes of the definition. One thread at
+// a time. Pure, except that it registers the stream's consumers in the
+// registry.
 class StreamReader {
  public:
   explicit StreamReader(std::shared_ptr<OutfeedRegistry> registry)
       : registry_(std::move(registry)) {}
 
-  // The parcel has been read; the next one goes on.
+  // End of the parcel; reading continues with the next parcel.
   struct ParcelEnd {};
 
-  // An item: its consumer, and then an InlineArray or a LargeArray for each of
-  // the consumer's arrays.
+  // Start of an item. An InlineArray or a LargeArray for each of the consumer's
+  // arrays follows.
   struct Header {
-    const OutfeedConsumer* consumer = nullptr;  // As long as the registry.
+    const OutfeedConsumer* consumer = nullptr;  // Owned by the registry.
   };
   struct InlineArray {
     const ArraySpec* spec = nullptr;
-    absl::Span<const std::byte> bytes;  // The parcel's; as many as the spec's.
+    absl::Span<const std::byte> bytes;  // In the parcel; of the spec's size.
   };
   struct LargeArray {
     const ArraySpec* spec = nullptr;
-    size_t num_bytes = 0;  // At least one.
+    size_t num_bytes = 0;  // At least 1.
   };
 
-  // Nothing follows.
+  // End of the stream.
   struct End {
     absl::Status status;
   };
   using Step = std::variant<ParcelEnd, Header, InlineArray, LargeArray, End>;
 
-  // REQUIRES: before the first one, or Next() has returned ParcelEnd.
+  // REQUIRES: the first call, or Next() has returned ParcelEnd.
   void Begin(absl::Span<const std::byte> parcel) {
     parcel_ = ParcelReader(parcel);
   }
 
-  // Errors, after which this is not called again: INVALID_ARGUMENT for what no
-  // sending end writes, and for a consumer whose arrays are registered
-  // otherwise; RESOURCE_EXHAUSTED for too many of them, and, as the sending end
-  // says it, where that had no memory for the rest of an item.
+  // Errors, after which Next() must not be called: INVALID_ARGUMENT for bytes
+  // that no sending end writes, and for a consumer registered with different
+  // arrays. RESOURCE_EXHAUSTED for too many consumers, and if the sending end
+  // reports that it had no memory for the rest of an item.
   absl::StatusOr<Step> Next();
 
  private:
-  // The definition or item that is being read, with `num_left_` arrays to come.
+  // Place in the stream. In a definition or an item, `num_left_` arrays follow.
   enum class Place { kBetween, kDefinition, kItem };
 
   absl::Status Take(const DefineEntry& entry);

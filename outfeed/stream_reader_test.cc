@@ -26,8 +26,7 @@ using Entries = std::vector<ParcelEntry>;
 
 class StreamReaderTest : public testing::Test {
  protected:
-  // How reading a parcel with these entries goes on until its end, or that of
-  // the stream.
+  // Reads a parcel with these entries until its end or the stream's end.
   absl::Status Read(const Entries& entries) {
     ParcelWriter writer{absl::MakeSpan(parcel_)};
     for (const ParcelEntry& entry : entries) {
@@ -95,7 +94,7 @@ TEST_F(StreamReaderTest, WhatIsInTheWrongPlaceIsInvalid) {
   }
 }
 
-// The sending end had no parcel for the rest.
+// The sending end had no memory for the rest of the item.
 TEST_F(StreamReaderTest, AnEndForWantOfMemoryMayComeAnywhere) {
   const EndEntry end{absl::ResourceExhaustedError("no memory")};
   const std::vector<std::byte> bytes(4);

@@ -7,16 +7,17 @@
 
 namespace tutti {
 
-// Under which tags the ends of an outfeed lend and ask. Each kind counts on its
-// own; numbers come again after 2^28 of them.
+// Kinds of transfers between the ends of an outfeed, for their tags. Each kind
+// has separate numbers, which repeat after 2^28.
 enum class StreamTag : uint8_t {
-  // From the receiving end to the sending one, kCloseWord: stop sending.
+  // kCloseWord, from the receiving end to the sending end: stop sending.
   kClose,
 
-  // Asked for by both and never lent: how an end hears that the link ended.
+  // Requested by both ends and never posted: its failure reports the link's
+  // end.
   kWatch,
 
-  // From the sending end to the receiving one, in order.
+  // From the sending end to the receiving end, in order.
   kParcel,
   kLargeArray,
 };

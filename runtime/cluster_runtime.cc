@@ -27,11 +27,11 @@
 namespace tutti {
 namespace {
 
-// Of named tensors: the step in which they run, and their group.
+// Step and group in which named tensors run.
 constexpr int64_t kCoordinatorStep = std::numeric_limits<int64_t>::max();
 constexpr GroupKey kCoordinatorGroup = std::numeric_limits<GroupKey>::max();
 
-// A task that cannot be told of the end of a step for so long is lost.
+// Deadline for the other tasks to end a step.
 constexpr absl::Duration kCleanupLimit = absl::Seconds(10);
 
 absl::Status CheckSettings(const CoordinatorSettings& settings) {
@@ -82,7 +82,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> MakeCpuDevices(
   return devices;
 }
 
-// What others will take for the devices of this task's process.
+// Checks the attributes by which other tasks will know this process's devices.
 absl::Status CheckDevices(const ClusterSpec& cluster, uint64_t incarnation,
                           const std::vector<std::unique_ptr<Device>>& devices) {
   if (devices.empty() || devices.size() > kMaxDevicesOfTask) {
@@ -125,8 +125,8 @@ absl::StatusOr<std::unique_ptr<DeviceManager>> MakeDevices(
   return DeviceManager::Create(*std::move(devices));
 }
 
-// What still runs when the runtime is destroyed finds a transport that has shut
-// down.
+// Shares ownership of the transport: calls that outlive the runtime find a
+// transport that has shut down.
 std::shared_ptr<ControlChannel> ControlOf(
     const std::shared_ptr<Transport>& transport) {
   return {transport, &transport->control()};
@@ -160,8 +160,8 @@ class FirstError {
 
 }  // namespace
 
-// The parts, in the order in which they are made. Calls of other tasks come
-// from Start() on until the transport is shut down.
+// Parts of the runtime, in the order in which they are made. Calls of other
+// tasks arrive from Start() until the transport shuts down.
 class ClusterRuntime::Impl {
  public:
   explicit Impl(Options options) : options_(std::move(options)) {}
@@ -233,13 +233,14 @@ class ClusterRuntime::Impl {
   Coordinator& coordinator() { return *coordinator_; }
 
  private:
-  // What begins when the first tensor is named.
+  // Parts called when the first tensor is named.
   struct PartsForNames {
     std::weak_ptr<ClusterControl> control;
     std::weak_ptr<RankCoordinator> coordinator;
   };
 
-  // What it needs of the others is made after it, but before anybody calls it.
+  // Runs before MakeControl(): the parts are linked later, but before the first
+  // call.
   void MakeCoordinator() {
     const auto begun = [parts = parts_for_names_] { OnNamesBegun(*parts); };
     if (options_.cluster.this_task == 0) {
@@ -285,7 +286,7 @@ class ClusterRuntime::Impl {
     if (control == nullptr || coordinator == nullptr) return;
     control->health().Update();
     for (int task : coordinator->WaitsFor()) {
-      // One that was lost before is not watched.
+      // The health watch does not report a task that was lost earlier.
       const absl::Status loss = control->health().LossOf({.task = task});
       if (!loss.ok()) coordinator->OnTaskLost({.task = task}, loss);
     }

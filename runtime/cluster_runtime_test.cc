@@ -35,7 +35,7 @@ TEST_P(ClusterRuntimeTest, AllDevicesOfAllTasksGetTheSum) {
   }
 }
 
-// With what the leader had algorithms priced.
+// Latency that the leader passed to the cost function of an algorithm.
 double seen_latency = 0;
 
 REGISTER_COLLECTIVE(
@@ -61,7 +61,7 @@ class ClusterRuntimeManyCallsTest : public ClusterRuntimeTest {};
 INSTANTIATE_TEST_SUITE_P(Seeds, ClusterRuntimeManyCallsTest,
                          testing::Values(uint64_t{1}));
 
-// What another task asks of it waits.
+// The late task keeps thousands of requests of another task waiting.
 TEST_P(ClusterRuntimeManyCallsTest, AllEndThoughATaskIsLateForThousands) {
   constexpr int kNumCalls = 5000;
   CollectiveRequest request = Request(1);
@@ -76,7 +76,7 @@ TEST_P(ClusterRuntimeManyCallsTest, AllEndThoughATaskIsLateForThousands) {
   ExpectAll(calls, 1 + 3);
 }
 
-// Of tasks that are started one by one.
+// Fixture whose tasks start one by one.
 class ClusterRuntimeStartTest : public ClusterRuntimeTest {
  protected:
   void SetUp() override {}
@@ -188,7 +188,8 @@ TEST_P(ClusterRuntimeTest, TheSurvivorsFormTheNextGeneration) {
   ExpectAll(calls, 1 + 2 + 3 + 4);
 }
 
-// The first call of task 2 would wait for calls that the others have made.
+// Task 2 begins to count its calls at a number that the other tasks have
+// passed.
 TEST_P(ClusterRuntimeTest, TheNextGenerationNeedsAnotherStep) {
   const auto first = CallAll({0, 1});
   environment_.RunAll();
@@ -406,7 +407,7 @@ TEST_P(ClusterRuntimeTest, SaysHowATaskIs) {
   EXPECT_EQ(unknown.status->code(), absl::StatusCode::kInvalidArgument);
 }
 
-// Its devices are gone with it.
+// Tests that destroy a runtime, and so its devices, while calls run.
 class ClusterRuntimeEndTest : public testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, ClusterRuntimeEndTest,
@@ -421,11 +422,11 @@ TEST_P(ClusterRuntimeEndTest, WhatAWorkerHasLeftOfARuntimeThatIsGoneEnds) {
   CollectiveRequest request;
   request.group_size = kNumDevices;
   request.op = AllReduce{};
-  request.shape = TensorShape::Vector(1 << 20);  // Workers take what comes.
+  request.shape = TensorShape::Vector(1 << 20);  // Workers share it.
   request.impl_details.implementation = GetParam();
   const auto shared = std::make_shared<const CollectiveRequest>(request);
   int num_before = 0;
-  int num_works = 0;  // Of the queue, that have been done before.
+  int num_works = 0;  // Works of the queue that ran before the end.
   for (; num_before < kNumDevices; ++num_works) {
     SimulatedEnvironment environment(/*seed=*/1);
     LoopbackNetwork network(ThreeTasks(0), environment.get().queue,

@@ -31,16 +31,16 @@ inline ClusterSpec ThreeTasks(int this_task) {
   return {.addresses = {"a:1", "b:1", "c:1"}, .this_task = this_task};
 }
 
-// All tasks of a cluster, with their messages in an order that the seed makes.
+// Fixture with all tasks of a cluster. The seed decides the order of messages.
 class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
  protected:
   static constexpr int kNumTasks = 3;
   static constexpr int kDevices = 2;
   static constexpr int64_t kStep = 5;
 
-  // What became of something asynchronous.
+  // Result of an asynchronous operation.
   struct Outcome {
-    std::optional<absl::Status> status;  // Unset until it has ended.
+    std::optional<absl::Status> status;  // Unset until the operation ends.
 
     StatusCallback Set() {
       return [this](absl::Status ended) {
@@ -50,7 +50,7 @@ class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
     }
   };
 
-  // One call of one device; all elements of its output are the same.
+  // A call of a device. All elements of the output have the same value.
   struct Call {
     Outcome outcome;
     Tensor output;
@@ -109,7 +109,7 @@ class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
     return request;
   }
 
-  // A device brings its rank + 1 everywhere.
+  // Calls with an input whose elements are all the device's rank + 1.
   Call& CallDevice(int task, int device, const CollectiveRequest& request,
                    absl::Time deadline = absl::InfiniteFuture()) {
     Call& call = calls_.emplace_back();

@@ -1,4 +1,4 @@
-// How calls that fail, give up or are aborted end on all tasks of a cluster.
+// Tests how calls that fail, give up or are aborted end on all tasks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ using ::testing::AnyOf;
 using ::testing::Eq;
 using ::testing::HasSubstr;
 
-// The task's first device has cancelled its call with "not this time".
+// Status with which the first device of `task` cancelled its call.
 absl::Status NotThisTimeOf(int task) {
   return absl::CancelledError(
       absl::StrCat("not this time (/job:worker/replica:0/task:", task,
@@ -83,7 +83,7 @@ TEST_P(FailedCallsTest, AnExecutionThatFailsEndsOnAllTasks) {
   EXPECT_EQ(late.outcome.status, calls[0]->outcome.status);
 }
 
-// Who comes late is told as well.
+// Devices that call late receive the same error.
 TEST_P(FailedCallsTest, AFailureEndsThoseWhoWaitForMembersOfTheirOwnTask) {
   CollectiveRequest request = Request(kNumTasks);
   request.impl_details.implementation = "LocalThenRing";
@@ -145,8 +145,8 @@ TEST_P(FailedCallsTest, AFailureEndsThoseWhoWaitForWhatTheyDependOn) {
   }
 }
 
-// Its task ends and forgets the execution as soon as the group is settled,
-// which the others may hear of later than of the failure.
+// The culprit's task ends and forgets the execution as soon as the group is
+// settled. Other tasks may learn of the settled group after the failure.
 TEST_P(FailedCallsTest, ABufferThatDoesNotFitEndsTheFirstCallOnAllTasks) {
   for (int culprit = 0; culprit < kNumTasks; ++culprit) {
     CollectiveRequest request = Request(kNumTasks);
@@ -182,7 +182,7 @@ TEST_P(FailedCallsTest, ACallThatGivesUpBeforeItIsSettledEndsOnAllTasks) {
   calls.push_back(&CallDevice(2, 1, request));
   environment_.RunAll();
   environment_.Advance(absl::Seconds(2));
-  calls.push_back(&CallDevice(0, 1, request));  // These come late.
+  calls.push_back(&CallDevice(0, 1, request));  // Late calls.
   calls.push_back(&CallDevice(2, 0, request));
   environment_.RunAll();
   for (const Call* call : calls) {
@@ -197,7 +197,7 @@ TEST_P(FailedCallsTest, ACallThatGivesUpBeforeItIsSettledEndsOnAllTasks) {
   ExpectAll(next, 1 + 2 + 3 + 4 + 5 + 6);
 }
 
-// Others may know by then how it is settled, and run it.
+// Other tasks may already know how the call is settled, and run it.
 TEST_P(FailedCallsTest, ACallThatGivesUpJustAsItIsSettledEndsOnAllTasks) {
   bool are_all_ok = false;
   for (int num_events = 0; !are_all_ok; ++num_events) {
@@ -250,7 +250,7 @@ TEST_P(FailedCallsTest, WhatIsPreparedRunsNothingThatWasGivenUp) {
   }
   environment_.RunAll();
   ASSERT_EQ(prepared.size(), outputs.size());
-  // Those who gave it up are in the next execution.
+  // Devices that gave up their first call are already in the next execution.
   std::deque<Outcome> outcomes;
   const auto start_all = [&] {
     for (const auto& part : prepared) {
@@ -283,7 +283,7 @@ TEST_P(FailedCallsTest, CallsOfAnAbortedStepEndOnAllTasks) {
   for (const Call* call : calls) EXPECT_EQ(call->outcome.status, reason);
 }
 
-// Also of what is settled before; nobody asks it for bytes.
+// Covers an instance settled before the abort: nobody requests bytes of it.
 TEST_P(FailedCallsTest, LaterCallsOfAnAbortedStepEndOnAllTasks) {
   const auto call_all = [&] {
     std::vector<Call*> calls;
@@ -310,7 +310,7 @@ TEST_P(FailedCallsTest, LaterCallsOfAnAbortedStepEndOnAllTasks) {
   const absl::Status reason = absl::AbortedError("task 2 has had enough");
   runtimes_[2]->manager().FindOrCreate(step_)->StartAbort(reason);
   for (const Call* call : call_all()) {
-    EXPECT_THAT(call->outcome.status,  // A part may have ended before.
+    EXPECT_THAT(call->outcome.status,  // Some calls may have ended before.
                 AnyOf(Eq(reason), Eq(absl::OkStatus())));
   }
   EXPECT_EQ(calls_.back().outcome.status, reason);
@@ -321,7 +321,7 @@ class FailedCallsStressTest : public ClusterRuntimeTest {};
 INSTANTIATE_TEST_SUITE_P(Seeds, FailedCallsStressTest,
                          testing::Range(uint64_t{1}, uint64_t{301}));
 
-// Members come to all executions, some late.
+// All members take part in all executions, some late.
 TEST_P(FailedCallsStressTest, EveryCallEndsHoweverManyGiveUpAndReform) {
   std::mt19937_64 draw(GetParam());
   constexpr int kSteps = 30;
@@ -355,7 +355,7 @@ TEST_P(FailedCallsStressTest, EveryCallEndsHoweverManyGiveUpAndReform) {
   }
 }
 
-// Each task has a device that is no member.
+// The second device of each task is not a member.
 TEST_P(FailedCallsTest, WhatFailedBeforeItWasSettledHoldsNobodyBack) {
   CollectiveRequest first = Request(kNumTasks);
   first.group_size = kNumTasks;

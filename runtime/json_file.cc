@@ -28,12 +28,13 @@ std::string Beginning(const std::string& text) {
   return absl::StrCat(text.substr(0, end), "... (", text.size(), " bytes)");
 }
 
-// "line 1, column 2": where the first number begins that no double holds, of
-// which the library's error does not say it.
+// Returns "line 1, column 2": the place of the first number that overflows a
+// double. The library's error for such a number does not give the place.
 std::string PlaceOfOverflow(const std::string& text) {
   std::istringstream in(text);
   static_cast<void>(nlohmann::json::accept(in));
-  // It has read the number, and one character more unless the text ends there.
+  // The parser has read the number, plus one character unless the text ends
+  // there.
   const auto read = static_cast<size_t>(
       in.rdbuf()->pubseekoff(0, std::ios::cur, std::ios::in));
   const absl::string_view before(text.data(), read);
@@ -106,7 +107,8 @@ absl::StatusOr<nlohmann::json> ParseJson(const std::string& text) {
 }
 
 std::string JsonErrorText(const nlohmann::json::exception& error) {
-  // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+  // Strips the library's prefix: "[json.exception.parse_error.101] parse error
+  // at line 1, column 2: ..."
   absl::string_view message = error.what();
   const size_t end_of_id = message.find("] ");
   if (end_of_id != absl::string_view::npos) {

@@ -11,39 +11,40 @@
 
 namespace tutti {
 
-// For files of settings in JSON: what is the same whatever they say.
+// Helpers shared by all readers of JSON settings files.
 
-// What is in the file. Errors name the path: INVALID_ARGUMENT for more than 16
-// MiB; those of the system for one that cannot be read.
+// Reads the whole file. Errors name the path: INVALID_ARGUMENT if the file has
+// more than 16 MiB; the system's error if it cannot be read.
 absl::StatusOr<std::string> ReadJsonFile(const std::string& path);
 
-// Finds a key that an object has twice, of which the library keeps the last and
-// says nothing.
+// Finds a key that appears twice in one object. The JSON library silently keeps
+// the last value of such a key.
 class RepeatedKey {
  public:
-  // What the parser tells its callback.
+  // Takes the arguments of the parser's callback.
   void Note(int depth, nlohmann::json::parse_event_t event,
             const nlohmann::json& found);
 
-  // The first one.
+  // The first repeated key, if any.
   const std::optional<std::string>& key() const { return key_; }
 
  private:
-  std::map<int, std::set<std::string>> keys_;  // By depth, of the last object.
+  std::map<int, std::set<std::string>> keys_;  // Last object's, by depth.
   std::optional<std::string> key_;
 };
 
-// What errors quote of a file, whatever it has: the beginning of a text that is
-// long, control characters by their numbers, and of a list or an object, which
-// may be nested without end, the type alone.
+// Excerpts of a file for error messages, short whatever the file contains. A
+// long text is cut after its beginning. Control characters are shown by their
+// numbers. A list or an object may be nested without end: only its type is
+// shown.
 std::string ShownText(const std::string& text);
 std::string ShownJson(const nlohmann::json& value);
 
-// Errors: INVALID_ARGUMENT with JsonErrorText(), and for a key that an object
-// has twice.
+// Parses `text`. Errors: INVALID_ARGUMENT with JsonErrorText(), or if an object
+// has a key twice.
 absl::StatusOr<nlohmann::json> ParseJson(const std::string& text);
 
-// "not JSON: parse error at line 1, column 2: ...", shortened.
+// Returns "not JSON: parse error at line 1, column 2: ...", shortened.
 std::string JsonErrorText(const nlohmann::json::exception& error);
 
 }  // namespace tutti

@@ -25,14 +25,15 @@ using Json = nlohmann::json;
 constexpr int kVersion = 1;
 constexpr size_t kMostRules = 100'000;
 
-// Of a name.
+// Longest name, e.g. of an algorithm.
 constexpr size_t kMaxNameBytes = 200;
 
-// How deep rules are nested for the parser: in a list in an object.
+// Parser depth at which a rule begins: inside a list inside the file's object.
 constexpr int kDepthOfRules = 2;
 
-// Reads characters and counts the lines that it has begun. The parser reads one
-// character past a number, which may be the end of its line.
+// Iterates over characters and counts the lines begun so far. The parser reads
+// one character past a number. A line ends only after its last character: the
+// number still counts on its line.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -64,16 +65,16 @@ class CountingIterator {
   bool ended_line_ = false;
 };
 
-// What the parser saw, beside the values.
+// Facts that the parser reports besides the values.
 struct Seen {
-  std::vector<int> lines_of_rules;  // Where each begins.
+  std::vector<int> lines_of_rules;  // First line of each rule.
   RepeatedKey repeated;
   int line_of_repeated = 0;
 };
 
 constexpr char kPastCaches[] = "past_caches_from_bytes";
 
-// By which editors find docs/rules.schema.json.
+// Key by which editors find docs/rules.schema.json.
 constexpr char kSchema[] = "$schema";
 
 constexpr std::array kFileKeys = {"version", "comment", kSchema, "rules",
@@ -117,7 +118,7 @@ absl::Status CheckKeys(const Json& json, absl::Span<const char* const> known,
   return absl::OkStatus();
 }
 
-// The number of bytes that `json` has by that key.
+// Returns json[key], which must be a number of bytes.
 absl::StatusOr<int64_t> BytesIn(const Json& json, const char* key,
                                 const std::string& where) {
   const Json& value = json[key];
@@ -131,7 +132,7 @@ absl::StatusOr<int64_t> BytesIn(const Json& json, const char* key,
                                    "; wanted a number of bytes"));
 }
 
-// One rule of the file.
+// Reads a single rule of the file.
 class RuleReader {
  public:
   RuleReader(const Json& json, std::string where)
@@ -175,7 +176,7 @@ class RuleReader {
     return absl::OkStatus();
   }
 
-  // A name of something, which no such text is.
+  // Reads a name. A text longer than kMaxNameBytes names nothing.
   absl::Status ReadName(const char* key, std::string* name) {
     absl::Status status = ReadText(key, name);
     if (!status.ok() || name->size() <= kMaxNameBytes) return status;
@@ -184,7 +185,8 @@ class RuleReader {
                               "; wanted at most ", kMaxNameBytes, " bytes"));
   }
 
-  // As groups call their layouts, with which it is compared.
+  // Normalises the layout to the text that groups use: the two texts are
+  // compared.
   absl::Status ReadLayout(SelectionRule* rule) {
     std::string text;
     absl::Status status = ReadText("layout", &text);

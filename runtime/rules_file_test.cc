@@ -25,7 +25,7 @@ absl::StatusOr<std::shared_ptr<const SelectionRules>> Parse(
   return ParseRulesFile(text, "r.json", CollectiveRegistry::Global());
 }
 
-// A file with this on line 3, in the list of rules.
+// Parses a file that has `rule` on line 3, in its list of rules.
 absl::StatusOr<std::shared_ptr<const SelectionRules>> ParseRule(
     const std::string& rule) {
   return Parse("{\"version\": 1,\n\"rules\": [\n" + rule + "\n]}\n");
@@ -145,7 +145,8 @@ TEST(RulesFileTest, ALayoutIsStoredAsGroupsCallTheirs) {
   }
 }
 
-// They once overflowed the stack, and made an error of their own size.
+// Regression: such values overflowed the stack, or made errors of their own
+// size.
 TEST(RulesFileTest, ErrorsAreShortWhateverTheValue) {
   const int many = 1'000'000;
   const std::string deep = std::string(many, '[') + std::string(many, ']');

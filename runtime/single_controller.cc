@@ -117,7 +117,7 @@ std::string AlgorithmOf(const AllReduceOptions& options) {
   return is_ring ? "RingReduce" : "";
 }
 
-// Names that are not known are left to the resolver, which says which are.
+// Accepts unknown names: the resolver rejects them and lists the known ones.
 absl::Status CheckAlgorithm(const std::string& name,
                             const AllReduceOptions& options, int num_tensors) {
   const auto factory = CollectiveRegistry::Global().Find(name);
@@ -143,7 +143,7 @@ absl::Status CheckAlgorithm(const std::string& name,
   return absl::OkStatus();
 }
 
-// What was settled for one call is an entry for each tensor.
+// Bounds the entries kept: each settled call keeps an entry for each tensor.
 InstanceKey MaxInstances(int num_tensors) {
   constexpr int kMaxInstances = 1024;
   constexpr int kMaxEntries = 64 * kMaxInstances;
@@ -163,13 +163,13 @@ CollImplDetails DetailsOf(const AllReduceOptions& options) {
 
 }  // namespace
 
-// Groups of local devices by tasks and devices per task, and the instances that
-// they have run. Thread-safe.
+// Groups of local devices, by number of tasks and devices per task, with the
+// instances that each group has run. Thread-safe.
 class SingleController::Groups {
  public:
   explicit Groups(const Environment& environment) : environment_(environment) {}
 
-  // Group and instance of a call.
+  // Group and instance that run a call.
   struct Place {
     std::shared_ptr<LocalGroup> group;
     InstanceKey instance = 0;
@@ -181,12 +181,13 @@ class SingleController::Groups {
   int64_t NextStepId() { return ++num_calls_; }
 
  private:
-  // What calls alike have in common; their ops are not custom.
+  // Properties shared by calls that use one instance. Calls with custom ops
+  // have no kind.
   struct Kind {
     DType dtype = DType::kFloat32;
     TensorShape shape;
     ReductionKind reduction = ReductionKind::kSum;
-    std::string final_op;  // Its name.
+    std::string final_op;  // Name of the op.
     std::string implementation;
     std::vector<int> subdiv_offsets;
     std::vector<int> rank_list;
@@ -201,7 +202,7 @@ class SingleController::Groups {
   };
   static Kind KindOf(const CollectiveRequest& request);
 
-  // Devices, and the instances of their one group that they have run.
+  // Devices with their group, and the instances that the group has run.
   struct Devices {
     std::shared_ptr<LocalGroup> group;
     InstanceKey last_instance = 0;
@@ -212,7 +213,7 @@ class SingleController::Groups {
   std::atomic<int64_t> num_calls_{0};
   Mutex mu_;
   std::map<std::pair<int, int>, Devices> devices_
-      ABSL_GUARDED_BY(mu_);  // By tasks and devices per task.
+      ABSL_GUARDED_BY(mu_);  // Keyed by tasks and devices per task.
 };
 
 SingleController::Groups::Kind SingleController::Groups::KindOf(
@@ -233,7 +234,8 @@ SingleController::Groups::PlaceFor(const CollectiveRequest& request,
   const bool is_custom =
       request.merge_op.is_custom() || request.final_op.is_custom();
   const Kind kind = is_custom ? Kind() : KindOf(request);
-  // Goes without the lock, or with the last call that runs there.
+  // Destroyed after the lock is released, or later with the last call that uses
+  // the group.
   Devices full;
   MutexLock lock(&mu_);
   Devices& devices = devices_[{num_tasks, devices_per_task}];

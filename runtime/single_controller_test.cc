@@ -34,7 +34,7 @@ class SingleControllerTest : public testing::Test {
     return tensor;
   }
 
-  // Tensor i is 10^i, 10^i + 1, ...
+  // Makes tensors: tensor i is 10^i, 10^i + 1, ...
   static std::vector<Tensor> Tensors(int count, int64_t length = 2) {
     std::vector<Tensor> tensors;
     float first = 1;
@@ -49,7 +49,7 @@ class SingleControllerTest : public testing::Test {
     return {begin, begin + tensor.num_elements()};
   }
 
-  // What every tensor becomes.
+  // Runs AllReduce and returns the elements that all outputs share.
   std::vector<float> Reduced(const std::vector<Tensor>& tensors,
                              const AllReduceOptions& options) {
     const auto reduced = controller_.AllReduce(tensors, options);
@@ -63,7 +63,7 @@ class SingleControllerTest : public testing::Test {
     return Values((*reduced)[0]);
   }
 
-  // As many elements as tensors, whose sums depend on the order.
+  // Makes tensors with one element per tensor. Their sums depend on the order.
   static std::vector<Tensor> OrderSensitive(int count) {
     std::vector<Tensor> tensors;
     for (int i = 0; i < count; ++i) {
@@ -110,7 +110,7 @@ TEST_F(SingleControllerTest, OneTensorIsItsOwnSum) {
   EXPECT_THAT(Reduced(Tensors(1), {}), ElementsAre(1, 2));
 }
 
-// Each element is the sum of all in the order that the ring passes them.
+// The sum of each element follows the order in which the ring passes it.
 TEST_F(SingleControllerTest, RingGoesRoundInTheOrderGiven) {
   const std::vector<Tensor> tensors = OrderSensitive(4);
   const std::vector<int> ring = {2, 0, 3, 1};
@@ -149,7 +149,7 @@ TEST_F(SingleControllerTest, CallsDoNotMeetEachOther) {
   EXPECT_THAT(Reduced(Tensors(3, 1), {}), ElementsAre(111));
 }
 
-// Counts what is settled.
+// Counts settled instances.
 class Counted : public CollectiveImplementationInterface {
  public:
   static inline std::atomic<int> num_settled = 0;
@@ -218,7 +218,7 @@ TEST_F(SingleControllerTest, AsManyAsItKeepsAreSettledOnce) {
   EXPECT_EQ(Counted::num_settled, kKept);
 }
 
-// One name, different functions.
+// The functions differ but share a name.
 TEST_F(SingleControllerTest, EachCallRunsTheCustomOpThatItBrings) {
   AllReduceOptions options;
   for (const float factor : {2.0F, 3.0F}) {

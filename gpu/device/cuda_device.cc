@@ -13,10 +13,10 @@
 #include "tutti/gpu_devices.h"
 
 namespace tutti {
-// Memory is allocated and freed on streams of their own, so that neither makes
-// the device's other streams wait for each other: they wait for an allocation,
-// which waits for nothing unless memory is to be used again that has not come
-// to its end yet, and the end of memory waits for them.
+// Streams of a device. Memory is allocated and freed on separate streams. The
+// device's other streams wait for each allocation, and freeing waits for them.
+// An allocation itself waits only if it must reuse memory that is still in use.
+// Neither makes the other streams wait for each other.
 class CudaDevice::Streams {
  public:
   static absl::StatusOr<std::shared_ptr<Streams>> Create(
@@ -63,7 +63,7 @@ class CudaDevice::Streams {
     return runtime_->WaitForEvent(second, event->get());
   }
 
-  // Memory that the device's streams may use from now on.
+  // Allocates memory that the device's streams may use at once.
   absl::StatusOr<void*> Allocate(int64_t num_bytes) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::Status status = OrderAllocatingAfterFreeing(freed_ahead_bytes_);
     if (!status.ok()) return status;
@@ -93,7 +93,7 @@ class CudaDevice::Streams {
     return {compute_.get(), collective_.get(), copy_.get(), nccl_.get()};
   }
 
-  // Where there is no memory but what was freed: of that.
+  // Reuses freed memory if the GPU has no other.
   absl::StatusOr<void*> AllocateInOrder(int64_t num_bytes)
       ABSL_LOCKS_EXCLUDED(mu_) {
     const auto size = static_cast<size_t>(num_bytes);
@@ -103,12 +103,12 @@ class CudaDevice::Streams {
     if (!absl::IsResourceExhausted(memory.status())) return memory;
     const absl::Status status = OrderAllocatingAfterFreeing(0);
     if (!status.ok()) return status;
-    // Also where another thread has made that order since.
+    // Retries also if another thread has made that order meanwhile.
     if (NumOrders() == num_orders) return memory;
     return runtime_->AllocateAsync(size, allocating_.get());
   }
 
-  // Of allocations after what was freed.
+  // Number of times that allocations were ordered after freed memory.
   int64_t NumOrders() const ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     return num_orders_;
@@ -119,8 +119,8 @@ class CudaDevice::Streams {
     return freed_bytes_;
   }
 
-  // Nothing unless more than `num_bytes` were freed. What another thread is
-  // about to order counts until it is.
+  // Does nothing unless more than `num_bytes` were freed. Bytes count as freed
+  // until another thread's order is complete.
   absl::Status OrderAllocatingAfterFreeing(int64_t num_bytes)
       ABSL_LOCKS_EXCLUDED(mu_, ordering_mu_) {
     if (FreedBytes() <= num_bytes) return absl::OkStatus();
@@ -161,14 +161,14 @@ class CudaDevice::Streams {
   OwnedGpuStream compute_, collective_, copy_, nccl_, allocating_, freeing_;
   OwnedGpuStream collective_signals_, nccl_signals_;
 
-  Mutex ordering_mu_;  // Held by who orders allocations after what was freed.
+  Mutex ordering_mu_;  // Held to order allocations.
 
   mutable Mutex mu_;
   absl::Status free_status_ ABSL_GUARDED_BY(mu_);
 
-  // Since allocations were made to wait for the end of what was freed.
+  // Bytes freed since the last order of allocations after freed memory.
   int64_t freed_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t num_orders_ ABSL_GUARDED_BY(mu_) = 0;  // That have been made.
+  int64_t num_orders_ ABSL_GUARDED_BY(mu_) = 0;  // Orders made.
 };
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(

@@ -15,17 +15,18 @@ struct CudaDevice::Options {
   DeviceAttributes attributes;  // Libraries and unit are filled in.
   GpuRuntime* runtime = nullptr;
   int gpu = 0;
-  Environment environment;  // Its queue.
+  Environment environment;  // Its queue runs callbacks.
 
-  // 256 MiB: some steps' temporaries of a large model, 0.3 % of an H100.
+  // Bound on memory freed ahead, see CudaDevice. 256 MiB: temporaries of some
+  // steps of a large model, 0.3 % of an H100.
   int64_t freed_ahead_bytes = int64_t{256} << 20;
-  std::shared_ptr<PinnedPool> staging;  // Any number of devices' own.
+  std::shared_ptr<PinnedPool> staging;  // Several devices may share it.
 
-  // On the GPU, where bytes come of a network that writes there, and that
-  // reads the GPU's memory; any number of devices' own. Null: none may.
+  // Memory on the GPU that networks may write and read. Several devices may
+  // share it. Null: networks may not.
   std::shared_ptr<PinnedPool> landing;
 
-  // What runs collectives of NCCL here; null: none does.
+  // Runs NCCL's collectives; null: this device has none.
   std::shared_ptr<NcclRuntime> nccl;
 };
 

@@ -32,7 +32,7 @@ using ::testing::SizeIs;
 constexpr uint64_t kSeeds = 20;
 constexpr int64_t kElements = 16;
 
-// A device on GPU 0 of a fake.
+// A device on GPU 0 of a fake runtime.
 class OneDevice {
  public:
   explicit OneDevice(uint64_t seed, int64_t memory_bytes = 1 << 20,
@@ -57,7 +57,7 @@ class OneDevice {
     return *device_->Allocate(DType::kFloat32, TensorShape::Vector(kElements));
   }
 
-  // Every element of `tensor` becomes `value`.
+  // Sets every element of `tensor` to `value`.
   void Fill(const Tensor& tensor, float value, GpuStream stream) {
     auto& source = *sources_.emplace_back(
         std::make_unique<std::vector<float>>(kElements, value));
@@ -126,8 +126,8 @@ TEST(CudaDeviceTest, MemoryOutlivesWhatItsStreamsHoldWhenTheTensorGoes) {
   }
 }
 
-// Whether the compute stream goes on while the collective stream stands still,
-// memory that this one uses goes and other memory comes.
+// Blocks the collective stream, frees memory that it uses, and allocates other
+// memory. Returns true if the compute stream goes on meanwhile.
 bool OthersGoOn(int64_t freed_ahead_bytes) {
   OneDevice one(1, /*memory_bytes=*/1 << 20, freed_ahead_bytes);
   CudaDevice& device = one.device();
@@ -167,8 +167,8 @@ TEST(CudaDeviceTest, WhereNoMemoryIsLeftAllocatingTriesWhatWasFreed) {
               IsOk());
 }
 
-// The sum that the collective stream made of what two other streams wrote, for
-// each seed.
+// Sums, for each seed, that the collective stream makes of data written on two
+// other streams.
 std::vector<float> SumsOfStreams(bool is_ordered) {
   std::vector<float> sums;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -235,7 +235,7 @@ TEST(CudaDeviceTest, DoneGetsTheErrorOfAGpuThatIsSpoiltBefore) {
   one.RunAll();
   const auto has_failed =
       StatusIs(absl::StatusCode::kInternal, HasSubstr("illegal address"));
-  // As with CUDA, not before a call finds the error.
+  // Same as CUDA: a call must find the error first.
   EXPECT_THAT(told, IsEmpty());
   EXPECT_THAT(one.device().Mark(stream), has_failed);
   one.RunAll();
@@ -263,12 +263,12 @@ TEST(CudaDeviceTest, LackOfMemoryIsNotTriedTwiceWhereNothingWasFreed) {
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("none left")));
 }
 
-// Has tests run something inside of calls.
+// Runs hooks of tests inside calls.
 class HookedRuntime : public FakeGpuRuntime {
  public:
   using FakeGpuRuntime::FakeGpuRuntime;
 
-  // The next call finds no memory, and returns after `before_return`.
+  // Lets the next allocation find no memory, and return after `before_return`.
   void FailNextAllocation(std::function<void()> before_return) {
     before_return_ = std::move(before_return);
     FailCall(GpuCall::kAllocateAsync, 0,
@@ -294,7 +294,7 @@ class HookedRuntime : public FakeGpuRuntime {
   std::function<void()> before_return_, before_record_;
 };
 
-// A device that has freed memory for which no allocation waits.
+// A device that has freed memory. No allocation waits for that memory yet.
 class CudaDeviceOutOfMemoryTest : public testing::Test {
  protected:
   CudaDeviceOutOfMemoryTest() { EXPECT_THAT(Allocate(), IsOk()); }
@@ -330,7 +330,7 @@ TEST_F(CudaDeviceOutOfMemoryTest, WhatAnotherIsMakingWaitForIsTriedToo) {
   absl::StatusOr<Tensor> other = absl::UnknownError("not called");
   std::thread thread;
   runtime_.FailNextAllocation([&] {
-    // This one has come to its order when the other one finds no memory.
+    // The first thread is about to order when the second finds no memory.
     runtime_.BeforeNextRecord([&] {
       BlockingCounter has_failed(1);
       runtime_.FailNextAllocation([&] { has_failed.DecrementCount(); });

@@ -36,8 +36,8 @@ absl::Status CheckOptions(const CudaDevicesOptions& options) {
   return absl::OkStatus();
 }
 
-// The strengths from `gpu` to all, 0 where there is no link or one too many.
-// Kernels on it may then use the memory of those to which there is one.
+// Link strengths from `gpu` to all GPUs; 0 without a link, or beyond CUDA's
+// limit of peers. Kernels on `gpu` may then use the memory of linked GPUs.
 absl::StatusOr<std::vector<int>> Connect(GpuRuntime& runtime, int gpu,
                                          int num_gpus) {
   std::vector<int> strengths(num_gpus, CudaDevice::kSameGpuStrength);
@@ -57,7 +57,7 @@ absl::StatusOr<std::vector<int>> Connect(GpuRuntime& runtime, int gpu,
   return strengths;
 }
 
-// Of the device with this index.
+// Locality of the device with this index.
 DeviceLocality LocalityOf(int index, int devices_per_gpu,
                           const std::vector<int>& strengths) {
   DeviceLocality locality;
@@ -83,7 +83,7 @@ DeviceAttributes AttributesOf(const CudaDevicesOptions& options, int index,
                              : options.environment.random->Next()};
 }
 
-// Null where no transport may use memory of the GPU.
+// Returns null if no transport may use memory of the GPU.
 absl::StatusOr<std::shared_ptr<PinnedPool>> LandingOn(
     const CudaDevicesOptions& options, int gpu, int num_gpus) {
   if (!options.opens_memory.value_or(num_gpus == 1)) return nullptr;

@@ -24,7 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// GPUs 0 and 1 have NVLink, 1 and 2 a bus, 0 and 2 nothing.
+// GPUs 0 and 1 have NVLink, 1 and 2 a bus, 0 and 2 no link.
 PeerLink LinkOf(int gpu, int peer) {
   if (gpu + peer == 1) return PeerLink::kNvLink;
   return gpu + peer == 3 ? PeerLink::kBus : PeerLink::kNone;
@@ -73,7 +73,7 @@ TEST_F(CudaDevicesTest, LinksSayHowNearTheOthersAre) {
                           DeviceLink{4, 1}, DeviceLink{5, 1}));
 }
 
-// 0, 2, 1 and 3 are joined in a row; all others have a bus between them.
+// NVLink joins 0-2, 2-1 and 1-3; all other pairs have a bus.
 TEST_F(CudaDevicesTest, RanksFollowNvLinkFromGpuToGpu) {
   const auto link = [](int gpu, int peer) {
     for (const auto& [a, b] : {std::pair(0, 2), {2, 1}, {1, 3}}) {
@@ -154,7 +154,7 @@ TEST_F(CudaDevicesTest, AGpuThatFailsTakesNoStagingFromOthers) {
   EXPECT_THAT(take(2), IsOk());
 }
 
-// Which is all that an MPI that is told of it may bear.
+// Some MPI libraries work with one GPU only.
 TEST_F(CudaDevicesTest, OnlyOneGpuIsOpenToTransportsUnlessTheProgramSaysSo) {
   const auto is_open = [](const CudaDevicesOptions& options) {
     return (*CreateCudaDevices(options))[0]->landing() != nullptr;
@@ -182,7 +182,7 @@ TEST_F(CudaDevicesTest, OnePeerTooManyCountsAsWithoutALink) {
   EXPECT_THAT((*devices)[2]->attributes().locality.links, testing::SizeIs(5));
 }
 
-// It would be slower for good, and nobody would know.
+// Otherwise copies would be slower for good, without notice.
 TEST_F(CudaDevicesTest, LackOfMemoryForAPeerIsNoLackOfALink) {
   runtime_.FailCall(GpuCall::kEnablePeerAccess, 0,
                     absl::ResourceExhaustedError("out of memory"));

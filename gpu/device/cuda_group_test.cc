@@ -1,5 +1,4 @@
-// What becomes of collectives among devices on GPUs that run on those of the
-// CPU.
+// Tests collectives of the CPU's devices on groups of GPU devices.
 
 #include <cstdint>
 #include <utility>
@@ -24,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 
-// Runs it on two devices, which give and get tensors of 4 elements.
+// Calls on two devices with tensors of 4 elements.
 void Call(FakeGpuGroup& group, const CollectiveRequest& request) {
   std::vector<Tensor> outputs(group.size());
   for (int rank = 0; rank < group.size(); ++rank) {
@@ -34,7 +33,7 @@ void Call(FakeGpuGroup& group, const CollectiveRequest& request) {
   group.RunAll();
 }
 
-// Says nothing of devices.
+// Implementation without device needs.
 class OfHostMemory : public CollectiveImplementationInterface {
  public:
   absl::Status InitializeCollectiveContext(CollectiveContext*) override {
@@ -109,7 +108,7 @@ TEST(CudaGroupTest, WhatRunsOnCpusAloneNamesWhatRunsOnGpus) {
                          HasSubstr("GpuLocalReduce"))))));
 }
 
-// An all-reduce by whom the choice falls on is well.
+// Runs an all-reduce by the chosen implementation, and expects OK.
 void ExpectReduces(FakeGpuGroup& group, int64_t num_elements) {
   std::vector<Tensor> outputs(group.size());
   for (int rank = 0; rank < group.size(); ++rank) {

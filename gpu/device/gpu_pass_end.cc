@@ -39,7 +39,8 @@ absl::Status GpuPassEnd::OrderBefore(GpuStream stream) {
 
 void GpuPassEnd::CallWhenOver(std::vector<GpuEvent> awaited,
                               StatusCallback done) {
-  // `done` may run, and whoever keeps this go, before this returns.
+  // Keeps this object: `done` may run before this function returns, and drop
+  // the last owner.
   const auto self = shared_from_this();
   GpuStream signals;
   {
@@ -48,7 +49,7 @@ void GpuPassEnd::CallWhenOver(std::vector<GpuEvent> awaited,
     done_ = std::move(done);
     signals = SignalsLocked();
   }
-  // The callback is told of this call's error too.
+  // The callback also receives this call's error.
   device_
       .NotifyWhenDone(signals,
                       [self](const absl::Status& status) {
@@ -59,12 +60,12 @@ void GpuPassEnd::CallWhenOver(std::vector<GpuEvent> awaited,
                         self->Look();
                       })
       .IgnoreError();
-  // Not before: the device may go with `done`.
+  // Locked only now: the device may be destroyed by `done`.
   MutexLock lock(&mu_);
   if (done_ != nullptr) LookLater();
 }
 
-// Where there is no event to wait for, the stream calls the host itself.
+// Without an event to wait for, the stream calls the host directly.
 GpuStream GpuPassEnd::SignalsLocked() {
   const GpuStream signals = device_.SignalsOf(stream_);
   if (signals == stream_ || !is_marked_) return stream_;
@@ -93,7 +94,7 @@ void GpuPassEnd::LookLater() {
 absl::StatusOr<bool> GpuPassEnd::IsOver() {
   GpuRuntime& runtime = device_.runtime();
   bool is_over = true;
-  // An error of any of them counts before what is not done.
+  // An error of any event takes precedence over an event that is not done.
   for (const GpuEvent event : awaited_) {
     const absl::StatusOr<bool> is_done =
         IsTrue(runtime.IsDone(event), event.gpu);
@@ -111,8 +112,8 @@ absl::StatusOr<bool> GpuPassEnd::IsOver() {
   return is_over && *is_past;
 }
 
-// What does not know its handle any more never will: the process may have reset
-// the GPU.
+// INVALID_ARGUMENT is final: the handle is unknown, e.g. because the process
+// has reset the GPU.
 absl::StatusOr<bool> GpuPassEnd::IsTrue(absl::StatusOr<bool> answer,
                                         int gpu) const {
   if (answer.ok() || absl::IsInvalidArgument(answer.status())) return answer;

@@ -14,17 +14,19 @@
 
 namespace tutti {
 
-// The end of what one execution puts on a stream of a device, which waits
-// there for events of other devices.
+// End of the work that an execution puts on a stream of a device. The stream
+// may wait for events of other devices.
 //
-// Normally the stream calls the host when it is past the end. It never does
-// where a GPU is spoilt before, so the end is also looked for every
-// kLookEvery: that long after the runtime knows of the error, at most, the
-// execution ends with it. What waits for a GPU that is spoilt may still be on
-// the streams of others then, and does not run as long as they wait. Other
-// errors of a look end nothing: what is on the stream may run all the same.
+// Normally the stream calls the host when it has passed the end. It never does
+// if a GPU is spoilt before. The object therefore also looks for the end every
+// kLookEvery. The execution ends with the GPU's error at most that long after
+// the runtime knows the error.
 //
-// Thread-safe. Its own callbacks keep it; the device, its runtime and the
+// Work that waits for a spoilt GPU may then still be on the streams of other
+// GPUs; it does not run as long as they wait. Other errors of a look end
+// nothing: the stream's work may still run.
+//
+// Thread-safe. Its callbacks keep it alive. The device, its runtime and the
 // awaited events are valid until `done` runs, the clock for ever.
 class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
  public:
@@ -35,24 +37,22 @@ class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
                                                             GpuStream stream,
                                                             Clock& clock);
 
-  // The end is here: after what the stream holds now. Errors: as
-  // GpuRuntime::RecordEvent; it is then set when it is next looked for.
+  // Sets the end behind the present work of the stream. Errors: as
+  // GpuRuntime::RecordEvent; the next look then sets the end.
   absl::Status Mark() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Makes `stream`, of any device, wait for the end. REQUIRES: Mark() was OK.
   absl::Status OrderBefore(GpuStream stream) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Once, after Mark(). `awaited` are events of other devices for which the
-  // stream waits, or should, before the end. `done` runs as work of the
-  // device's queue or on the thread of the clock: with OK when the stream is
-  // past the end and they are done, else with the error of the GPU that is
-  // spoilt.
+  // Call once, after Mark(). `awaited` are the events of other devices for
+  // which the stream waits, or should wait, before the end. `done` runs as work
+  // of the device's queue or on the clock's thread. Its status is OK when
+  // stream and events have passed the end, else the error of the spoilt GPU.
   void CallWhenOver(std::vector<GpuEvent> awaited, StatusCallback done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // For `done`, which got an error: whether what the stream held before the end
-  // may still run, because it is another GPU that is spoilt. Nobody else must
-  // get what it uses.
+  // True if earlier work of the stream may still run after `done` got an error,
+  // because another GPU is spoilt. Buffers of that work must not be reused.
   bool MayGoOn() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -64,8 +64,8 @@ class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
   void LookLater() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<bool> IsOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Of a call for `gpu`, as far as can be told now. Errors: those after which
-  // none will tell more.
+  // Answer to a question about `gpu`; false if it cannot be told now. Errors:
+  // final ones, after which no later call can answer.
   absl::StatusOr<bool> IsTrue(absl::StatusOr<bool> answer, int gpu) const;
   absl::Status MarkLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsPastOrSpoilt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -75,11 +75,11 @@ class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
   const GpuStream stream_;
   Clock& clock_;
 
-  // Held while the runtime is asked, so that nothing ends meanwhile.
+  // Held while the runtime is called: nothing ends meanwhile.
   mutable Mutex mu_;
   OwnedGpuEvent event_ ABSL_GUARDED_BY(mu_);
   bool is_marked_ ABSL_GUARDED_BY(mu_) = false;
-  bool is_past_ ABSL_GUARDED_BY(mu_) = false;  // As the stream has said.
+  bool is_past_ ABSL_GUARDED_BY(mu_) = false;  // Reported by the stream.
   bool may_go_on_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<GpuEvent> awaited_ ABSL_GUARDED_BY(mu_);
   StatusCallback done_ ABSL_GUARDED_BY(mu_);  // Null before and after.

@@ -1,5 +1,5 @@
-// Executions whose streams run at once, so that the last member's end comes
-// before the call has returned that let it come.
+// Tests executions whose streams run at once: the last member's end then comes
+// before the call that caused it has returned.
 
 #include <cstdint>
 #include <string>
@@ -24,15 +24,15 @@ using ::testing::Each;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 
-// Others do the work, and are done before Schedule() returns.
+// Runs each work on another thread, and waits for it inside Schedule().
 class PromptQueue : public WorkQueue {
  public:
   void Schedule(Work work) override { std::thread(std::move(work)).join(); }
   int num_workers() const override { return 1; }
 };
 
-// An all-reduce among all devices. Whoever calls looks whether something is
-// kept (FakeNcclTasks::Call).
+// Runs an all-reduce among all devices. Each callback checks that nothing is
+// left (FakeNcclTasks::Call).
 void Reduce(const std::string& implementation, int num_tasks,
             int devices_per_gpu) {
   SCOPED_TRACE(absl::StrCat(implementation, " of ", num_tasks, " tasks with ",

@@ -1,4 +1,4 @@
-// Schedules whose steps run on the streams of GPUs.
+// Tests schedules whose steps run on the streams of GPUs.
 
 #include <string>
 #include <utility>
@@ -29,8 +29,8 @@ using conformance::ImplementationUnderTest;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 
-// Runs the case as the group's instance `key`, while inputs are still being
-// written, and compares the bits of all outputs.
+// Runs the case as instance `key` while inputs are still being written, and
+// compares the bits of all outputs.
 void RunCase(FakeGpuGroup& group, const ImplementationUnderTest& under_test,
              const Case& c, int64_t key) {
   SCOPED_TRACE(absl::StrCat(under_test.name, " ", ToString(c)));
@@ -107,7 +107,7 @@ TEST(GpuScheduleTest, AveragesOf16BitFloatsAreRoundedOnce) {
     }
     group.RunAll();
     Bytes expected = inputs[0];
-    // The second chunk is reduced from the other side, to the same bits.
+    // The second chunk is reduced in the opposite order, with the same bits.
     ReferenceReduceMany(ReductionKind::kSum, dtype,
                         {inputs[0].data(), inputs[1].data()}, expected.data(),
                         kElements, /*divisor=*/2);
@@ -117,7 +117,7 @@ TEST(GpuScheduleTest, AveragesOf16BitFloatsAreRoundedOnce) {
   }
 }
 
-// On the host that would be two rings.
+// The host would use two rings.
 TEST(GpuScheduleTest, OneRingHoweverLarge) {
   constexpr int64_t kElements = (9 << 20) / 4;
   FakeGpuGroup group({.memory_bytes = int64_t{1} << 27});
@@ -136,11 +136,11 @@ TEST(GpuScheduleTest, OneRingHoweverLarge) {
   EXPECT_EQ(group.runtime().NumCalls(GpuCall::kLaunchReduce), 2);
 }
 
-// A step that did not wait for another device's would be seen in some order.
+// Some order of streams reveals a step that does not wait for another device.
 TEST_P(SchedulesTest, HaveThemWhateverTheOrderOfStreams) {
   const ImplementationUnderTest under_test = ScheduleNamed(GetParam());
   for (uint64_t seed = 1; seed <= 30; ++seed) {
-    // Two GPUs with a link, two without.
+    // Seeds alternate: two GPUs with a link, or without.
     FakeGpuGroup group({.seed = seed,
                         .num_gpus = 2,
                         .devices_per_gpu = 2,

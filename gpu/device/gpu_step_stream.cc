@@ -23,7 +23,8 @@ std::vector<GpuEvent> HandlesOf(const GpuEvents& events) {
   return handles;
 }
 
-// What uses the buffer was on the stream before `end`, which has ended.
+// Returns the buffer. Its users were on the stream before `end`, which has
+// ended.
 void GiveBack(std::shared_ptr<GpuLanding> buffer, const GpuPassEnd& end) {
   if (end.MayGoOn()) buffer->Abandon();
 }
@@ -37,7 +38,7 @@ absl::Status GpuStepStream::Copy(std::byte* into, const std::byte* from,
       device_.collective_stream());
 }
 
-// The scratch is freed on the stream, behind the last launch.
+// Frees the scratch on the stream, after the last launch.
 absl::Status GpuStepStream::Reduce(const StepReduction& reduction) {
   const GpuReduction whole = {
       .kind = reduction.kind,
@@ -145,7 +146,7 @@ absl::Status GpuStepStream::PutRead(std::shared_ptr<GpuLanding> buffer,
 
 void GpuStepStream::Reclaim() {
   while (true) {
-    std::optional<Read> first;  // Goes without the lock.
+    std::optional<Read> first;  // Destroyed without the lock.
     MutexLock lock(&mu_);
     if (reads_.empty() || reads_.front().over == nullptr) return;
     const absl::StatusOr<bool> is_over =
@@ -167,7 +168,7 @@ void GpuStepStream::CallWhenWritten(StatusCallback done) {
       std::move(events),
       [awaited = std::move(awaited), status = std::move(status),
        done = std::move(done)](absl::Status ended) mutable {
-        awaited.clear();  // The device may go with `done`.
+        awaited.clear();  // The device may be destroyed by `done`.
         ended.Update(status);
         std::move(done)(std::move(ended));
       });
@@ -181,7 +182,7 @@ void GpuStepStream::CopyToHost(absl::Span<const std::byte> bytes,
   const GpuStream stream = device_.copy_stream();
   const auto end = GpuPassEnd::Create(device_, stream, clock_);
   if (!end.ok()) {
-    buffer = end.status();  // The device may go with `done`.
+    buffer = end.status();  // The device may be destroyed by `done`.
     return std::move(done)(end.status());
   }
   auto into = std::make_shared<GpuLanding>(*std::move(buffer), bytes.size());
@@ -189,12 +190,12 @@ void GpuStepStream::CopyToHost(absl::Span<const std::byte> bytes,
   if (status.ok()) status = (*end)->Mark();
   GpuEvents awaited = Awaited();
   std::vector<GpuEvent> events = HandlesOf(awaited);
-  // Also after an error: the copy may be on the stream.
+  // Waits also after an error: the copy may be on the stream.
   (*end)->CallWhenOver(
       std::move(events), [&end = **end, awaited = std::move(awaited),
                           into = std::move(into), status = std::move(status),
                           done = std::move(done)](absl::Status ended) mutable {
-        awaited.clear();  // The device may go with `done`.
+        awaited.clear();  // The device may be destroyed by `done`.
         ended.Update(status);
         if (!ended.ok()) {
           GiveBack(std::move(into), end);
@@ -218,7 +219,7 @@ absl::Status GpuStepStream::PutCopyToHost(absl::Span<const std::byte> bytes,
 }
 
 void GpuStepStream::CallWhenOver(StatusCallback done) {
-  // Kept here too: a wait that comes later takes the place of others.
+  // Copied: a later wait may replace events in `awaited_`.
   std::vector<std::shared_ptr<const OwnedGpuEvent>> awaited;
   {
     MutexLock lock(&mu_);
@@ -228,7 +229,7 @@ void GpuStepStream::CallWhenOver(StatusCallback done) {
   std::vector<GpuEvent> events;
   events.reserve(awaited.size());
   for (const auto& event : awaited) events.push_back(event->get());
-  // An end that cannot be marked is marked when it is next looked for.
+  // After an error, the next look marks the end.
   end_->Mark().IgnoreError();
   end_->CallWhenOver(std::move(events),
                      [this, awaited = std::move(awaited),
@@ -239,7 +240,7 @@ void GpuStepStream::CallWhenOver(StatusCallback done) {
                          MutexLock lock(&mu_);
                          reads.swap(reads_);
                        }
-                       // The device may go with `done`.
+                       // Freed before `done`, which may destroy the device.
                        for (Read& read : reads) {
                          GiveBack(std::move(read.buffer), *end_);
                        }

@@ -21,13 +21,13 @@
 
 namespace tutti {
 
-// An event of each GPU that something waits for, by its number.
+// Awaited events, by number of the GPU.
 using GpuEvents = std::map<int, std::shared_ptr<const OwnedGpuEvent>>;
 
-// A point on a stream of a device. Immutable. The device outlives it.
+// A point on a stream of a device. Immutable. The device outlives the fence.
 class GpuFence : public DeviceFence {
  public:
-  // `awaited`: for what the stream itself waits before that point.
+  // `awaited` are the events for which the stream waits before that point.
   GpuFence(const CudaDevice& device, OwnedGpuEvent event, GpuEvents awaited)
       : device_(device),
         event_(std::make_shared<const OwnedGpuEvent>(std::move(event))),
@@ -43,8 +43,8 @@ class GpuFence : public DeviceFence {
   const GpuEvents awaited_;
 };
 
-// Pinned memory of a GPU or of the host that steps read or write, given back to
-// its pool when nobody has it any more.
+// Pinned memory of a GPU or of the host that steps read or write. Returns to
+// its pool with its last owner.
 class GpuLanding : public DeviceLanding {
  public:
   GpuLanding(PinnedPool::Buffer buffer, size_t num_bytes)
@@ -62,17 +62,16 @@ class GpuLanding : public DeviceLanding {
   const size_t num_bytes_;
 };
 
-// Steps on a device's collective stream. Kernels read the memory of the devices
-// that this one reaches where it is, and what comes from the host out of pinned
-// memory. A copy to the host goes on the copy stream, so that kernels do not
-// wait for the bus.
+// Steps on a device's collective stream. Kernels read the memory of reachable
+// devices in place, and bytes of the host from pinned memory. Copies to the
+// host run on the copy stream: kernels do not wait for the bus.
 //
-// Whatever GPU is spoilt for which the stream waits, directly or by way of
-// others, ends it with that GPU's error (GpuPassEnd).
+// A spoilt GPU for which the stream waits, directly or through other GPUs, ends
+// the stream with that GPU's error (GpuPassEnd).
 class GpuStepStream : public StepStream {
  public:
-  // `end` is on the device's collective stream, which waits for what the steps
-  // read first.
+  // `end` is on the device's collective stream. This stream already waits for
+  // the first inputs of the steps.
   GpuStepStream(CudaDevice& device, Clock& clock,
                 std::shared_ptr<GpuPassEnd> end)
       : device_(device), clock_(clock), end_(std::move(end)) {}
@@ -92,8 +91,8 @@ class GpuStepStream : public StepStream {
 
   bool opens_memory() const override { return device_.landing() != nullptr; }
 
-  // Null also where the GPU has no more memory, or too much of it is with
-  // others or still to be read: the host's will do.
+  // Returns null also if the GPU has no memory left, or too much of it is
+  // posted or unread. The caller then uses host memory.
   std::shared_ptr<DeviceLanding> Land(size_t num_bytes) override
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -107,7 +106,7 @@ class GpuStepStream : public StepStream {
   void CallWhenOver(StatusCallback done) override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // A buffer, and what is done when it has been read. Null: at the end.
+  // A buffer, and the event after its last reader. Null: the end of the stream.
   struct Read {
     std::shared_ptr<const OwnedGpuEvent> over;
     std::shared_ptr<GpuLanding> buffer;
@@ -119,7 +118,7 @@ class GpuStepStream : public StepStream {
   absl::Status PutRead(std::shared_ptr<GpuLanding> buffer, Put put)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Gives back the buffers that have been read.
+  // Returns the buffers that have been read to their pool.
   void Reclaim() ABSL_LOCKS_EXCLUDED(mu_);
   GpuEvents Awaited() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -131,7 +130,7 @@ class GpuStepStream : public StepStream {
   GpuEvents awaited_ ABSL_GUARDED_BY(mu_);
   std::deque<Read> reads_ ABSL_GUARDED_BY(mu_);
 
-  // For which the stream was to wait and does not.
+  // Events for which the wait call failed.
   std::vector<std::shared_ptr<const OwnedGpuEvent>> missed_
       ABSL_GUARDED_BY(mu_);
 };

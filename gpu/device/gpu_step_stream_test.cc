@@ -1,5 +1,5 @@
-// How the steps of schedules lie on the streams of GPUs, and how they end. What
-// they compute is in gpu_schedule_test.cc.
+// Tests how the steps of schedules run on the streams of GPUs, and how they
+// end. gpu_schedule_test.cc tests their results.
 
 #include "gpu/device/gpu_step_stream.h"
 
@@ -46,7 +46,7 @@ using ::testing::Optional;
 
 constexpr int64_t kElements = 24;
 
-// All-reduces of this implementation.
+// Makes all-reduces of this implementation.
 std::unique_ptr<Sums> SumsBy(const std::string& implementation,
                              FakeGpuGroup::Options options) {
   auto sums = std::make_unique<Sums>(std::move(options), kElements);
@@ -95,8 +95,8 @@ TEST(GpuStepStreamTest, AMemberEndsWhenItsStreamIsPastAllSteps) {
   }
 }
 
-// Of an execution in which a call of the runtime fails after `num_good` that do
-// not: whether that ended it.
+// Runs an execution whose call of the runtime fails after `num_good` good ones.
+// Returns true if the failure ended it.
 bool EndsWhereACallFails(const std::string& implementation, GpuCall call,
                          int num_good) {
   SCOPED_TRACE(absl::StrCat(implementation, ": call ", static_cast<int>(call),
@@ -122,7 +122,7 @@ bool EndsWhereACallFails(const std::string& implementation, GpuCall call,
   const bool has_failed = !group.ended(0).value_or(absl::OkStatus()).ok() ||
                           !group.ended(1).value_or(absl::OkStatus()).ok() ||
                           !group.ended(2).value_or(absl::OkStatus()).ok();
-  // Else the call that fails may be one that frees.
+  // Otherwise the failed call may be one that frees memory.
   if (has_failed) {
     EXPECT_THAT(sums->Remains(), IsEmpty());
   }
@@ -151,7 +151,7 @@ TEST(GpuStepStreamTest, TheEndIsFoundWhereTheHostCannotBeCalled) {
   EXPECT_FALSE(EndsWhereACallFails("RingReduce", GpuCall::kCallHost, 0));
 }
 
-// Also those that wait for it only by way of others.
+// Covers members that wait for the GPU only through other members.
 TEST(GpuStepStreamTest, ASpoiltGpuEndsAllMembersWithItsError) {
   for (const std::string name : {"RingReduce", "TreeReduce"}) {
     for (int spoilt = 0; spoilt < 5; ++spoilt) {
@@ -174,7 +174,7 @@ TEST(GpuStepStreamTest, ASpoiltGpuEndsAllMembersWithItsError) {
   }
 }
 
-// CUDA may refuse to say while another thread captures a graph.
+// CUDA may refuse to answer while another thread captures a graph.
 TEST(GpuStepStreamTest, ALookThatFailsOnAGoodGpuEndsNothing) {
   const auto sums = SumsBy("RingReduce", {.devices_per_gpu = 3});
   FakeGpuGroup& group = sums->group();
@@ -212,8 +212,8 @@ TEST(GpuStepStreamTest, AnAbortBehindTheStepsEndsThemWhenTheStreamsArePast) {
   EXPECT_THAT(sums->Remains(), IsEmpty());
 }
 
-// More operands than a kernel reads: in place, the sum of a member that is one
-// of the last is written while its own operand is still to be read.
+// More operands than a kernel reads. In place, the sum of one of the last
+// members is written before its own operand is read.
 TEST(GpuStepStreamTest, AStepReducesAnyNumberOfOperands) {
   for (const int size : {9, 18}) {
     const auto sums = SumsBy("ShuffleReduce", {.devices_per_gpu = size});
@@ -240,7 +240,7 @@ TEST(GpuStepStreamTest, AStepReducesAnyNumberOfOperands) {
   }
 }
 
-// Into one that is still to be read, and into others.
+// Reduces into an operand that is still unread, and into others.
 TEST(GpuStepStreamTest, MoreOperandsThanAKernelReadsAreRoundedEachTime) {
   const ReductionPair pair = {ReductionKind::kSum, DType::kBFloat16};
   for (const int64_t into : {0, 7, 8, 17}) {
@@ -271,7 +271,7 @@ TEST(GpuStepStreamTest, MoreOperandsThanAKernelReadsAreRoundedEachTime) {
   }
 }
 
-// Cut by each member in its own way, and not at all by the last one.
+// Each member has different segments; the last one has none.
 TEST(GpuStepStreamTest, SegmentsArePackedByTheDevice) {
   for (const std::string name : {"RingReduce", "TreeReduce"}) {
     for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -353,7 +353,7 @@ TEST(GpuStepStreamTest, WhoComesToAnExecutionThatEndedLeavesNothingEither) {
   }
 }
 
-// Its member may end with it, and then the runtime.
+// The callback may destroy the member, and then the runtime.
 TEST(GpuStepStreamTest, ACopyToTheHostThatFailsHasGivenItsBufferBack) {
   constexpr int64_t kBytes = 1000;
   for (const GpuCall call : {GpuCall::kCreateEvent, GpuCall::kCopyAsync}) {
@@ -379,14 +379,14 @@ TEST(GpuStepStreamTest, ACopyToTheHostThatFailsHasGivenItsBufferBack) {
   }
 }
 
-// For a transport that reads and writes the memory of GPUs.
+// Fixture for a transport that reads and writes the memory of GPUs.
 class GpuStepsOfATransportTest : public testing::Test {
  protected:
   static constexpr int64_t kBytes = 1000;
 
   GpuStream stream() { return group_.device(0).collective_stream(); }
 
-  // All that the stream holds and gets waits for Open().
+  // Blocks present and later work of the stream until Open().
   void Close() {
     gate_ = std::make_shared<std::atomic<bool>>(false);
     EXPECT_THAT(group_.runtime().PutGate(stream(), gate_), IsOk());
@@ -397,7 +397,7 @@ class GpuStepsOfATransportTest : public testing::Test {
     group_.RunAll();
   }
 
-  // Puts a step that copies what is in the landing into `into`.
+  // Puts a step that copies the landing into `into`.
   void Read(std::shared_ptr<DeviceLanding> landing, Tensor into) {
     EXPECT_THAT(steps_->ReadLanding(std::move(landing),
                                     [&](const std::byte* bytes) {
@@ -504,7 +504,7 @@ TEST_F(GpuStepsOfATransportTest, WhereAGpuHasNoMoreMemoryThereIsNoLanding) {
   EndSteps();
 }
 
-// However much comes meanwhile: it would take all memory.
+// Bounds the landings however much arrives: they could take all memory.
 TEST_F(GpuStepsOfATransportTest,
        AStreamThatWaitsHoldsNoMoreLandingsThanWasSaid) {
   const Tensor into = group_.Allocate(0, DType::kUint8, kBytes);
@@ -520,8 +520,7 @@ TEST_F(GpuStepsOfATransportTest,
   EndSteps();
 }
 
-// Two members, each of which has lent to the other when neither can mark where
-// it has read.
+// Two members have posted to each other; then neither can mark its read.
 class UnmarkedReads {
  public:
   void Begin(FakeGpuGroup& group) {
@@ -530,8 +529,8 @@ class UnmarkedReads {
     }
   }
 
-  // Marks of what they lend come first, and go on when both have asked for what
-  // the other lends.
+  // Marks of posted bytes come first. They return when both members have
+  // requested the other's bytes.
   absl::Status OnRecord(GpuStream stream) {
     for (Member& member : members_) {
       if (!(member.stream == stream)) continue;
@@ -591,7 +590,7 @@ TEST(GpuStepStreamTest, MembersThatLendToEachOtherEndWhereReadsCannotBeMarked) {
   EXPECT_THAT(sums->Remains(), IsEmpty());
 }
 
-// Two devices on GPUs of their own; the first one's steps wait for the second,
+// Two devices on separate GPUs. The steps of the first wait for the second,
 // which then fails.
 class PeerFailsTest : public testing::Test {
  protected:
@@ -615,7 +614,7 @@ class PeerFailsTest : public testing::Test {
   }
   void Look() { group_.environment().Advance(GpuPassEnd::kLookEvery); }
 
-  // All `stream` holds and gets waits for Open().
+  // Blocks present and later work of `stream` until Open().
   void Close(GpuStream stream) {
     EXPECT_THAT(group_.runtime().PutGate(stream, gate_), IsOk());
   }
@@ -733,7 +732,7 @@ TEST_F(PeerFailsTest, ABufferThatNothingUsesAnyMoreComesBack) {
   Open();
 }
 
-// CUDA returns the error of the one that failed for such calls.
+// CUDA returns the failed GPU's error for such calls.
 TEST_F(PeerFailsTest, WhatNamesThePeerFailsAndTheGpuStaysGood) {
   const Tensor bytes = group_.Allocate(1, DType::kUint8, kBytes);
   Tensor into = group_.Allocate(0, DType::kUint8, kBytes);

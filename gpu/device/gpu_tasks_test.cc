@@ -1,5 +1,5 @@
-// GPUs of several processes, whose bytes go through pinned memory and gRPC. The
-// processes are objects in this one, each with GPUs of its own.
+// Tests GPUs of several processes, whose bytes go through pinned memory and
+// gRPC. The processes are objects in this one, each with separate GPUs.
 
 #include <cstdint>
 #include <functional>
@@ -80,7 +80,7 @@ class GpuTasksTest : public testing::Test {
         *task(rank).devices()[rank % kDevicesPerTask]);
   }
 
-  // Of so many elements, all of them `value`.
+  // Makes a tensor with `num_elements` times `value`.
   Tensor Filled(int rank, int64_t num_elements, float value) {
     Tensor tensor =
         device(rank)
@@ -98,7 +98,7 @@ class GpuTasksTest : public testing::Test {
     return gpus(rank).Read(tensor.data(), tensor.size_bytes()).value();
   }
 
-  // An all-reduce of 1, 2, 3 and 4, and the statuses of all.
+  // All-reduces 1, 2, 3 and 4; returns the statuses of all members.
   std::vector<absl::Status> Reduce(const std::string& implementation,
                                    int64_t num_elements, InstanceKey key,
                                    std::vector<Tensor>* tensors) {
@@ -119,7 +119,7 @@ class GpuTasksTest : public testing::Test {
           Filled(rank, num_elements, static_cast<float>(rank + 1)));
     }
     if (before_calls_ != nullptr) std::exchange(before_calls_, nullptr)();
-    // What failed in a step is of no use for the next collective.
+    // The next collective needs a new step if this step failed.
     ++step_;
     for (int rank = 0; rank < kNumRanks; ++rank) {
       task(rank).manager().FindOrCreate(step_)->ExecuteAsync(
@@ -141,13 +141,13 @@ class GpuTasksTest : public testing::Test {
   std::vector<std::unique_ptr<ClusterRuntime>> tasks_;
   std::vector<std::unique_ptr<Bytes>> sources_;
   int64_t step_ = 0;
-  std::function<void()> before_calls_;  // Of the next reduction.
+  std::function<void()> before_calls_;  // Runs in the next Reduce().
 };
 
 TEST_F(GpuTasksTest, SchedulesReduceAmongThem) {
   InstanceKey key = 0;
   std::vector<Tensor> tensors;
-  // The largest ones are more than a message between processes takes.
+  // The largest are larger than a message between processes.
   for (const int64_t num_elements : {1, 5, 4099, 3'000'001}) {
     for (const std::string name :
          {"RingReduce", "TreeReduce", "RecursiveHalvingDoublingReduce",
@@ -163,7 +163,7 @@ TEST_F(GpuTasksTest, SchedulesReduceAmongThem) {
   }
 }
 
-// Wherever it comes: on all tasks, whose next collective is right again.
+// The call fails on any task: all end, and the next collective is right again.
 TEST_F(GpuTasksTest, ACallOfTheRuntimeThatFailsEndsIt) {
   std::vector<Tensor> tensors;
   InstanceKey key = 0;
@@ -208,14 +208,14 @@ TEST_F(GpuTasksTest, ASpoiltGpuEndsItOnAllTasks) {
                             HasSubstr("illegal address"))));
 }
 
-// Also where more are ready together than one.
+// Covers several tensors that are ready together.
 TEST_F(GpuTasksTest, NamedTensorsOfGpusAreReduced) {
   constexpr int kNumTensors = 20;
   std::vector<Tensor> tensors(kNumTasks * kNumTensors);
   BlockingCounter ended(static_cast<int>(tensors.size()));
   for (int i = 0; i < kNumTensors; ++i) {
     for (int task = 0; task < kNumTasks; ++task) {
-      // Each in its own order.
+      // Tasks use opposite orders.
       const int which = task == 0 ? i : kNumTensors - 1 - i;
       Tensor& tensor = tensors[task * kNumTensors + which];
       const int rank = task * kDevicesPerTask;
@@ -240,7 +240,7 @@ TEST_F(GpuTasksTest, NamedTensorsOfGpusAreReduced) {
   }
 }
 
-// Rows of ever other numbers, of which none are gathered as they are.
+// Numbers of rows change each time: no gather runs at its exact length.
 TEST_F(GpuTasksTest, NamedTensorsOfGpusAreGatheredInEqualParts) {
   TearDown();
   Begin(/*max_entries=*/11);

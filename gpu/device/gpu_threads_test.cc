@@ -1,4 +1,4 @@
-// All-reduces among devices on GPUs whose members call on threads of their own.
+// Tests all-reduces among GPU devices whose members call on separate threads.
 
 #include <cstdint>
 #include <memory>
@@ -28,7 +28,7 @@ using ::testing::IsEmpty;
 constexpr int kNumMembers = 3;
 constexpr int64_t kElements = 9;
 
-// Devices on one GPU of a fake, and an executor.
+// Devices on one GPU of a fake runtime, and an executor.
 class Group {
  public:
   explicit Group(const std::string& implementation)
@@ -54,7 +54,7 @@ class Group {
   CollectiveExecutor& executor() { return *executor_; }
   FakeGpuRuntime& runtime() { return runtime_; }
 
-  // Runs `member` on a thread for each device, until all return.
+  // Runs `member` on a thread for each device, and waits for all.
   template <typename Function>
   void RunMembers(Function member) {
     std::vector<std::thread> threads;
@@ -67,7 +67,7 @@ class Group {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // An all-reduce in place. Waits for its end.
+  // Runs an all-reduce in place, and waits for its end.
   absl::Status Reduce(CudaDevice& device, Tensor tensor) {
     BlockingCounter is_done(1);
     absl::Status ended;
@@ -96,7 +96,7 @@ class Group {
   std::shared_ptr<const CollectiveRequest> request_;
 };
 
-// By its name.
+// Takes the name of an implementation.
 class GpuThreadsTest : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Implementations, GpuThreadsTest,
                          testing::Values("GpuLocalReduce", "RingReduce",

@@ -9,9 +9,9 @@
 #include "framework/tensor/float16.h"
 #include "gpu/kernels/host_device.h"
 
-// The arithmetic of reductions, one element at a time, for device code and, so
-// that tests can compare it with tutti/reduction.h, for the host. The rules
-// are those of that header.
+// Arithmetic of reductions, one element at a time. Compiled for the device, and
+// for the host, where tests compare it with tutti/reduction.h. Follows the
+// rules of that header.
 
 namespace tutti::gpu {
 
@@ -20,7 +20,7 @@ TUTTI_HOST_DEVICE bool IsNaN(T value) {
   return value != value;  // NOLINT(misc-redundant-expression)
 }
 
-// `value`, with sign 0, the quiet bit and no payload in a NaN.
+// Returns `value`. A NaN gets sign 0, the quiet bit and no payload.
 template <typename T>
 TUTTI_HOST_DEVICE T CanonicalNaN(T value) {
   return IsNaN(value) ? std::numeric_limits<T>::quiet_NaN() : value;
@@ -33,8 +33,8 @@ TUTTI_HOST_DEVICE bool IsNegative(double value) {
   return std::bit_cast<int64_t>(value) < 0;
 }
 
-// Device code has instructions for float16, which round to nearest even and
-// keep denormals, as framework/tensor/float16.h does.
+// Device code uses instructions for float16. Like framework/tensor/float16.h
+// they round to nearest even and keep denormals.
 #ifdef __CUDA_ARCH__
 __device__ __forceinline__ float WidenFloat16(uint16_t code) {
   float value;
@@ -55,8 +55,8 @@ TUTTI_HOST_DEVICE uint16_t NarrowToFloat16(float value) {
 }
 #endif
 
-// A format is how elements that are `Stored` in memory are read and written as
-// values of type Value. Writing gives every NaN the same bits.
+// A format reads elements that memory holds as `Stored` as values of type
+// Value, and writes them back. All NaNs are written with the same bits.
 
 template <typename T>
 struct PlainFormat {
@@ -83,7 +83,7 @@ struct Float16Format {
   }
 };
 
-// The upper half of a float.
+// A bfloat16 is the upper half of a float.
 struct BFloat16Format {
   using Stored = uint16_t;
   using Value = float;
@@ -91,8 +91,8 @@ struct BFloat16Format {
     return std::bit_cast<float>(uint32_t{code} << 16);
   }
 
-  // The addition could turn a NaN into infinity or -0, but not the canonical
-  // one.
+  // Rounding could turn a NaN into infinity or -0; the canonical NaN stays a
+  // NaN.
   static TUTTI_HOST_DEVICE uint16_t Write(float value) {
     const auto bits = std::bit_cast<uint32_t>(CanonicalNaN(value));
     return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
@@ -127,7 +127,7 @@ struct Prod {
   }
 };
 
-// Orders -0 below +0. Of no meaning if either is a NaN.
+// Orders -0 below +0. Meaningless if either is a NaN.
 template <typename T>
 TUTTI_HOST_DEVICE bool IsBelow(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
@@ -155,7 +155,7 @@ struct Max {
   }
 };
 
-// Of integers only.
+// Integers only.
 
 struct Band {
   template <typename T>
@@ -178,8 +178,8 @@ struct Bxor {
   }
 };
 
-// Integers are divided in 64 bits and truncate toward zero. A floating type
-// first rounds the divisor. REQUIRES: divisor > 0.
+// Divides integers in 64 bits and truncates toward zero. A floating type first
+// rounds the divisor. REQUIRES: divisor > 0.
 template <typename T>
 TUTTI_HOST_DEVICE T Quotient(T value, int64_t divisor) {
   if constexpr (std::is_integral_v<T>) {

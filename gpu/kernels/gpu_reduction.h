@@ -11,17 +11,17 @@
 
 namespace tutti {
 
-// What one launch reads and writes at most.
+// Most inputs, and most outputs, of a launch.
 inline constexpr int kMaxGpuBuffers = 8;
 
-// A reduction of 1 to 8 buffers in one pass over a GPU's memory: every output =
+// Reduction of 1 to 8 buffers in one pass over a GPU's memory: every output =
 // (inputs[0] (+) inputs[1] (+) ..., from left to right) / divisor.
 //
-// The bits are those of tutti/reduction.h: what ReduceMany() computes of
-// floating dtypes, and of integers ReduceMany() and then DivideBy(). Pointers
-// need no alignment, not even that of an element, but are fastest where all of
-// them lie alike to 16 bytes. An output may equal inputs; it may overlap
-// nothing else.
+// Bits are equal to tutti/reduction.h: to ReduceMany() for floating dtypes, to
+// ReduceMany() and then DivideBy() for integers. Pointers need no alignment,
+// not even that of an element. Fastest if all pointers have the same offset to
+// a multiple of 16 bytes. An output may equal inputs; it may overlap nothing
+// else.
 struct GpuReduction {
   ReductionKind kind = ReductionKind::kSum;
   DType dtype = DType::kFloat32;
@@ -31,17 +31,17 @@ struct GpuReduction {
   int64_t divisor = 1;
 };
 
-// The first `num_bytes` of `input` to 1 to 8 outputs, none of which overlaps
-// it or another.
+// Copies the first `num_bytes` of `input` to 1 to 8 outputs. No output overlaps
+// the input or another output.
 struct GpuCopy {
   const void* input = nullptr;
   std::vector<void*> outputs;
   size_t num_bytes = 0;
 };
 
-// Whether a kernel can be launched with these. Errors: INVALID_ARGUMENT for too
-// few or too many buffers, for a null one unless there is nothing to do, a
-// divisor below one, or as CheckSupported().
+// Checks that a kernel can be launched with these arguments. Errors:
+// INVALID_ARGUMENT for too few or too many buffers, for a null buffer with work
+// to do, or for a divisor below 1; as CheckSupported().
 absl::Status CheckReduction(const GpuReduction& reduction);
 absl::Status CheckCopy(const GpuCopy& copy);
 

@@ -4,20 +4,20 @@
 #include <cstddef>
 #include <cstdint>
 
-// What kernels are launched with: plain values, so that a graph that captures a
-// launch holds all that it needs.
+// Launch arguments of kernels. Plain values: a graph that captures a launch
+// holds all that the launch needs.
 
 namespace tutti::gpu {
 
 inline constexpr int kMaxBuffers = 8;
 
-// What a thread reads and writes at once where the buffers allow it.
+// Bytes that a thread reads or writes at once if the buffers allow it.
 inline constexpr size_t kPackBytes = 16;
 
 inline constexpr unsigned kThreadsPerBlock = 256;
 
-// A GpuReduction. Of its elements the first `head_elements` are computed one by
-// one, then `num_packs` packs, then one by one those that are left.
+// Arguments of a GpuReduction. Threads compute the first `head_elements` one by
+// one, then `num_packs` packs, then the rest one by one.
 struct ReduceArguments {
   const uint8_t* inputs[kMaxBuffers] = {};
   uint8_t* outputs[kMaxBuffers] = {};
@@ -28,11 +28,12 @@ struct ReduceArguments {
   size_t num_packs = 0;
   int64_t divisor = 1;
 
-  // Whether every buffer is aligned to its elements.
+  // True if every buffer is aligned to its elements.
   bool is_aligned = false;
 };
 
-// A GpuCopy, as above: `head_bytes`, then `num_words` words of `word_bytes`.
+// Arguments of a GpuCopy: copies `head_bytes`, then `num_words` words of
+// `word_bytes`, then the rest.
 struct CopyArguments {
   const uint8_t* input = nullptr;
   uint8_t* outputs[kMaxBuffers] = {};

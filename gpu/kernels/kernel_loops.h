@@ -10,13 +10,13 @@
 #include "gpu/kernels/host_device.h"
 #include "gpu/kernels/kernel_arguments.h"
 
-// What one thread of a kernel does, for device code and, so that tests can run
-// it, for the host. Threads share nothing: each element is read and written by
-// one of them, and read from all inputs before it is written.
+// Work of one thread of a kernel. Compiled for the device, and for the host,
+// where tests run it. Threads share nothing: one thread reads and writes each
+// element, and it reads all inputs before it writes.
 
 namespace tutti::gpu {
 
-// As many elements as one access moves.
+// Elements that one access moves.
 template <typename Stored>
 struct alignas(kPackBytes) Pack {
   static constexpr size_t kSize = kPackBytes / sizeof(Stored);
@@ -35,7 +35,7 @@ TUTTI_HOST_DEVICE void StoreAligned(const T& value, uint8_t* to) {
   *reinterpret_cast<T*>(to) = value;
 }
 
-// Byte by byte where `from` is not aligned.
+// Reads byte by byte if `from` is not aligned.
 template <typename T>
 TUTTI_HOST_DEVICE T Load(const uint8_t* from, bool is_aligned) {
   if (is_aligned) return LoadAligned<T>(from);
@@ -49,7 +49,7 @@ TUTTI_HOST_DEVICE void Store(T value, uint8_t* to, bool is_aligned) {
   std::memcpy(to, &value, sizeof(value));
 }
 
-// The element at `index`.
+// Reduces the element at `index`.
 template <class Format, class Op>
 TUTTI_HOST_DEVICE void ReduceElement(const ReduceArguments& arguments,
                                      size_t index) {
@@ -74,8 +74,8 @@ TUTTI_HOST_DEVICE void ReduceElement(const ReduceArguments& arguments,
   }
 }
 
-// The elements of a pack, folded over all inputs. All packs are asked for
-// before the first is looked at, so that the memory is busy.
+// Folds the elements of a pack over all inputs. Loads all packs before it uses
+// the first, to keep the memory busy.
 template <class Format, class Op>
 TUTTI_HOST_DEVICE void FoldPacks(const ReduceArguments& arguments,
                                  size_t offset,
@@ -105,7 +105,7 @@ TUTTI_HOST_DEVICE void FoldPacks(const ReduceArguments& arguments,
   }
 }
 
-// The pack whose first element is at `index`.
+// Reduces the pack whose first element is at `index`.
 template <class Format, class Op>
 TUTTI_HOST_DEVICE void ReducePack(const ReduceArguments& arguments,
                                   size_t index) {
@@ -132,7 +132,7 @@ TUTTI_HOST_DEVICE void ReducePack(const ReduceArguments& arguments,
   }
 }
 
-// The share of thread `thread` of `num_threads`.
+// Reduces the share of thread `thread` of `num_threads`.
 template <class Format, class Op>
 TUTTI_HOST_DEVICE void ReduceShare(const ReduceArguments& arguments,
                                    size_t thread, size_t num_threads) {
@@ -159,11 +159,11 @@ TUTTI_HOST_DEVICE void StoreToAll(const CopyArguments& arguments,
   }
 }
 
-// How many words a thread asks for before it writes the first.
+// Words that a thread loads before it writes the first.
 inline constexpr size_t kAhead = 4;
 
-// The words at `first`, `first + stride`, ..., as many as there are of kAhead.
-// All are asked for before the first is written.
+// Copies up to kAhead words at `first`, `first + stride`, ... Loads all of them
+// before it writes the first.
 template <class Word>
 TUTTI_HOST_DEVICE void CopyWords(const CopyArguments& arguments, size_t first,
                                  size_t stride) {
@@ -186,8 +186,8 @@ TUTTI_HOST_DEVICE void CopyWords(const CopyArguments& arguments, size_t first,
   }
 }
 
-// The share of thread `thread` of `num_threads`.
-// REQUIRES: sizeof(Word) == arguments.word_bytes.
+// Copies the share of thread `thread` of `num_threads`. REQUIRES: sizeof(Word)
+// == arguments.word_bytes.
 template <class Word>
 TUTTI_HOST_DEVICE void CopyShare(const CopyArguments& arguments, size_t thread,
                                  size_t num_threads) {

@@ -17,14 +17,14 @@
 namespace tutti::gpu {
 namespace kernel_loops_test {
 
-// The loops of the kernels, compiled for the host, write the bits that
-// tutti/reduction.h does. What is compiled for a GPU differs in float16's
-// conversions only.
+// Tests that the loops of the kernels, compiled for the host, write the same
+// bits as tutti/reduction.h. The GPU's code differs only in the conversions of
+// float16.
 
 constexpr size_t kThreads = 5;
 constexpr uint8_t kGuard = 0xA5;
 
-// Bytes at an address that is `offset` past a multiple of 64, with guards.
+// Bytes at an address `offset` past a multiple of 64, between guards.
 class Buffer {
  public:
   Buffer(const Bytes& bytes, size_t offset)
@@ -37,7 +37,7 @@ class Buffer {
   uint8_t* data() { return storage_.data() + begin_; }
   Bytes bytes() { return {data(), data() + size_}; }
 
-  // What lies around the bytes is as it was.
+  // True if the guards are unchanged.
   bool IsUntouchedAround() {
     for (size_t i = 0; i < storage_.size(); ++i) {
       const bool is_inside = i >= begin_ && i < begin_ + size_;
@@ -99,8 +99,8 @@ struct Case {
   int num_inputs = 1;
   int num_outputs = 1;
   int64_t divisor = 1;
-  size_t input_offset = 0;   // In bytes; of the first buffer.
-  size_t output_offset = 0;  // In bytes; of the last buffer.
+  size_t input_offset = 0;   // Bytes; first buffer.
+  size_t output_offset = 0;  // Bytes; last buffer.
 };
 
 std::string Describe(const Case& c) {
@@ -191,7 +191,7 @@ TEST(KernelLoopsTest, EveryCodeOfFloat16AndBFloat16IsReadAndWrittenAlike) {
     all.push_back(static_cast<uint8_t>(code));
     all.push_back(static_cast<uint8_t>(code >> 8));
   }
-  // Each code with itself, with all codes in another order, and alone.
+  // Pairs each code with itself, with all codes in another order, and alone.
   Bytes mixed;
   for (uint32_t i = 0; i < 65536; ++i) {
     const uint32_t code = (i * 40503 + 7) & 0xFFFF;

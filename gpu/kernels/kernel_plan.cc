@@ -13,8 +13,7 @@ size_t Remainder(const void* pointer, size_t bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes;
 }
 
-// Whether all buffers begin equally far from an address that is a multiple of
-// `bytes`.
+// True if all buffers have the same offset to a multiple of `bytes`.
 template <class Arguments>
 bool LieAlike(const void* first, const Arguments& arguments, size_t bytes) {
   return std::all_of(
@@ -32,7 +31,7 @@ bool InputsLieAlike(const ReduceArguments& arguments, size_t bytes) {
                      });
 }
 
-// From `pointer` to the next multiple of `bytes`.
+// Bytes from `pointer` to the next multiple of `bytes`.
 size_t BytesToMultiple(const void* pointer, size_t bytes) {
   return (bytes - Remainder(pointer, bytes)) % bytes;
 }

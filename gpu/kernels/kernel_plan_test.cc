@@ -9,7 +9,7 @@
 namespace tutti::gpu {
 namespace kernel_plan_test {
 
-// Addresses that nobody reads.
+// Makes an address that nobody reads.
 void* At(uintptr_t address) {
   return reinterpret_cast<void*>(address);  // NOLINT(performance-*)
 }
@@ -67,7 +67,7 @@ TEST(KernelPlanTest, CopiesUseTheWidestWordThatFits) {
 TEST(KernelPlanTest, AGpuRunsTheBlocksOfAllItsMultiprocessors) {
   EXPECT_EQ(MostBlocks(132, 8), 1056);
   EXPECT_EQ(MostBlocks(1, 1), 1);
-  // Where the driver says that none fits, as of a kernel that it cannot load.
+  // The driver says 0 for a kernel that it cannot load.
   EXPECT_EQ(MostBlocks(132, 0), 1);
 }
 

@@ -10,12 +10,12 @@
 #include "tutti/reduction.h"
 #include "tutti/tensor.h"
 
-// From values to the types that kernels are templates over. Both return what
-// `function` returns, which needs a default value.
+// Maps values to the types that kernels are templates over. Each function
+// returns the result of `function`, or a default value.
 
 namespace tutti::gpu {
 
-// Calls `function(Format())` of `dtype`, or nothing if it cannot be reduced.
+// Calls `function(Format())` for `dtype`, unless it cannot be reduced.
 template <class Function>
 auto WithFormat(DType dtype, const Function& function)
     -> decltype(function(Float16Format())) {
@@ -42,8 +42,7 @@ auto WithFormat(DType dtype, const Function& function)
   return {};
 }
 
-// Calls `function(Format(), Op())`, or nothing unless CheckSupported(kind,
-// dtype) is OK.
+// Calls `function(Format(), Op())` if CheckSupported(kind, dtype) is OK.
 template <class Function>
 auto WithReduction(ReductionKind kind, DType dtype, const Function& function)
     -> decltype(function(Float16Format(), Sum())) {
@@ -62,7 +61,7 @@ auto WithReduction(ReductionKind kind, DType dtype, const Function& function)
   });
 }
 
-// Calls `function(Word())` of so many bytes: one of those of PlanCopy().
+// Calls `function(Word())` with a word of `word_bytes`, a size from PlanCopy().
 template <class Function>
 auto WithWord(size_t word_bytes, const Function& function) {
   if (word_bytes == kPackBytes) return function(Words());

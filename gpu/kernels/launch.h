@@ -7,23 +7,23 @@
 
 namespace tutti::gpu {
 
-// All are for the thread's current GPU, and defined for the pairs of
+// All functions use the thread's current GPU. They are defined for the pairs of
 // WithReduction() and the words of WithWord().
 
 struct LoadedKernel {
   cudaError_t error = cudaSuccess;
-  int blocks_per_multiprocessor = 0;  // That run at a time.
+  int blocks_per_multiprocessor = 0;  // Running at a time.
 };
 
-// CUDA loads a kernel when it is first needed, which may wait for all that runs
-// on the GPU; this does it now.
+// Loads a kernel now. Without it, CUDA loads the kernel at its first launch,
+// and may then wait for everything that runs on the GPU.
 template <class Format, class Op>
 LoadedKernel LoadReduce();
 template <class Word>
 LoadedKernel LoadCopy();
 
-// Puts the kernel on the stream. Once it is loaded, this neither waits nor
-// allocates, so that a graph can capture it.
+// Puts the kernel on the stream. Once the kernel is loaded, this neither waits
+// nor allocates: a graph can capture it.
 template <class Format, class Op>
 cudaError_t LaunchReduce(ReduceArguments arguments, unsigned num_blocks,
                          cudaStream_t stream);

@@ -1,4 +1,4 @@
-// What LoadReduce() and LoadCopy() do, for the .cu files.
+// Implementation of LoadReduce() and LoadCopy(), for the .cu files.
 
 #ifndef TUTTI_GPU_KERNELS_LOAD_KERNEL_INL_H_
 #define TUTTI_GPU_KERNELS_LOAD_KERNEL_INL_H_

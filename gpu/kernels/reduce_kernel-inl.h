@@ -1,4 +1,4 @@
-// The kernel behind LaunchReduce(), for the .cu files that list its instances.
+// Kernel behind LaunchReduce(), for the .cu files that list its instances.
 
 #ifndef TUTTI_GPU_KERNELS_REDUCE_KERNEL_INL_H_
 #define TUTTI_GPU_KERNELS_REDUCE_KERNEL_INL_H_

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kNumKinds = 3;
 
-// What says no more than that it is there.
+// Size of a message without content.
 constexpr size_t kSignalBytes = sizeof(int64_t);
 
 std::vector<int> OthersOf(const CollectiveContext& context) {
@@ -134,7 +134,7 @@ NcclLaunchId NcclAgreement::LaunchOf(size_t other) const {
 absl::Status NcclAgreement::CheckLaunch(const NcclLaunchId& theirs, int rank) {
   if (theirs == ticket_.launch) return absl::OkStatus();
   const absl::Status status = WhyNotSame(theirs, rank);
-  // What they launched may be nothing that this process runs now.
+  // Fails their execution, too: it may be none that this process runs now.
   ExecKey their_exec = context_.exec_key;
   their_exec.instance = theirs.instance;
   their_exec.execution = theirs.execution;

@@ -20,45 +20,47 @@
 
 namespace tutti {
 
-// What the processes of a group tell each other of one launch, beside NCCL, so
-// that what would hang there becomes an error everywhere:
+// Agreement of a group's processes on a launch, by messages beside NCCL.
+// Differences that would hang in NCCL become errors in all processes:
 //
 //   process of rank r        -- launch -->    process of rank 0
 //   (its lowest rank)        -- ended -->
 //                            <-- all ended --
 //
-// "launch" is the NcclLaunchId. It goes under the key of the ticket, so that
-// the n-th launch of one process meets the n-th of another, even if these are
-// different instances; the process of rank 0 compares, also what rows the ranks
-// give (AllGather::rows), and fails both executions if they differ. The others
-// go under the execution's own key: from the arrival of the members to the end
-// everyone waits for somebody there, and so hears of it when the execution
-// fails anywhere. Nothing is delayed by it but `over`.
+// "launch" is the NcclLaunchId, sent under the key of the ticket. The n-th
+// launch of a process therefore meets the n-th of another, even if they are
+// different instances. The process of rank 0 compares them, including the rows
+// that the ranks give (AllGather::rows). If they differ, it fails both
+// executions.
 //
-// Thread-safe. Its owner keeps it until `over` runs, and so long the context is
-// valid. `over` runs with no lock held, inside EndHere() or where a transfer
-// ends.
+// The other messages use the execution's key. From the arrival of the members
+// to the end, every process has a receive under way there. A failure of the
+// execution anywhere thus reaches all. The messages delay only `over`.
+//
+// Thread-safe. The owner keeps the object and the context valid until `over`
+// runs. `over` runs with no lock held, inside EndHere() or at the end of a
+// transfer.
 class NcclAgreement : public Lender,
                       public Borrower,
                       public std::enable_shared_from_this<NcclAgreement> {
  public:
-  // `context` is that of the lowest rank of this process. Not all members of
-  // the group are here.
+  // `context` is the context of this process's lowest rank. REQUIRES: some
+  // members of the group are in other processes.
   explicit NcclAgreement(const CollectiveContext& context);
 
-  // Before the launch waits for its turn.
+  // Posts the receives of the end. Call before the launch waits for its turn.
   void Start() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The launch has its turn.
+  // Exchanges the launch ids. Call when the launch has its turn.
   void Begin(const NcclTicket& ticket) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The execution has failed: nobody waits any more for a launch that may never
-  // come.
+  // Called when the execution has failed: receives of launches end, because
+  // these launches may never come.
   void Cancel(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The launch has ended in this process, or failed before it began. `over`
-  // runs when nothing is transferred any more; the execution has failed if that
-  // did. Once, after Start().
+  // Called once, after Start(), when the launch has ended in this process or
+  // has failed before it began. `over` runs when no transfer is under way. A
+  // failed transfer has failed the execution.
   void EndHere(absl::AnyInvocable<void() &&> over) ABSL_LOCKS_EXCLUDED(mu_);
 
   void OnReleased(int32_t id, absl::Status status) override;
@@ -78,21 +80,21 @@ class NcclAgreement : public Lender,
   void Post(Kind kind, size_t other);
   void Ask(Kind kind, size_t other);
 
-  // One transfer is over.
+  // Called at the end of a transfer.
   void OnTransfer(int32_t id, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   NcclLaunchId LaunchOf(size_t other) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Errors end the execution of `rank` too.
+  // Compares a launch with ours. An error also ends the execution of `rank`.
   absl::Status CheckLaunch(const NcclLaunchId& theirs, int rank);
   absl::Status WhyNotSame(const NcclLaunchId& theirs, int rank) const;
 
-  // Tells the others of the end, or ends, if it is time for that.
+  // Posts the end to the others, or calls `over_`, if it is due.
   void GoOn() ABSL_LOCKS_EXCLUDED(mu_);
 
   const CollectiveContext& context_;
-  const std::shared_ptr<CollectiveExecutor> executor_;  // For Cancel(), which
-  const std::shared_ptr<const CollGroupParams> group_;  // may come late.
-  const std::vector<int> others_;  // Ranks: rank 0, or those that tell it.
+  const std::shared_ptr<CollectiveExecutor> executor_;  // Kept for Cancel().
+  const std::shared_ptr<const CollGroupParams> group_;  // Kept for Cancel().
+  const std::vector<int> others_;  // Ranks: rank 0, or its counterparts.
   NcclTicket ticket_;              // Fixed by Begin().
   Message mine_ = {};              // Fixed by Begin().
 
@@ -101,9 +103,9 @@ class NcclAgreement : public Lender,
   bool has_failed_ ABSL_GUARDED_BY(mu_) = false;
   bool has_ended_here_ ABSL_GUARDED_BY(mu_) = false;
   bool has_told_end_ ABSL_GUARDED_BY(mu_) = false;
-  size_t num_transfers_ ABSL_GUARDED_BY(mu_) = 0;  // Under way.
-  size_t num_launches_ ABSL_GUARDED_BY(mu_) = 0;   // Those of launches.
-  size_t num_ended_ ABSL_GUARDED_BY(mu_) = 0;      // Others that have ended.
+  size_t num_transfers_ ABSL_GUARDED_BY(mu_) = 0;  // Transfers under way.
+  size_t num_launches_ ABSL_GUARDED_BY(mu_) = 0;   // Launches under way.
+  size_t num_ended_ ABSL_GUARDED_BY(mu_) = 0;      // Ended processes.
   absl::AnyInvocable<void() &&> over_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-// Everyone sends to everyone, all at once.
+// Plans sends of every rank to every rank, all at once.
 absl::StatusOr<NcclPlan> PlanAllToAll(const CollectiveContext& context) {
   const int rank = context.rank();
   NcclPlan plan;

@@ -56,7 +56,7 @@ void AppendOwn(const CollectiveContext& context, const NcclBlock& from,
 absl::StatusOr<std::byte*> SendableInput(const CollectiveContext& context,
                                          NcclPlan* plan) {
   const Tensor& input = context.input;
-  // Nobody writes to it.
+  // Const in effect: nobody writes to it.
   auto* const data = const_cast<std::byte*>(input.data());
   if (OverlapOf(input, context.output) == Overlap::kNone) return data;
   absl::StatusOr<Tensor> scratch =

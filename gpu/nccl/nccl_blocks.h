@@ -10,19 +10,20 @@
 
 namespace tutti {
 
-// The part of a buffer that goes from one rank to another.
+// Part of a buffer that moves between two ranks.
 struct NcclBlock {
   std::byte* begin = nullptr;
   size_t num_elements = 0;
 };
 
-// What `from` has for `to`, at the start of `*next`, which is moved past it.
+// Takes the block from `from` to `to` at `*next`, and moves `*next` past it.
 // For collectives that move blocks (BlockRows()).
 NcclBlock TakeBlock(const CollectiveContext& context, int from, int to,
                     std::byte** next);
 
-// Sends and receives `block` of this member to and from a rank. Nothing for a
-// block without elements, or to itself: that is a copy.
+// Appends the send, the receive or the copy of this member's block. Sends and
+// receives skip empty blocks and blocks to the rank itself, which AppendOwn()
+// copies.
 void AppendSend(const CollectiveContext& context, int to,
                 const NcclBlock& block, NcclPlan* plan);
 void AppendRecv(const CollectiveContext& context, int from,
@@ -30,9 +31,8 @@ void AppendRecv(const CollectiveContext& context, int from,
 void AppendOwn(const CollectiveContext& context, const NcclBlock& from,
                const NcclBlock& to, NcclPlan* plan);
 
-// The input; a copy of it where the output is the same memory, because what is
-// received would be written over what is still to be sent. Errors: as
-// CudaDevice::Allocate.
+// Returns the input, or a copy of it if the output has the same memory:
+// received bytes would overwrite unsent ones. Errors: as CudaDevice::Allocate.
 absl::StatusOr<std::byte*> SendableInput(const CollectiveContext& context,
                                          NcclPlan* plan);
 

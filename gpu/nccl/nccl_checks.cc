@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-// Nothing of our dtypes is missing: bool, which is only moved, goes as bytes.
+// Accepts all our dtypes: bool, which is only moved, goes as bytes.
 std::string WhyNotWithNccl(const MergeOp& merge_op, const FinalOp& final_op) {
   std::string why_not = WhyNotOnGpu(merge_op, final_op);
   if (!why_not.empty()) return why_not;

@@ -9,12 +9,13 @@
 
 namespace tutti {
 
-// Why NCCL cannot reduce with these (ImplementationTraits::why_not_ops).
+// Reason why NCCL cannot reduce with these ops
+// (ImplementationTraits::why_not_ops).
 std::string WhyNotWithNccl(const MergeOp& merge_op, const FinalOp& final_op);
 
-// That what the leader has chosen can run on this device. Errors:
-// INVALID_ARGUMENT for one that is no CudaDevice; FAILED_PRECONDITION for one
-// without NCCL.
+// Checks that NCCL's collectives can run on this device. Errors:
+// INVALID_ARGUMENT for a device that is no CudaDevice; FAILED_PRECONDITION for
+// a device without NCCL.
 absl::Status CheckHasNccl(const CollectiveContext& context);
 
 }  // namespace tutti

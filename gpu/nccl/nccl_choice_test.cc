@@ -1,4 +1,4 @@
-// Which implementation a group of GPUs chooses by itself.
+// Tests which implementation a group of GPUs chooses.
 
 #include <cstdint>
 #include <string>

@@ -17,8 +17,8 @@
 namespace tutti {
 namespace {
 
-// Within a process more than a pass of one GPU, which is half a message; else a
-// tenth of the model's links, which are those of gRPC. Not measured.
+// Costs more than a pass of one GPU within a process, which is half a message.
+// Otherwise costs a tenth of the model's links, which are gRPC's. Not measured.
 double CostSeconds(const CostQuery& query) {
   const double size = query.layout.size();
   if (size == 1) return 0;
@@ -50,7 +50,7 @@ void NcclCollective::Run(const CollectiveContext& context,
   const CollectiveParams& params = *context.params;
   const auto group = params.group->resources->GetOrCreate<NcclGroup>();
   if (params.task->num_local < params.group->size()) {
-    // Other processes may have launched it.
+    // Other processes may have launched.
     done = [group, done = std::move(done)](absl::Status status) mutable {
       if (!status.ok()) group->Break(status);
       std::move(done)(std::move(status));

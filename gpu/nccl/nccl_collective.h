@@ -13,22 +13,22 @@
 
 namespace tutti {
 
-// A collective of NCCL, among GPU devices of any number of processes, each on a
-// GPU of its own:
+// Collective of NCCL among GPU devices of any number of processes, each device
+// on a separate GPU:
 //
 //   compute stream    .. input .|.                  .|.. consumer ..
 //                                \                  /
 //   NCCL stream                   kernels, NCCL, kernels              of each
 //
-// The last member of a process to call has the calls of all members there
-// launched at once. Each NCCL stream waits for what the member's compute stream
-// held when that member called. What is put on a compute stream once the
-// execution has launched here waits for it.
+// The last member of a process to call launches the calls of all members of the
+// process at once. Each NCCL stream waits for the work that the member's
+// compute stream held when that member called. Work put on a compute stream
+// after the launch waits for the execution.
 //
-// `done` runs when the streams of this process are past it, and all processes
-// have said that theirs are (NcclAgreement). An execution that fails after its
-// last member here has called, or after any has where there are more processes,
-// ends the group's communicator (NcclGroup).
+// `done` runs when the streams of this process have passed the execution, and
+// all other processes have reported the same (NcclAgreement). A failure ends
+// the group's communicator (NcclGroup) if it comes after the last member here
+// has called. With several processes it does so after any member's call.
 class NcclCollective : public CollectiveImplementationInterface {
  public:
   explicit NcclCollective(NcclPlanner planner) : planner_(planner) {}
@@ -37,21 +37,21 @@ class NcclCollective : public CollectiveImplementationInterface {
   absl::Status InitializeCollectiveGroupRuntimeDetails(
       CollGroupParams* group) override;
 
-  // Errors: INVALID_ARGUMENT for a device that is no CudaDevice;
-  // FAILED_PRECONDITION for one without NCCL, or if the leader's key is none,
-  // either of which no leader chooses.
+  // Errors: INVALID_ARGUMENT for a device that is no CudaDevice.
+  // FAILED_PRECONDITION for a device without NCCL, or without a valid key of
+  // the leader; no leader chooses these.
   absl::Status InitializeCollectiveContext(CollectiveContext* context) override;
 
-  // Errors: those of NCCL and of the GPU runtime; FAILED_PRECONDITION naming
-  // launches and ranks where processes launch in different orders.
+  // Errors: from NCCL and the GPU runtime; FAILED_PRECONDITION, naming launches
+  // and ranks, if processes launch in different orders.
   void Run(const CollectiveContext& context, StatusCallback done) override;
 
  private:
   const NcclPlanner planner_;
 };
 
-// What they have in common. They cost more than what one GPU does within a
-// process, and less than what sends.
+// Traits shared by NCCL's collectives. They cost more than a pass of one GPU
+// within a process, and less than collectives that send.
 ImplementationTraits NcclTraits(std::string summary,
                                 std::vector<CollectiveType> collectives);
 

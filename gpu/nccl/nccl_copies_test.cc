@@ -10,7 +10,8 @@
 #include "gtest/gtest.h"
 #include "tests/doubles/status_matchers.h"
 
-// NcclGather, NcclBroadcast, NcclReduceScatter, NcclAllToAll and NcclPermute.
+// Tests NcclGather, NcclBroadcast, NcclReduceScatter, NcclAllToAll and
+// NcclPermute.
 
 namespace tutti {
 namespace nccl_copies_test {
@@ -20,15 +21,15 @@ using ::testing::IsEmpty;
 using ::testing::Optional;
 using ::testing::Values;
 
-// A member's part in one collective.
+// Part of a member in a collective.
 struct Part {
   CollectiveRequest request;
-  Bytes input;     // None: it has none.
-  Bytes expected;  // None: it has no output.
+  Bytes input;     // Empty: no input.
+  Bytes expected;  // Empty: no output.
   bool has_output = true;
 
-  // Where the input begins in the output's memory, or the output in the
-  // input's; -1: nowhere.
+  // Offset of the input in the output's memory, or of the output in the
+  // input's. -1: separate memory.
   int64_t input_at = -1, output_at = -1;
 };
 
@@ -36,7 +37,7 @@ class CopiesTest : public testing::TestWithParam<std::tuple<int, int>> {
  protected:
   int size() const { return tasks_.size(); }
 
-  // Runs what `part_of` says for each rank, as the next instance.
+  // Runs the parts of all ranks as the next instance.
   void Run(const std::function<Part(int rank)>& part_of) {
     ++key_;
     std::vector<Part> parts;
@@ -53,7 +54,7 @@ class CopiesTest : public testing::TestWithParam<std::tuple<int, int>> {
       const auto make = [&](const Bytes& bytes) {
         return tasks_.Allocate(rank, part.request.dtype, vector_of(bytes));
       };
-      // Of another tensor, which outlives it.
+      // Makes a view of `all`; the view keeps `all` alive.
       const auto view = [&](const Tensor& all, int64_t at, const Bytes& bytes) {
         Tensor whole = all;
         return *Tensor::Wrap(part.request.dtype, vector_of(bytes),
@@ -227,7 +228,7 @@ TEST_P(CopiesTest, EveryoneSendsToEveryone) {
 }
 
 TEST_P(CopiesTest, EveryPairMayHaveASizeOfItsOwn) {
-  // What `from` sends to `to`.
+  // Block from `from` to `to`.
   const auto block = [](int from, int to) {
     return Bytes(static_cast<size_t>((from + 2 * to) % 3),
                  static_cast<uint8_t>(16 * from + to));
@@ -249,7 +250,7 @@ TEST_P(CopiesTest, EveryPairMayHaveASizeOfItsOwn) {
 }
 
 TEST_P(CopiesTest, EveryRankGetsWhatIsSentToIt) {
-  // Around a ring; in pairs with one that stays; to itself.
+  // Targets: around a ring; in pairs, with one rank unpaired; to itself.
   const std::vector<std::function<int(int)>> targets = {
       [&](int rank) { return (rank + 1) % size(); },
       [&](int rank) { return size() - 1 - rank; },

@@ -1,6 +1,5 @@
-// What becomes of collectives where the devices of a group lack what NCCL
-// needs, or NCCL what they need: another implementation serves, and who names
-// one of NCCL hears why.
+// Tests groups whose devices lack NCCL, or devices that NCCL cannot serve.
+// Another implementation runs. A request that names NCCL's gets the reason.
 
 #include <cstdint>
 #include <string>
@@ -28,8 +27,8 @@ using ::testing::Optional;
 
 constexpr int64_t kBlock = 3;
 
-// Reduce-scatters of blocks of uint8, which no other implementation does on
-// GPUs in one pass, or an all-reduce of them.
+// Reduce-scatters of blocks of uint8, for which no other implementation uses a
+// single pass of GPUs, or all-reduces of them.
 class Sums {
  public:
   explicit Sums(FakeNcclTasks::Options options,
@@ -70,7 +69,8 @@ class Sums {
     }
   }
 
-  // All are told so, with the alternatives, and nothing is left.
+  // Expects that all members are refused with the alternatives, and nothing is
+  // left.
   void ExpectRefused(const std::string& implementation,
                      const std::string& why_not) {
     CallAll(implementation);

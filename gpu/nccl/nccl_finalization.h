@@ -10,18 +10,18 @@
 
 namespace tutti {
 
-// How the ends that this process has of a communicator go when nothing of it is
-// on a stream: they are finalized, and then destroyed. NCCL is asked how far it
-// is through the environment's clock, never on a waiting thread, but where
-// communicators block (NcclRuntime::WhyBlocking()). What fails, or is not
-// finalized after kLongest, as where another process of the host does not end
-// it too, is aborted.
+// Frees this process's ends of a communicator when nothing of it is on a
+// stream: finalizes and then destroys them. Checks NCCL's progress by the
+// environment's clock, never on a waiting thread, except if communicators block
+// (NcclRuntime::WhyBlocking()). Aborts ends that fail, or are not finalized
+// after kLongest, e.g. because another process of the host does not end them.
 //
-// Nobody waits for it. It lives until all is freed, or goes with the
-// environment; what may wait for a GPU is work of the environment's queue.
+// Nobody waits for it. Lives until all ends are freed, or until the environment
+// is destroyed. Calls that may wait for a GPU are works of the environment's
+// queue.
 class NcclFinalization : public std::enable_shared_from_this<NcclFinalization> {
  public:
-  // How soon NCCL is asked again: at first, doubled each time, and at last.
+  // Delays between checks: the first, doubled each time, up to the last.
   // Guesses, not measured.
   static constexpr absl::Duration kFirstLook = absl::Milliseconds(1);
   static constexpr absl::Duration kLastLook = absl::Milliseconds(100);
@@ -36,7 +36,7 @@ class NcclFinalization : public std::enable_shared_from_this<NcclFinalization> {
   NcclFinalization(std::shared_ptr<NcclRuntime> nccl,
                    std::vector<NcclComm> comms, const Environment& environment);
 
-  // Each leads to the next, so that one thread at a time is here.
+  // Each step schedules the next: only one thread at a time runs them.
   void Finalize();
   void Look();
   void Destroy();

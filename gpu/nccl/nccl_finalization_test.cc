@@ -29,7 +29,7 @@ using ::testing::IsEmpty;
 
 constexpr absl::Duration kMoment = absl::Milliseconds(1);
 
-// A communicator of two ranks of one process.
+// A communicator of two ranks of this process.
 class NcclFinalizationTest : public ::testing::Test {
  protected:
   ~NcclFinalizationTest() override { environment_.RunAll(); }
@@ -127,7 +127,7 @@ TEST_F(NcclFinalizationTest, EndsAGroupThatWasNotCancelled) {
   EXPECT_THAT(network_->Mistakes(), IsEmpty());
 }
 
-// Where NCCL would hang.
+// NCCL hangs in this case.
 TEST_F(NcclFinalizationTest, TheDoubleHangsWhereRanksAreFinalizedOneByOne) {
   const auto comms = MakeComms();
   EXPECT_THAT(nccl_->Finalize({comms[0]}), IsOk());

@@ -15,7 +15,7 @@ NcclBlock InputBlock(const CollectiveContext& context) {
           .num_elements = static_cast<size_t>(context.input.num_elements())};
 }
 
-// Blocks of different sizes: one broadcast each, all at once.
+// Plans a broadcast per block, all at once, for blocks of different sizes.
 NcclPlan PlanUneven(const CollectiveContext& context) {
   NcclPlan plan;
   std::byte* next = OutputOf(context);

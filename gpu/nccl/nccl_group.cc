@@ -48,7 +48,7 @@ void NcclGroup::Add(absl::FunctionRef<Options()> options, Launch launch) {
       [self = shared_from_this()] { self->Init(); });
 }
 
-// Whether the caller is busy now, and has to go on.
+// Returns true if the caller is busy now, and must go on.
 bool NcclGroup::Enter(Launch& launch) {
   absl::Status failure;
   {
@@ -106,11 +106,11 @@ void NcclGroup::Next() {
   if (has_failed) return Fail(/*begun=*/nullptr);
   turns.Take(this, GpusOf(options_.ranks),
              [self, ticket] { self->Begin(ticket); });
-  // A Break() before that has found nothing to leave.
+  // An earlier Break() has found no turn to leave.
   if (!status().ok()) LeaveTurn(turns);
 }
 
-// Whether there is a launch that need not wait for the end of others.
+// True if a launch waits that need not wait for the end of others.
 bool NcclGroup::MayBegin() const {
   if (waiting_.empty()) return false;
   if (num_running_ < options_.most_running) return true;
@@ -119,14 +119,14 @@ bool NcclGroup::MayBegin() const {
   return is_of_one_process && !blocks();
 }
 
-// Whoever finds it waiting fails in its place.
+// Leaves the turn, and fails. Does nothing if another thread has left it.
 void NcclGroup::LeaveTurn(NcclTurns& turns) {
   if (!turns.Leave(this)) return;
   FailBeforeBegin(std::move(launch_));
 }
 
 void NcclGroup::Begin(const NcclTicket& ticket) {
-  // Whoever made it may keep this object.
+  // Moved out: captures of the launch may keep this object alive.
   Launch launch = std::move(launch_);
   bool has_failed = false;
   {
@@ -154,7 +154,7 @@ void NcclGroup::Begin(const NcclTicket& ticket) {
       turns.GiveBack(this);
       return Fail(std::move(launched));
     }
-    // Kernels of others on these GPUs must not come before what this puts on
+    // Other launches on these GPUs must follow the work that `launched` puts on
     // the streams.
     std::move(launched)(absl::OkStatus());
     turns.GiveBack(this);
@@ -200,12 +200,13 @@ void NcclGroup::Break(absl::Status reason) {
     failure_ =
         reason.ok() ? absl::CancelledError("cancelled") : std::move(reason);
     turns = awaited_turn_;
-    // Who is busy looks at it before the next step.
+    // The busy thread checks `failure_` before its next step.
     if (is_busy_ && turns == nullptr) return;
     is_busy_ = true;
   }
   if (turns == nullptr) return Fail(/*begun=*/nullptr);
-  // If its turn has come just now, or does not wait yet, it goes on by itself.
+  // Does nothing if the turn has just come, or is not awaited yet: Begin() or
+  // Next() then fails.
   LeaveTurn(*turns);
 }
 
@@ -217,8 +218,8 @@ void NcclGroup::FailBeforeBegin(Launch launch) {
   Fail(/*begun=*/nullptr);
 }
 
-// Nobody is busy afterwards, but nothing begins any more either. The abort may
-// take long: only `begun`, which NCCL may still put on streams, waits for it.
+// Leaves nobody busy, but nothing begins afterwards. The abort may take long.
+// Only `begun` waits for it, because NCCL may still put its calls on streams.
 void NcclGroup::Fail(StatusCallback begun) {
   std::deque<Launch> waiting;
   absl::Status failure;
@@ -262,7 +263,7 @@ void NcclGroup::Ended() {
 }
 
 void NcclGroup::LookLater() {
-  // There is one if an alarm of an earlier launch rings late.
+  // An alarm remains if that of an earlier launch rings late.
   clock_->Cancel(alarm_);
   alarm_ =
       clock_->CallAt(clock_->Now() + kLookEvery,
@@ -274,13 +275,13 @@ void NcclGroup::LookForErrors() {
     MutexLock lock(&mu_);
     if (num_running_ == 0) return;
     LookLater();
-    // Who is busy looks too.
+    // The busy thread checks NCCL, too.
     if (is_busy_ || !failure_.ok()) return;
     is_busy_ = true;
   }
   const absl::StatusOr<bool> are_ready = AreReady(*options_.nccl, comms_);
   if (!are_ready.ok()) Break(are_ready.status());
-  // A launch that blocks is not for the clock's thread.
+  // The clock's thread must not run a launch that blocks.
   if (blocks()) return NextByQueue();
   NextInTurn();
 }

@@ -21,25 +21,26 @@
 
 namespace tutti {
 
-// The communicator of one generation of a group: the ends of its members that
-// are in this process. Belongs to the group's resources (GroupResources).
+// Communicator of a generation of a group: the ends of its members in this
+// process. Belongs to the group's resources (GroupResources).
 //
-// Made by the first launch; freed with the group. What is launched goes to NCCL
-// one after the other, in the order of Add(): a launch begins when NCCL is past
-// the one before. NCCL is asked how far it is a number of times at once, then
-// by the environment's clock, never on a waiting thread; and for errors every
-// kLookEvery as long as anything is under way. Launches of communicators that
-// share a GPU of the process go one after the other too (NcclTurns). In a group
-// over several processes, and where communicators block, a launch waits as long
-// as Options::most_running are under way.
+// Made by the first launch; freed with the group. Launches go to NCCL one after
+// the other, in the order of Add(): a launch begins when NCCL has done its
+// predecessor. NCCL's progress is checked many times at once, then by the
+// environment's clock, never on a waiting thread. While anything is under way,
+// errors are checked every kLookEvery.
 //
-// The first error ends it, as does the end of the group: its ends are aborted
-// as work of the environment's queue, so that streams go on, and all that waits
-// or comes later gets that error, however long the abort takes. The next
-// generation has one of its own.
+// Launches of communicators that share a GPU of the process also follow each
+// other (NcclTurns). In a group over several processes, and if communicators
+// block, a launch waits while Options::most_running are under way.
 //
-// Where communicators block (NcclRuntime::WhyBlocking()), they are made as work
-// of the queue, and launches may block whoever is here then.
+// The first error ends the communicator, and so does the end of the group. A
+// work of the environment's queue then aborts the ends, and streams go on.
+// Waiting and later launches get the error at once, however long the abort
+// takes. The next generation has a new communicator.
+//
+// If communicators block (NcclRuntime::WhyBlocking()), works of the queue make
+// them, and launches may block the calling thread.
 //
 // Thread-safe. Callbacks run with no lock held, inside Add(), on the clock's
 // thread or as work of the queue.
@@ -47,52 +48,55 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
  public:
   static constexpr absl::Duration kLookEvery = absl::Milliseconds(100);
 
-  // How often NCCL is asked whether it is ready, at once, before the clock: it
-  // mostly takes less time than an alarm. A launch that NCCL makes on a thread
-  // of its own takes some 10 us, and to ask is to read an atomic of each
-  // communicator, some 10 ns. A guess, not measured.
+  // Number of checks at once whether NCCL is ready, before the clock is used:
+  // NCCL usually needs less time than an alarm. A launch on NCCL's thread takes
+  // some 10 us. A check reads an atomic of each communicator, some 10 ns. A
+  // guess, not measured.
   static constexpr int kAsksAtOnce = 1000;
 
-  // How soon after that: at first, doubled each time, and at last. A guess, not
-  // measured.
+  // Delays between later checks: the first, doubled each time, up to the last.
+  // Guesses, not measured.
   static constexpr absl::Duration kFirstLook = absl::Microseconds(20);
   static constexpr absl::Duration kLastLook = absl::Milliseconds(1);
 
-  // Each puts some 10 operations on a stream, and CUDA blocks who puts one
-  // there while about 1000 wait: an abort would wait for that. Within one
-  // process launches wait for no peer; where they block nothing ends one that
-  // CUDA, or NCCL with its own queues of work, keeps waiting.
+  // Bound on launches under way. A launch puts some 10 operations on a stream,
+  // and CUDA blocks a thread that adds an operation while about 1000 wait: an
+  // abort would wait, too. Launches within a process wait for no peer, and need
+  // no bound. If communicators block, nothing can end a launch that CUDA or
+  // NCCL's queues keep waiting.
   static constexpr int kMostRunning = 32;
 
   struct Options {
     std::shared_ptr<NcclRuntime> nccl;
-    std::string id;  // As NcclRuntime::NewUniqueId().
+    std::string id;  // See NcclRuntime::NewUniqueId().
     int size = 0;
-    std::vector<NcclRank> ranks;  // Of this process.
+    std::vector<NcclRank> ranks;  // Ranks in this process.
     Environment environment;
     std::shared_ptr<Cancellation> cancellation;  // The group's.
 
-    // Where a launch waits for the end of others: so many may be under way.
+    // Bound on launches under way, if launches wait for the end of others.
     int most_running = kMostRunning;
   };
 
-  // What one execution launches.
+  // Launch of an execution.
   struct Launch {
     ExecKey key;
 
-    // What to put on which streams, when its turn has come. `comms` are those
-    // of Options::ranks. Not called if the communicator has failed before. An
-    // error ends the communicator: other processes may have launched.
+    // Returns the calls for each stream. Called when the launch has its turn,
+    // unless the communicator has failed before. `comms` are the ends of
+    // Options::ranks. An error ends the communicator: other processes may have
+    // launched.
     absl::AnyInvocable<absl::StatusOr<std::vector<NcclPart>>(
                            const NcclTicket& ticket,
                            absl::Span<const NcclComm> comms) &&>
         begin;
 
-    // Once: with OK when all is on the streams, else with the communicator's
-    // error; if `begin` was called, when the communicator has been aborted, as
-    // NCCL puts nothing on a stream from then on, and Ended() must follow. What
-    // it puts on the streams when it gets OK comes before any other launch on a
-    // GPU of Options::ranks, of other communicators too.
+    // Called once. OK: all calls are on the streams. Work that `launched` then
+    // puts on the streams precedes every other launch on a GPU of
+    // Options::ranks, including launches of other communicators. Otherwise it
+    // receives the communicator's error. If `begin` was called, the error comes
+    // after the abort, because NCCL then puts nothing on a stream. In any case
+    // Ended() must follow `begin`.
     StatusCallback launched;
   };
 
@@ -101,27 +105,27 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
 
-  // `options` is called by the first launch.
+  // Adds a launch. Only the first launch calls `options`.
   void Add(absl::FunctionRef<Options()> options, Launch launch)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A launch that had begun is not on the streams any more. The next one may
-  // begin as work of the queue.
+  // Called when a launch that had begun has left the streams. A work of the
+  // queue may begin the next launch.
   void Ended() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends the communicator. The first reason stays.
   void Break(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // OK until it has failed. What is past the streams then may have moved
-  // nothing.
+  // OK until the communicator has failed. After a failure, work that has passed
+  // the streams may have moved nothing.
   absl::Status status() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   bool blocks() const { return !options_.nccl->WhyBlocking().empty(); }
   bool Enter(Launch& launch) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Steps of who is busy. Each goes on to the next, or to Fail(). Begin() is
-  // called when it is the communicator's turn (NcclTurns).
+  // Steps of the busy thread. Each leads to the next, or to Fail(). Begin()
+  // runs in the communicator's turn (NcclTurns).
   void Init();
   void Next() ABSL_LOCKS_EXCLUDED(mu_);
   bool MayBegin() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -132,7 +136,8 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   void FailBeforeBegin(Launch launch) ABSL_LOCKS_EXCLUDED(mu_);
   void Fail(StatusCallback begun) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Asks until they are, or one has failed, at most so often.
+  // Checks at most `num_asks` times, until all ends are ready or one has
+  // failed.
   absl::StatusOr<bool> AreReadySoon(int num_asks);
   void NextInTurn();
   void NextByQueue();
@@ -149,11 +154,11 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   Clock* clock_ ABSL_GUARDED_BY(mu_) = nullptr;  // Set with the options.
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
 
-  // Belong to whoever has made is_busy_ true, until it is false again.
+  // Owned by the thread that has set is_busy_, until it resets it.
   Options options_;
   Cancellation::WatchId watch_ = 0;
   std::vector<NcclComm> comms_;
-  Launch launch_;  // Whose turn comes.
+  Launch launch_;  // The launch whose turn comes.
   StatusCallback ready_;
   absl::Duration look_after_;
 };

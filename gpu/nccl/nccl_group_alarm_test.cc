@@ -21,14 +21,14 @@
 #include "tests/doubles/status_matchers.h"
 #include "tutti/environment.h"
 
-// The alarms by which a communicator looks for errors.
+// Tests the alarms by which a communicator looks for errors.
 
 namespace tutti {
 namespace nccl_group_alarm_test {
 
 using ::testing::IsEmpty;
 
-// Its alarms ring when the test takes them, which may run them later.
+// Keeps alarms until the test takes them. The test may run them later.
 class HeldClock : public Clock {
  public:
   absl::Time Now() override { return absl::UnixEpoch(); }
@@ -40,7 +40,7 @@ class HeldClock : public Clock {
 
   size_t num_alarms() const { return alarms_.size(); }
 
-  // REQUIRES: there is one.
+  // REQUIRES: there is an alarm.
   Work TakeFirst() {
     Work first = std::move(alarms_.begin()->second);
     alarms_.erase(alarms_.begin());
@@ -52,7 +52,7 @@ class HeldClock : public Clock {
   std::map<AlarmId, Work> alarms_;
 };
 
-// Does something when it is asked whether a communicator is ready, once.
+// Calls `when_asked` in the next IsReady().
 class AskedNccl : public FakeNcclRuntime {
  public:
   using FakeNcclRuntime::FakeNcclRuntime;
@@ -74,8 +74,8 @@ class NcclGroupAlarmTest : public ::testing::Test {
     EXPECT_THAT(network_->Mistakes(), IsEmpty());
   }
 
-  // Nothing, which goes on until the group is told that it has ended. What it
-  // is launched with.
+  // Adds a launch without calls, which runs until Ended(). Returns the status
+  // that `launched` receives.
   const absl::Status& Add() {
     absl::Status& launched =
         launched_.emplace_back(absl::UnknownError("waits"));
@@ -135,7 +135,7 @@ TEST_F(NcclGroupAlarmTest, ThereIsOneAsLongAsAnythingIsUnderWay) {
 TEST_F(NcclGroupAlarmTest, OneThatRingsLateDoesNotMakeTwo) {
   Launch();
   Work late = clock_.TakeFirst();
-  group_->Ended();  // Cannot cancel it any more.
+  group_->Ended();  // Too late to cancel it.
   Launch();
   EXPECT_EQ(clock_.num_alarms(), 1);
   std::move(late)();
@@ -144,8 +144,8 @@ TEST_F(NcclGroupAlarmTest, OneThatRingsLateDoesNotMakeTwo) {
   EXPECT_EQ(clock_.num_alarms(), 0);
 }
 
-// What comes meanwhile is left to it. A launch may block, and other alarms wait
-// for its thread.
+// The alarm leaves launches to the queue: a launch may block, and other alarms
+// need the clock's thread.
 TEST_F(NcclGroupAlarmTest, WhereCommunicatorsBlockItLaunchesNothing) {
   nccl_->Block("it is old");
   Launch();

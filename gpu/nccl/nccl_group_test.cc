@@ -20,7 +20,7 @@
 #include "tutti/environment.h"
 #include "tutti/executor.h"
 
-// Communicators, failure and order, by the example of NcclReduce.
+// Tests communicators, failure and order with NcclReduce.
 
 namespace tutti {
 namespace nccl_group_test {
@@ -34,10 +34,10 @@ using ::testing::Optional;
 
 constexpr uint64_t kSeeds = 20;
 
-// The bound of an abort.
+// Longest duration of an abort.
 constexpr absl::Duration kBound = absl::Seconds(5);
 
-// Sums of uint8 that a test runs again and again.
+// Sums of uint8 that a test runs repeatedly.
 class Sums {
  public:
   explicit Sums(FakeNcclTasks::Options options = {.num_tasks = 2})
@@ -67,7 +67,7 @@ class Sums {
     for (int rank = 0; rank < size(); ++rank) Call(rank, key, step);
   }
 
-  // Calls, runs, and looks that all have the sum.
+  // Calls on all ranks, runs, and expects the sum everywhere.
   void Run(int64_t key = 0, int64_t step = 1) {
     CallAll(key, step);
     tasks_.RunAll();
@@ -77,7 +77,7 @@ class Sums {
     }
   }
 
-  // A call of one rank that can be cancelled by the result.
+  // Calls on a rank. The result cancels the call.
   std::shared_ptr<Cancellation> CallCancellable(int rank) {
     auto cancellation = std::make_shared<Cancellation>();
     CollectiveRequest request = request_;
@@ -90,7 +90,7 @@ class Sums {
     return cancellation;
   }
 
-  // All call, one of them so.
+  // Calls on all ranks. The result cancels the call of `cancellable`.
   std::shared_ptr<Cancellation> CallAllWithCancellable(int cancellable) {
     std::shared_ptr<Cancellation> cancellation;
     for (int rank = 0; rank < size(); ++rank) {
@@ -103,14 +103,14 @@ class Sums {
     return cancellation;
   }
 
-  // All calls since the last time have ended, with this.
+  // Expects that all calls since the last check have ended with `status`.
   template <typename Matcher>
   void ExpectEnded(const Matcher& status) {
     EXPECT_THAT(tasks_.TakeCalls(), Each(Optional(status)));
   }
   void ExpectPending() { EXPECT_THAT(tasks_.ended(), Each(Eq(std::nullopt))); }
 
-  // In the next generation of the group, and another step.
+  // Runs in the next generation of the group, and in another step.
   void ExpectNextGenerationRuns() {
     tasks_.EndGroup(absl::AbortedError("formed again"));
     tasks_.RunAll();
@@ -154,7 +154,7 @@ TEST(NcclGroupTest, AGroupThatUsesNoNcclMakesNoCommunicator) {
   Sums sums;
   sums.request().impl_details.implementation = "";
   sums.request().op = Barrier{};
-  sums.CallAll();  // Nobody can do it on GPUs.
+  sums.CallAll();  // No implementation runs it on GPUs.
   EXPECT_EQ(sums.network().counts().inits, 0);
 }
 
@@ -220,8 +220,7 @@ TEST(NcclGroupTest, ALibraryIsAskedAtOnceAndThenByTheClock) {
   }
 }
 
-// The end of the first one does not wait for the second one, which the other
-// task has not launched.
+// The first launch ends before the other task launches the second.
 TEST(NcclGroupTest, ALaunchEndsBeforeTheNextOneOfAnotherGroup) {
   Sums sums;
   const auto call = [&](int task, GroupKey group) {
@@ -235,7 +234,7 @@ TEST(NcclGroupTest, ALaunchEndsBeforeTheNextOneOfAnotherGroup) {
     sums.tasks().RunAll();
     sums.ExpectEnded(IsOk());
   }
-  // Both launches are there before NCCL is past the first one.
+  // Both launches are added before NCCL has done the first.
   sums.network().SetLooks(NcclGroup::kAsksAtOnce);
   call(0, 1);
   call(0, 2);
@@ -314,7 +313,7 @@ TEST(NcclGroupTest, AnInitThatHangsEndsWithTheCancellation) {
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 
-// Members of other tasks have launched it, one of the last task never calls.
+// Members of other tasks have launched; a member of the last task never calls.
 TEST(NcclGroupTest, WhatIsLaunchedElsewhereEndsToo) {
   Sums sums;
   ASSERT_NO_FATAL_FAILURE(sums.Run());
@@ -362,7 +361,7 @@ TEST(NcclGroupTest, SoManyLaunchesAreUnderWayAtATime) {
   }
 }
 
-// Compute streams may read what all members have called.
+// Compute streams may read the results once all members have called.
 TEST(NcclGroupTest, WithinOneProcessAllLaunchesAreUnderWay) {
   Sums sums({.gpus_per_task = 2});
   ASSERT_NO_FATAL_FAILURE(sums.Run());
@@ -375,7 +374,7 @@ TEST(NcclGroupTest, WithinOneProcessAllLaunchesAreUnderWay) {
 
 constexpr char kWhyBlocking[] = "it is old";
 
-// A call does not wait for that; more launches at a time might block the next.
+// Calls do not wait for the init. More launches at a time might block a call.
 TEST(NcclGroupTest, CommunicatorsThatBlockAreMadeByTheQueueForSoManyLaunches) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     Sums sums({.seed = seed, .why_blocking = kWhyBlocking});
@@ -431,7 +430,7 @@ TEST(NcclGroupTest, CommunicatorsThatBlockAreOfOneTask) {
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 
-// Its NCCL is not that of the task that leads.
+// Its NCCL differs from the leader's.
 TEST(NcclGroupTest, ATaskWhoseCommunicatorsBlockIsNamed) {
   Sums sums(
       {.num_tasks = 2, .why_blocking = kWhyBlocking, .first_that_blocks = 1});
@@ -460,8 +459,8 @@ TEST(NcclGroupTest, AnAbortEndsThoseUnderWayAndThoseThatWait) {
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 
-// Calls, those under way and those that wait for them, hear of it meanwhile,
-// and the group can be formed again.
+// Running and waiting calls get the error during the abort, and the group can
+// be formed again.
 TEST(NcclGroupTest, NobodyWaitsForAnAbortThatHangs) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     Sums sums({.seed = seed, .num_tasks = 2});
@@ -471,7 +470,7 @@ TEST(NcclGroupTest, NobodyWaitsForAnAbortThatHangs) {
     sums.tasks().RunAll();
     int num_aborts = 0;
     sums.network().SlowAborts([&] {
-      // Runs the other task's, which hangs too.
+      // Runs the abort of the other task, which hangs, too.
       sums.tasks().environment().Advance(kBound);
       if (++num_aborts > 1) return;
       sums.ExpectEnded(Aborted());
@@ -486,17 +485,18 @@ TEST(NcclGroupTest, NobodyWaitsForAnAbortThatHangs) {
   }
 }
 
-// NCCL may put it there until it has been aborted: the buffers are in use.
+// NCCL may put the launch on the streams until the abort is done: its buffers
+// are in use.
 TEST(NcclGroupTest, OnlyALaunchThatIsNotOnTheStreamsWaitsForTheAbort) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     Sums sums({.seed = seed, .num_tasks = 2});
     ASSERT_NO_FATAL_FAILURE(sums.Run());
-    sums.network().SetLooks(INT_MAX);  // It is never there.
+    sums.network().SetLooks(INT_MAX);  // Never ready.
     for (int i = 0; i < 3; ++i) sums.CallAll();
     sums.tasks().RunAll();
     int num_aborts = 0;
     sums.network().SlowAborts([&] {
-      // Runs the other task's, which hangs too.
+      // Runs the abort of the other task, which hangs, too.
       sums.tasks().environment().Advance(kBound);
       if (++num_aborts > 1) return;
       std::vector<std::optional<absl::Status>> calls = sums.tasks().calls();
@@ -578,7 +578,7 @@ TEST(NcclGroupTest, ASpoiltGpuEndsAllTasks) {
   }
 }
 
-// Two instances, which are settled.
+// Makes two settled instances.
 std::unique_ptr<Sums> TwoSettled(int num_tasks) {
   auto sums =
       std::make_unique<Sums>(FakeNcclTasks::Options{.num_tasks = num_tasks});
@@ -606,7 +606,7 @@ TEST(NcclOrderTest, AnotherOrderIsFoundAndNamed) {
   EXPECT_THAT(sums->Remains(), IsEmpty());
 }
 
-// The last task's members give themselves other rows than the others do.
+// Members of the last task give different rows.
 TEST(NcclOrderTest, OtherRowsAreFoundAndNamed) {
   FakeNcclTasks tasks({.num_tasks = 2});
   std::vector<Tensor> outputs(tasks.size());
@@ -649,7 +649,7 @@ TEST(NcclOrderTest, AnotherOrderOfStepsIsFound) {
 TEST(NcclOrderTest, DependenciesMakeTheOrder) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     Sums sums({.seed = seed, .num_tasks = 2});
-    // The second one is called first by the last task.
+    // The last task calls the second instance first.
     const auto call = [&](int rank, int64_t key) {
       sums.request().impl_details.dependencies.clear();
       if (key == 2) sums.request().impl_details.dependencies = {{0, 1}};

@@ -1,5 +1,5 @@
-// NCCL's double among the GPUs of several processes, whose messages go over
-// gRPC. The processes are objects in this one, each with GPUs of its own.
+// Tests NCCL's double among the GPUs of several processes, whose messages go
+// over gRPC. The processes are objects in this one, each with separate GPUs.
 
 #include <cstdint>
 #include <memory>
@@ -98,7 +98,7 @@ class NcclGrpcTest : public testing::Test {
     return static_cast<CudaDevice&>(*task(rank).devices()[rank % kGpusPerTask]);
   }
 
-  // A call of one rank, which gives 1, 2, 3 or 4 everywhere.
+  // Calls on a rank. All its elements are 1, 2, 3 or 4, by rank.
   void Call(int rank, InstanceKey key, int64_t step, BlockingCounter* ended,
             std::shared_ptr<Cancellation> cancellation = nullptr) {
     CollectiveRequest request;
@@ -130,7 +130,7 @@ class NcclGrpcTest : public testing::Test {
         });
   }
 
-  // All ranks, to the end.
+  // Calls on all ranks, and waits for the end.
   const std::vector<absl::Status>& Reduce(InstanceKey key, int64_t step) {
     BlockingCounter ended(kNumRanks);
     for (int rank = 0; rank < kNumRanks; ++rank) Call(rank, key, step, &ended);
@@ -138,7 +138,7 @@ class NcclGrpcTest : public testing::Test {
     return statuses_;
   }
 
-  // Until so many groups of calls have been launched since the test began.
+  // Waits until `num_launches` groups of calls have been launched in this test.
   void AwaitLaunches(int num_launches) {
     while (network_->counts().launches < num_launches)
       std::this_thread::yield();
@@ -190,7 +190,7 @@ class NcclGrpcTest : public testing::Test {
         });
   }
 
-  // In the next generation of the group, and another step.
+  // Runs in the next generation of the group, and in another step.
   void ExpectNextGenerationRuns(int64_t step) {
     for (const auto& task : tasks_) {
       task->ReformGroup(kGroup, absl::AbortedError("formed again"));
@@ -204,7 +204,7 @@ class NcclGrpcTest : public testing::Test {
   const DefaultEnvironment environment_{/*num_workers=*/2};
   const std::shared_ptr<FakeNcclNetwork> network_ =
       std::make_shared<FakeNcclNetwork>();
-  // What GPUs may still read when a test ends.
+  // Memory that GPUs may still read when a test ends.
   std::vector<std::vector<uint8_t>> sources_{kNumRanks};
   const std::vector<float> ones_ = std::vector<float>(kNumNames, 1.0f);
 
@@ -264,7 +264,7 @@ TEST_F(NcclGrpcTest, AnotherOrderIsFoundAndNamed) {
   ExpectNextGenerationRuns(/*step=*/2);
 }
 
-// As NcclThenRing, in three chunks.
+// Same as NcclThenRing, in three chunks.
 REGISTER_COLLECTIVE(ThenRing, NcclThenFactory("RingReduce", /*chunk_bytes=*/2));
 
 TEST_F(NcclGrpcTest, HybridsReduce) {
@@ -289,7 +289,7 @@ TEST_F(NcclGrpcTest, AHybridEndsWhereAnotherProcessGivesItUp) {
   for (int rank = 0; rank < kGpusPerTask; ++rank) {
     Call(rank, /*key=*/1, /*step=*/2, &ended);
   }
-  AwaitLaunches(2 * 2 * 3 + 1);  // Two of each chunk; the next one is reduced.
+  AwaitLaunches(2 * 2 * 3 + 1);  // Two per chunk; then a reduced chunk.
   task(kGpusPerTask)
       .manager()
       .FindOrCreate(2)
@@ -308,8 +308,8 @@ TEST_F(NcclGrpcTest, ByItselfTheGroupUsesNccl) {
   EXPECT_EQ(network_->counts().launches, kNumTasks);
 }
 
-// Each task asks in an order of its own: NCCL would name what is launched in
-// another one.
+// Tasks request in different orders. NCCL would report launches in different
+// orders.
 TEST_F(NcclGrpcTest, NamedTensorsAreLaunchedInOneOrder) {
   for (const int64_t fusion_bytes : {int64_t{0}, int64_t{64} << 20}) {
     SCOPED_TRACE(fusion_bytes);
@@ -336,7 +336,7 @@ TEST_F(NcclGrpcTest, NamedTensorsEndWithTheirRuntimes) {
   }
 }
 
-// The leader has NCCL.
+// Only the leader has NCCL.
 class NcclInOneTaskTest : public NcclGrpcTest {
  protected:
   NcclInOneTaskTest() { tasks_with_nccl_ = 1; }

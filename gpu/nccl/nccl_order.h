@@ -11,30 +11,31 @@
 
 namespace tutti {
 
-// A launch of a process on a communicator: what it is, which one it is, and
-// what came before it. Equal on all processes if they launch in one order, and
-// their members give the same rows.
+// Identity of a launch of a process on a communicator: its execution, its
+// number, and a digest of all launches up to it. Equal on all processes if they
+// launch in one order and their members give the same rows.
 struct NcclLaunchId {
-  uint64_t number = 0;  // From 1.
-  uint64_t digest = 0;  // Of this launch and all before it, in their order.
+  uint64_t number = 0;  // Counted from 1.
+  uint64_t digest = 0;  // Digest of this and all earlier launches.
   int64_t instance = 0;
   uint64_t execution = 0;
-  uint64_t rows_digest = 0;  // Of those given; set by NcclAgreement.
+  uint64_t rows_digest = 0;  // Digest of given rows; set by NcclAgreement.
 
   friend bool operator==(const NcclLaunchId&, const NcclLaunchId&) = default;
 };
 
-// "launch 3, instance 7, execution 0".
+// Returns "launch 3, instance 7, execution 0".
 std::string ToString(const NcclLaunchId& launch);
 
-// A launch, and the key by which processes find each other's messages of it:
-// the n-th launch of a step finds the n-th, whatever the others launched.
+// A launch, and the key under which processes exchange messages about it. The
+// key depends only on the launch's number in its step: the n-th launch meets
+// the n-th of another process, whichever they are.
 struct NcclTicket {
   NcclLaunchId launch;
   ExecKey key;
 };
 
-// The instance of those keys, which callers do not use.
+// Instance of these keys. Callers do not use it.
 inline constexpr int64_t kNcclOrderInstance = INT64_MIN;
 
 // Counts the launches of one process on a communicator. Not thread-safe.
@@ -43,14 +44,15 @@ class NcclOrder {
   NcclTicket Next(const ExecKey& execution);
 
  private:
-  // Launches of the steps that last began; a step that comes back later than
-  // that counts anew, on all processes if they launch in one order.
+  // Bound on the steps whose launches are counted. A step that returns after so
+  // many others counts from 0 again. All processes do the same if they launch
+  // in one order.
   static constexpr size_t kMaxSteps = 1024;
 
   uint64_t number_ = 0;
   uint64_t digest_ = 0;
   std::map<int64_t, uint64_t> in_step_;
-  std::deque<int64_t> steps_;  // Of in_step_, the oldest first.
+  std::deque<int64_t> steps_;  // Keys of in_step_, oldest first.
 };
 
 }  // namespace tutti

@@ -3,7 +3,8 @@
 #include "gtest/gtest.h"
 #include "tutti/peer_access.h"
 
-// What processes do about orders that differ: nccl_group_test.cc.
+// Tests numbering and digests. nccl_group_test.cc tests processes with
+// different orders.
 
 namespace tutti {
 namespace nccl_order_test {

@@ -17,7 +17,7 @@ NcclPass::NcclPass(GpuMeeting& meeting, const GpuMembers& members,
 void NcclPass::Start(NcclPlanner planner) {
   absl::Status status = Prepare(planner);
   if (!status.ok()) {
-    // Other processes may have launched it.
+    // Other processes may have launched.
     if (agreement_ != nullptr) group_->Break(status);
     return Adjourn(std::move(status));
   }
@@ -86,7 +86,7 @@ absl::StatusOr<std::vector<NcclPart>> NcclPass::Begin(
                      .stream = members_.device(place).nccl_stream(),
                      .calls = std::move(plans_[place].calls)});
   }
-  // From here on the streams may touch the members' buffers.
+  // From here on the streams may use the members' buffers.
   absl::Status status = first().execution->cancellation.status();
   if (!status.ok()) return status;
   return parts;
@@ -120,12 +120,12 @@ void NcclPass::OnLaunched(absl::Status status) {
     MutexLock lock(&mu_);
     num_parts_ = members_.size();
   }
-  // The last one may end this object's use of both.
+  // Copied: the end of the last part may release this object's members.
   const auto self = shared_from_this();
   const std::vector<GpuEvent> ready = ready_;
   const std::vector<std::shared_ptr<GpuPassEnd>> ends = ends_;
   for (size_t place = 0; place < ends.size(); ++place) {
-    // What is launched waits for that itself, on the same GPU.
+    // A launch waits for `ready` on the same GPU anyway.
     std::vector<GpuEvent> awaited;
     if (!is_launched) awaited.push_back(ready[place]);
     ends[place]->CallWhenOver(std::move(awaited), [self](absl::Status over) {
@@ -134,7 +134,7 @@ void NcclPass::OnLaunched(absl::Status status) {
   }
 }
 
-// Also where the launch has failed: something of it may be on the stream.
+// Marks the end also after a failed launch: parts of it may be on the stream.
 absl::Status NcclPass::PutAfter(int place, absl::Status status) {
   CudaDevice& device = members_.device(place);
   if (status.ok()) {
@@ -150,9 +150,9 @@ absl::Status NcclPass::PutAfter(int place, absl::Status status) {
 }
 
 void NcclPass::OnPartOver(absl::Status status) {
-  // An abort lets streams go on too.
+  // Streams also go on after an abort.
   status.Update(group_->status());
-  // Those of other GPUs may wait for this one until they are aborted.
+  // Fails at once: streams of other GPUs may wait for this one until the abort.
   if (!status.ok()) Fail(std::move(status));
   {
     MutexLock lock(&mu_);
@@ -179,7 +179,7 @@ void NcclPass::Finish() {
 }
 
 void NcclPass::Adjourn(absl::Status status) {
-  // The devices may go with the execution.
+  // Freed first: the devices may be destroyed with the execution.
   plans_.clear();
   ends_.clear();
   meeting_.Adjourn(std::move(status));

@@ -23,30 +23,30 @@
 
 namespace tutti {
 
-// What one member puts on its device's NCCL stream: kernels of ours, the
-// calls of NCCL, all at once, and kernels again.
+// Work of a member on its device's NCCL stream: kernels of ours, then all calls
+// of NCCL at once, then kernels of ours.
 struct NcclPlan {
   std::vector<GpuLaunch> before;
   std::vector<NcclCall> calls;
   std::vector<GpuLaunch> after;
-  Tensor scratch;  // Of the member's device; kept to the end.
+  Tensor scratch;  // On the member's device; kept to the end.
 };
 
-// Errors end the execution.
+// Plans the work of a member. An error ends the execution.
 using NcclPlanner =
     absl::StatusOr<NcclPlan> (*)(const CollectiveContext& context);
 
-// One execution in one process, from the arrival of its last member here to the
-// end. Kept by its own callbacks. Thread-safe once started.
+// An execution in one process, from the arrival of its last member here to its
+// end. Its callbacks keep it alive. Thread-safe once started.
 class NcclPass : public std::enable_shared_from_this<NcclPass> {
  public:
-  // All members of this process have joined `meeting`.
+  // REQUIRES: all members of this process have joined `meeting`.
   NcclPass(GpuMeeting& meeting, const GpuMembers& members,
            std::shared_ptr<NcclGroup> group);
   NcclPass(const NcclPass&) = delete;
   NcclPass& operator=(const NcclPass&) = delete;
 
-  // Adjourns the meeting in the end. Once.
+  // Runs the execution, and adjourns the meeting at the end. Call once.
   void Start(NcclPlanner planner);
 
  private:
@@ -72,16 +72,16 @@ class NcclPass : public std::enable_shared_from_this<NcclPass> {
   const GpuMembers members_;
   const std::shared_ptr<NcclGroup> group_;
 
-  // Of each member, by place. Fixed by Prepare().
+  // Indexed by place. Fixed by Prepare().
   std::vector<GpuEvent> ready_;
   std::vector<NcclPlan> plans_;
   std::vector<std::shared_ptr<GpuPassEnd>> ends_;
   std::shared_ptr<NcclAgreement> agreement_;  // Null if all members are here.
   Cancellation::WatchId watch_ = 0;
-  bool has_begun_ = false;  // Of who runs the launch.
+  bool has_begun_ = false;  // Owned by the launching thread.
 
   Mutex mu_;
-  int num_parts_ ABSL_GUARDED_BY(mu_) = 0;  // Not over.
+  int num_parts_ ABSL_GUARDED_BY(mu_) = 0;  // Parts under way.
 };
 
 }  // namespace tutti

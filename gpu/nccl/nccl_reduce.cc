@@ -32,7 +32,7 @@ class NcclReducer : public NcclCollective {
   NcclReducer() : NcclCollective(&PlanReduce) {}
 };
 
-// NCCL does not promise the bits of floating sums from one run to the next.
+// NCCL's floating sums may differ in bits between runs.
 ImplementationTraits Traits() {
   ImplementationTraits traits =
       NcclTraits("ncclAllReduce and ncclReduce",

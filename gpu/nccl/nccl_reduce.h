@@ -9,14 +9,14 @@
 
 namespace tutti {
 
-// Whether NCCL's average of so many ranks has the bits of our sum that is then
-// divided: of integers, where the dtype holds the divisor. Floating dtypes are
-// multiplied by the rounded inverse before they are added.
+// True if NCCL's average over `num_ranks` has the same bits as our sum, divided
+// afterwards. This holds for integers if the dtype can represent `num_ranks`.
+// NCCL multiplies floating dtypes by the rounded inverse before it adds them.
 bool IsAverageExact(DType dtype, int num_ranks);
 
-// Appends a reduction to `plan`, with the final op of the instance: as NCCL's
-// average where that is exact, else by a kernel of ours that divides the output
-// afterwards. `call` has op, buffers, number and peer.
+// Appends a reduction with the instance's final op to `plan`: as NCCL's average
+// if that is exact, else with our kernel, which then divides the output. `call`
+// has op, buffers, number and peer.
 void AppendReduction(const CollectiveContext& context, NcclCall call,
                      NcclPlan* plan);
 

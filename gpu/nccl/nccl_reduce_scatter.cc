@@ -27,7 +27,7 @@ class NcclReduceScatterer : public NcclCollective {
   NcclReduceScatterer() : NcclCollective(&PlanReduceScatter) {}
 };
 
-// As NcclReduce.
+// Same as NcclReduce.
 ImplementationTraits Traits() {
   ImplementationTraits traits =
       NcclTraits("ncclReduceScatter", {CollectiveType::kReduceScatter});

@@ -28,8 +28,7 @@ using ::testing::Values;
 
 bool HasNccl(ReductionKind kind) { return kind <= ReductionKind::kMax; }
 
-// What the double and our kernel make of it: a sum by rank, which is rounded,
-// and then divided.
+// Result of the double and our kernel: a sum by rank, rounded, then divided.
 Bytes Expected(const ReductionPair& pair, const std::vector<Bytes>& inputs,
                bool is_average) {
   std::vector<const uint8_t*> pointers;
@@ -59,7 +58,7 @@ Bytes Part(const Bytes& all, int rank, size_t num_parts) {
   return Bytes(all.begin() + rank * size, all.begin() + (rank + 1) * size);
 }
 
-// Runs it as instance `key`, while the inputs are still being written.
+// Runs the case as instance `key` while the inputs are still being written.
 void RunCase(FakeNcclTasks& tasks, const Case& test, int64_t key) {
   const auto [kind, dtype] = test.pair;
   CollectiveRequest request = tasks.Request(test.op, dtype, test.num_elements);
@@ -139,11 +138,11 @@ TEST_P(LayoutsTest, NothingIsReducedToNothing) {
   EXPECT_THAT(tasks_.Remains(), IsEmpty());
 }
 
-// The dtype has to hold the number of ranks.
+// The dtype must be able to represent the number of ranks.
 TEST(IsAverageExactTest, OfIntegersThatHoldTheNumberOfRanks) {
   struct Row {
     DType dtype;
-    int most_ranks;  // With more it is not exact. 0: never; INT_MAX: always.
+    int most_ranks;  // Exact up to this many. 0: never; INT_MAX: always.
   };
   constexpr Row kTable[] = {
       {DType::kInt8, 127},      {DType::kUint8, 255}, {DType::kInt32, INT_MAX},
@@ -159,7 +158,7 @@ TEST(IsAverageExactTest, OfIntegersThatHoldTheNumberOfRanks) {
   }
 }
 
-// By our kernels, on all GPUs.
+// Number of launches of our reduction kernel, on all GPUs.
 int64_t NumReductions(FakeNcclTasks& tasks, int gpus_per_task) {
   int64_t num = 0;
   for (int rank = 0; rank < tasks.size(); rank += gpus_per_task) {
@@ -209,13 +208,12 @@ TEST(NcclReduceTest, AnAverageIsNcclsOwnWhereExactAndElseOneKernelOfEachRank) {
                                      .is_average = row.is_average},
                                     ++key));
     EXPECT_EQ(NumReductions(tasks, kGpusPerTask) - kernels, row.num_kernels);
-    EXPECT_EQ(tasks.network().counts().launches - launches, 2);  // By task.
+    EXPECT_EQ(tasks.network().counts().launches - launches, 2);  // 1 per task.
   }
   EXPECT_THAT(tasks.Remains(), IsEmpty());
 }
 
-// The last number of ranks that the dtype holds, and the first that it does
-// not.
+// Largest number of ranks that the dtype can represent, and the next.
 TEST(NcclReduceTest, AnAverageOfBytesHasItsBitsAlsoAmongVeryManyRanks) {
   for (const int num_ranks : {127, 128}) {
     FakeNcclTasks tasks({.gpus_per_task = num_ranks});

@@ -36,7 +36,7 @@ absl::Status CheckTasksAreProcesses(const CollectiveParams& params) {
   return absl::OkStatus();
 }
 
-// A device as its steps see it that come after others of the same execution.
+// A device for steps that follow others of the same execution.
 class DeviceForSteps : public Device {
  public:
   explicit DeviceForSteps(CudaDevice& device)
@@ -120,7 +120,7 @@ std::shared_ptr<const CollectiveFactory> NcclThenFactory(std::string between,
       .library = kNcclLibrary, .own_units = true, .within_tasks = true};
   traits.why_not_ops = WhyNotWithNccl;
   traits.determinism = Determinism::kNotGuaranteed;
-  // No price: nothing of it has been measured, so it runs only when named.
+  // Without a price it runs only by name: nothing of it has been measured.
   return std::make_shared<const Factory>(std::move(traits), std::move(between),
                                          chunk_bytes);
 }

@@ -34,14 +34,14 @@ using ::testing::Values;
 constexpr int64_t kChunkElements = 16;
 constexpr int64_t kChunkBytes = kChunkElements * sizeof(int32_t);
 
-// As those that are registered, in small chunks.
+// Same as the registered hybrids, in small chunks.
 REGISTER_COLLECTIVE(ThenRing, NcclThenFactory("RingReduce", kChunkBytes));
 REGISTER_COLLECTIVE(ThenShuffle, NcclThenFactory("ShuffleReduce", kChunkBytes));
 REGISTER_COLLECTIVE(ThenHalving,
                     NcclThenFactory("RecursiveHalvingDoublingReduce",
                                     kChunkBytes));
 
-// Where there are two processes of two.
+// First of two processes with two ranks each.
 constexpr int kFirstProcess[] = {0, 1};
 
 // Sums of integers, which wrap: the same in any order.
@@ -69,7 +69,7 @@ class Sums {
   FakeNcclTasks& tasks() { return tasks_; }
   CollectiveRequest& request() { return request_; }
 
-  // What the rank's call takes.
+  // Makes the buffers of the rank's call.
   void Give(int rank, bool in_place) {
     Tensor& input = given_[rank];
     input = tasks_.Allocate(rank, DType::kInt32, request_.shape);
@@ -88,14 +88,14 @@ class Sums {
     for (int rank = 0; rank < tasks_.size(); ++rank) Call(rank, in_place);
   }
 
-  // Launches follow each other as NCCL gets ready.
+  // Runs repeatedly: launches follow each other when NCCL gets ready.
   void RunAll() {
     constexpr int kMostLaunches = 20;
     for (int i = 0; i < kMostLaunches; ++i) tasks_.RunAll();
   }
 
-  // All call, and get the sum. After that a process whose members call begins
-  // at once.
+  // Calls on all ranks, and expects the sum. Settles the instance: later calls
+  // of a process begin at once.
   void Run() {
     CallAll(/*in_place=*/false);
     RunAll();
@@ -105,8 +105,8 @@ class Sums {
     }
   }
 
-  // The members of the first process call. What that launches until it cannot
-  // go on.
+  // Calls on the ranks of the first process. Returns the number of its launches
+  // until it waits for the other process.
   int NumLaunchesOfOneProcess() {
     const int before = tasks_.network().counts().launches;
     for (const int rank : kFirstProcess) Call(rank, /*in_place=*/false);
@@ -114,7 +114,7 @@ class Sums {
     return tasks_.network().counts().launches - before;
   }
 
-  // From here on calls are of the next generation of the group, and of another
+  // Ends the generation: later calls belong to the next one, and to another
   // step.
   void FormAgain() {
     tasks_.EndGroup(absl::AbortedError("formed again"));
@@ -122,7 +122,7 @@ class Sums {
     ++step_;
   }
 
-  // The members of one process of two are a group of their own.
+  // Expects that the two ranks of a process can reduce as a separate group.
   void ExpectProcessReducesAlone(int first_rank) {
     CollectiveRequest request = request_;
     request.group_key = 7;
@@ -186,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(TasksAndGpus, LayoutsTest,
 TEST_P(LayoutsTest, EveryMemberGetsTheReduction) {
   const auto& [name, num_tasks, gpus_per_task] = GetParam();
   uint64_t seed = 0;
-  // Without elements, with few, with one chunk, and with a rest after others.
+  // Lengths: empty, few elements, one chunk, three chunks and a rest.
   for (const int64_t num_elements : {int64_t{0}, int64_t{1}, int64_t{7},
                                      kChunkElements, 3 * kChunkElements + 5}) {
     SCOPED_TRACE(num_elements);
@@ -197,7 +197,7 @@ TEST_P(LayoutsTest, EveryMemberGetsTheReduction) {
         name, num_elements, seed);
     FakeNcclTasks& tasks = sums.tasks();
     if (is_average) sums.request().final_op = FinalOp::DivideByGroupSize();
-    // The same instance again.
+    // Runs the same instance twice.
     for (const bool in_place : {false, true}) {
       sums.CallAll(in_place);
       sums.RunAll();
@@ -208,7 +208,7 @@ TEST_P(LayoutsTest, EveryMemberGetsTheReduction) {
             << rank;
       }
     }
-    // One communicator in each process for both, if any: an end for each rank.
+    // Both runs share a communicator per process, if any, with an end per rank.
     EXPECT_EQ(tasks.network().counts().inits,
               num_elements > 0 && gpus_per_task > 1 ? tasks.size() : 0);
     EXPECT_THAT(sums.Remains(), IsEmpty());
@@ -237,14 +237,14 @@ auto IsErrorWith(const std::string& text) {
                                 HasSubstr(text)));
 }
 
-// Until NCCL and the GPUs have been asked for errors.
+// Runs until NCCL and the GPUs have been checked for errors.
 void RunUntilErrorsShow(Sums& sums) {
   sums.RunAll();
   sums.tasks().environment().Advance(2 * NcclGroup::kLookEvery);
   sums.RunAll();
 }
 
-// What fails in one process ends the execution in all, where all have called.
+// Expects that an error in one process ends all members, which have all called.
 void EndsAllWith(Sums& sums, const std::string& text) {
   RunUntilErrorsShow(sums);
   EXPECT_THAT(sums.tasks().ended(), Each(Optional(IsErrorWith(text))));
@@ -255,9 +255,9 @@ FakeNcclTasks::Options TwoByTwo() {
   return {.num_tasks = 2, .gpus_per_task = 2};
 }
 
-// Each is of one process.
+// Communicators here have ranks of one process only.
 TEST(NcclThenTest, CommunicatorsThatBlockWillDo) {
-  // Launches of one execution, and more of them than of others at a time.
+  // Launches of an execution may exceed the bound on launches of others.
   constexpr int64_t kNumChunks = NcclGroup::kMostRunning + 3;
   Sums sums({.num_tasks = 2, .why_blocking = "it is old"}, "ThenRing",
             kNumChunks * kChunkElements);
@@ -271,8 +271,7 @@ TEST(NcclThenTest, CommunicatorsThatBlockWillDo) {
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 
-// Where a communicator would be of both tasks, and one of them has an NCCL of
-// which none may be.
+// NCCL of one task cannot have a communicator with the other task.
 TEST(NcclThenTest, WhereCommunicatorsOfATaskBlockSomethingElseIsChosen) {
   FakeNcclTasks::Options options = TwoByTwo();
   options.first_that_blocks = 1;
@@ -288,7 +287,7 @@ TEST(NcclThenTest, WhereCommunicatorsOfATaskBlockSomethingElseIsChosen) {
 TEST(NcclThenTest, NcclReducesTheNextChunkWhileOneIsBetweenProcesses) {
   Sums sums(TwoByTwo(), "ThenRing", 4 * kChunkElements);
   ASSERT_NO_FATAL_FAILURE(sums.Run());
-  // The first one waits for the other process, and the third one for that.
+  // The first launch waits for the other process, and the third for the first.
   EXPECT_EQ(sums.NumLaunchesOfOneProcess(), 2);
   for (const int rank : {2, 3}) sums.Call(rank, /*in_place=*/false);
   sums.RunAll();
@@ -317,7 +316,7 @@ TEST(NcclThenTest, AnErrorOfNcclEndsAllMembers) {
 TEST(NcclThenTest, ACallThatFailsEndsAllMembersAndLeavesNothing) {
   struct Calls {
     GpuCall call;
-    int num;  // Without which there is no result.
+    int num;  // Calls needed for the result.
   };
   for (const auto& [call, num] :
        {Calls{GpuCall::kCreateEvent, 6}, Calls{GpuCall::kRecordEvent, 6},

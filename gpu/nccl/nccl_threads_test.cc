@@ -1,5 +1,5 @@
-// All-reduces of NCCL's double among tasks whose members call on threads of
-// their own, turns, and a communicator that fails on another thread.
+// Tests all-reduces of NCCL's double among tasks whose members call on separate
+// threads, turns, and a communicator that fails on another thread.
 
 #include <atomic>
 #include <cstdint>
@@ -52,7 +52,7 @@ class Tasks {
 
   FakeNcclTasks& tasks() { return tasks_; }
 
-  // Runs `member` on a thread for each rank, until all return.
+  // Runs `member` on a thread for each rank, and waits for all.
   template <typename Function>
   void RunMembers(Function member) {
     std::vector<std::thread> threads;
@@ -62,7 +62,7 @@ class Tasks {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // An all-reduce in place.
+  // Starts an all-reduce in place.
   void StartReduce(int rank, Tensor* tensor, StatusCallback done) {
     CollectiveRequest request = request_;
     request.rank = rank;
@@ -75,7 +75,7 @@ class Tasks {
             std::move(done));
   }
 
-  // Waits for its end.
+  // Runs an all-reduce in place, and waits for its end.
   absl::Status Reduce(int rank, Tensor tensor) {
     BlockingCounter is_done(1);
     absl::Status ended;
@@ -87,15 +87,15 @@ class Tasks {
     return ended;
   }
 
-  // Members get the sum of what they give in the next generation of the group,
-  // and another step. Nobody calls meanwhile.
+  // Expects the right sum in the next generation of the group, and in another
+  // step. REQUIRES: no call is under way.
   void ExpectNextGenerationRuns() {
     tasks_.EndGroup(absl::AbortedError("formed again"));
     ++step_;
     RunMembers([this](int rank) { ExpectSum(rank, Allocate(rank), 1); });
   }
 
-  // Each gives `value` in the tensor.
+  // Reduces with `value` as input, and expects the sum.
   void ExpectSum(int rank, Tensor tensor, int value) {
     const std::vector<uint8_t> values(kElements, value);
     EXPECT_THAT(tasks_.gpus(rank).CopyAsync(
@@ -118,7 +118,7 @@ class Tasks {
   int64_t step_ = 1;
 };
 
-// As NcclThenRing, in five chunks.
+// Same as NcclThenRing, in five chunks.
 REGISTER_COLLECTIVE(ThenRing, NcclThenFactory("RingReduce", /*chunk_bytes=*/2));
 
 class ImplementationsTest : public testing::TestWithParam<std::string> {};
@@ -135,13 +135,13 @@ TEST_P(ImplementationsTest, EveryMemberGetsEverySum) {
   EXPECT_THAT(group.tasks().network().Mistakes(), IsEmpty());
 }
 
-// More than may be under way at a time.
+// More calls than may be under way at a time.
 TEST(NcclThreadsTest, ManyCallsAtOnceAllEnd) {
   constexpr int kNumCalls = 5 * NcclGroup::kMostRunning;
   Tasks group;
   group.RunMembers([&](int rank) {
     Tensor tensor = group.Allocate(rank);
-    // What is called before the group is formed may be launched in any order.
+    // Forms the group first: earlier calls may be launched in any order.
     EXPECT_THAT(group.Reduce(rank, tensor), IsOk());
     BlockingCounter are_done(kNumCalls);
     for (int call = 0; call < kNumCalls; ++call) {
@@ -156,8 +156,8 @@ TEST(NcclThreadsTest, ManyCallsAtOnceAllEnd) {
   EXPECT_THAT(group.tasks().network().Mistakes(), IsEmpty());
 }
 
-// One member has `fail` called before its call `num_good`. Returns what the
-// last calls of all ended with.
+// Calls `fail` before call `num_good` of one member. Returns the status of each
+// member's last call.
 template <typename Function>
 std::vector<absl::Status> LastStatuses(Tasks& group, int num_good,
                                        Function fail) {
@@ -202,7 +202,7 @@ TEST_P(ImplementationsTest, AnErrorOfNcclEndsAllCallsWheneverItComes) {
   }
 }
 
-// The counts need no lock.
+// The turns protect the counts, without a lock.
 TEST(NcclThreadsTest, OneThreadAtATimeHasTheTurnOfAGpu) {
   constexpr int kGpus = 4;
   constexpr int kTurns = 2000;
@@ -239,7 +239,7 @@ class OneRank {
     group_->Ended();
   }
 
-  // Sets what `launched` gets.
+  // Makes a launch whose status goes to `ended`.
   static NcclGroup::Launch LaunchOf(absl::Status* ended) {
     return {.begin = [](const NcclTicket& /*ticket*/,
                         absl::Span<const NcclComm> comms)
@@ -271,7 +271,7 @@ class OneRank {
   const std::shared_ptr<NcclGroup> group_ = std::make_shared<NcclGroup>();
 };
 
-// Though another communicator keeps the turn.
+// Another communicator has the turn meanwhile.
 TEST(NcclThreadsTest, ALaunchThatWaitsForItsTurnFailsWheneverTheErrorComes) {
   constexpr int kNumRuns = 1000;
   constexpr int kNumDelays = 100;
@@ -290,7 +290,7 @@ TEST(NcclThreadsTest, ALaunchThatWaitsForItsTurnFailsWheneverTheErrorComes) {
     std::thread breaking([&] {
       absl::Status reason = absl::InternalError("the link is down");
       meet();
-      // Some of these have it come while the launch is about to wait.
+      // In some runs the error comes just when the launch begins to wait.
       for (int i = 0; i < run % kNumDelays; ++i) num_there.load();
       rank.Break(std::move(reason));
     });

@@ -72,7 +72,7 @@ NcclGroup::Options NcclWithinTask::Options() const {
       .size = members_.size(),
       .environment = first().executor->environment(),
       .cancellation = first().params->group->cancellation,
-      // Those of an execution end with it, and follow each other.
+      // Unbounded: launches of an execution end with it, and follow each other.
       .most_running = std::numeric_limits<int>::max()};
   for (int place = 0; place < members_.size(); ++place) {
     options.ranks.push_back(
@@ -83,7 +83,7 @@ NcclGroup::Options NcclWithinTask::Options() const {
 
 void NcclWithinTask::LookLater(const RunPtr& run) {
   MutexLock lock(&mu_);
-  // The run keeps this.
+  // The run keeps this object alive.
   alarm_ = clock().CallAt(clock().Now() + GpuPassEnd::kLookEvery, [this, run] {
     run->Meanwhile([&] {
       const absl::Status fault = FindFault();
@@ -97,7 +97,7 @@ absl::Status NcclWithinTask::FindFault() {
   absl::Status fault = communicator_->group()->status();
   for (int place = 0; place < members_.size(); ++place) {
     CudaDevice& device = members_.device(place);
-    // Finds whether the GPU is spoilt. Other errors keep nothing from ending.
+    // Finds whether the GPU is spoilt. Other errors do not delay the end.
     device.runtime().IsDone(ready_[static_cast<size_t>(place)]).IgnoreError();
     fault.Update(device.runtime().FirstError(device.gpu()));
   }
@@ -126,13 +126,14 @@ absl::Status NcclWithinTask::MarkReduced(int64_t index) {
   return absl::OkStatus();
 }
 
-// In the first member's output, or from its input where it has the only one.
+// Reduces in the first member's output; a single member reduces from its input.
 absl::Status NcclWithinTask::BeginMeet(Chunk chunk,
                                        CollectiveContext& context) {
   context.device = plan_.first_device.get();
   context.input = is_alone() ? first().input : first().output;
   context.output = first().output;
-  // Not for what NCCL has been given since, which may be the chunk before.
+  // Waits only for this chunk, not for later calls of NCCL, e.g. of the chunk
+  // before.
   CudaDevice& device = members_.device(0);
   return device.runtime().WaitForEvent(
       device.collective_stream(),
@@ -222,12 +223,12 @@ void NcclWithinTask::Fail(const absl::Status& status) {
   first().executor->FailExecution(*first().execution, status);
 }
 
-// Nothing more is put on the streams.
+// Called when nothing more is put on the streams.
 void NcclWithinTask::End() {
   {
     MutexLock lock(&mu_);
     num_parts_ = members_.size();
-    clock().Cancel(alarm_);  // The ends look from here on.
+    clock().Cancel(alarm_);  // The ends now look for errors.
   }
   for (int place = 0; place < members_.size(); ++place) {
     GpuPassEnd& end = *ends_[static_cast<size_t>(place)];
@@ -251,7 +252,7 @@ void NcclWithinTask::End() {
 }
 
 void NcclWithinTask::OnPartOver(absl::Status status) {
-  // An abort lets streams go on too.
+  // Streams also go on after an abort.
   if (!is_alone()) status.Update(communicator_->group()->status());
   if (!status.ok()) Fail(status);
   int num_launches = 0;
@@ -267,7 +268,7 @@ void NcclWithinTask::OnPartOver(absl::Status status) {
 }
 
 void NcclWithinTask::Adjourn(absl::Status status) {
-  // The devices may go with the execution.
+  // Freed first: the devices may be destroyed with the execution.
   reduced_.clear();
   ends_.clear();
   meeting_.Adjourn(std::move(status));

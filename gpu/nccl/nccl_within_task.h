@@ -31,21 +31,21 @@
 
 namespace tutti {
 
-// What all executions of an instance share in one process.
+// State shared by all executions of an instance in this process.
 struct NcclThenPlan {
-  // The first member's, whose steps wait for what lies before them on the
-  // collective stream, and not also for the compute stream: that may hold work
+  // Device of the first member, for the steps. They wait for earlier work of
+  // the collective stream, but not for the compute stream: it may hold work
   // that was put there after the call.
   std::unique_ptr<Device> first_device;
 
   std::unique_ptr<BetweenTasks> between;
 };
 
-// The communicator of a group's members in this process. Belongs to the group's
+// Communicator of a group's members in this process. Belongs to the group's
 // resources. Thread-safe.
 class TaskCommunicator {
  public:
-  // Errors: as NcclRuntime::NewUniqueId(); that of the first call stays.
+  // Errors: as NcclRuntime::NewUniqueId(). The result of the first call stays.
   absl::StatusOr<std::string> Id(NcclRuntime& nccl);
   const std::shared_ptr<NcclGroup>& group() const { return group_; }
 
@@ -55,25 +55,27 @@ class TaskCommunicator {
   absl::StatusOr<std::string> id_;  // Fixed by the first call.
 };
 
-// The level within a task that is NCCL among the GPUs of a process: a reduction
-// to the first member before the level between, and a broadcast after it. A
-// stage has ended once it is on the streams, and the execution here once these
-// are past it. Kept by its own callbacks. Thread-safe once started.
+// Level within a task by NCCL, among the GPUs of a process: a reduction to the
+// first member before the level between tasks, and a broadcast after it. A
+// stage has ended once it is on the streams. The execution here has ended once
+// the streams have passed it. Callbacks keep the object alive. Thread-safe once
+// started.
 //
-// While a stage may wait for another process, or for a GPU that will never get
-// there, the communicator and the GPUs are asked for errors every
-// GpuPassEnd::kLookEvery: the first one ends the execution.
+// A stage may wait for another process, or for a GPU that never gets there.
+// Meanwhile the communicator and the GPUs are checked for errors every
+// GpuPassEnd::kLookEvery. The first error ends the execution.
 class NcclWithinTask final
     : public WithinTask,
       public std::enable_shared_from_this<NcclWithinTask> {
  public:
-  // All members of this process have joined `meeting`. The plan outlives it.
+  // REQUIRES: all members of this process have joined `meeting`. The plan
+  // outlives this object.
   NcclWithinTask(GpuMeeting& meeting, const GpuMembers& members,
                  const NcclThenPlan& plan);
   NcclWithinTask(const NcclWithinTask&) = delete;
   NcclWithinTask& operator=(const NcclWithinTask&) = delete;
 
-  // Runs the execution, and adjourns the meeting in the end. Once.
+  // Runs the execution, and adjourns the meeting at the end. Call once.
   void Start();
 
   // Called by the run.
@@ -97,8 +99,8 @@ class NcclWithinTask final
 
   absl::Status MarkReduced(int64_t index);
 
-  // Has NCCL launch a call of each member, made from its place, once `before`
-  // is on the first one's stream.
+  // Lets NCCL launch `call(place)` for each member, after `before` is on the
+  // first member's stream.
   void Launch(std::vector<GpuLaunch> before,
               absl::AnyInvocable<NcclCall(int place)> call,
               StatusCallback launched);
@@ -118,17 +120,18 @@ class NcclWithinTask final
 
   // Fixed by Prepare().
   std::string id_;
-  std::vector<GpuEvent> ready_;                    // By place.
-  std::vector<std::shared_ptr<GpuPassEnd>> ends_;  // By place.
+  std::vector<GpuEvent> ready_;                    // Indexed by place.
+  std::vector<std::shared_ptr<GpuPassEnd>> ends_;  // Indexed by place.
 
-  // By chunk: it is reduced, or the input is there, where there is one member.
+  // Indexed by chunk. Done when the chunk is reduced; with a single member,
+  // when the input is ready.
   std::vector<OwnedGpuEvent> reduced_;
 
   Cancellation::WatchId watch_ = 0;
 
   Mutex mu_;
-  int num_launches_ ABSL_GUARDED_BY(mu_) = 0;  // That NCCL began.
-  int num_parts_ ABSL_GUARDED_BY(mu_) = 0;     // Not over.
+  int num_launches_ ABSL_GUARDED_BY(mu_) = 0;  // Begun by NCCL.
+  int num_parts_ ABSL_GUARDED_BY(mu_) = 0;     // Parts under way.
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

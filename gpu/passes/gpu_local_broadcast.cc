@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// The source's input to all outputs.
+// Copies the source's input to all outputs.
 absl::StatusOr<GpuPlan> PlanBroadcast(const GpuMembers& members) {
   std::vector<std::byte*> outputs;
   for (int rank = 0; rank < members.size(); ++rank) {

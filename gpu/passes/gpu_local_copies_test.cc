@@ -1,4 +1,4 @@
-// Broadcasts and gathers among devices on GPUs.
+// Tests broadcasts and gathers among GPU devices.
 
 #include <cstdint>
 #include <utility>
@@ -20,7 +20,7 @@ using ::testing::Optional;
 
 constexpr uint64_t kSeeds = 20;
 
-// The devices on one GPU, and the seed.
+// The parameter is the number of devices on the GPU.
 class GpuLocalCopiesTest : public testing::TestWithParam<int> {
  protected:
   static FakeGpuGroup::Options Options(uint64_t seed) {
@@ -30,8 +30,8 @@ class GpuLocalCopiesTest : public testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(Members, GpuLocalCopiesTest,
                          testing::Values(1, 2, 3, 8, 9, 17));
 
-// What the compute streams read of `outputs` once all members have called, and
-// all there is to `done`.
+// Waits for the end of all members. Returns the outputs, as the compute streams
+// read them after all members have called.
 std::vector<Bytes> ReadAfterCalls(FakeGpuGroup& group,
                                   const std::vector<Tensor>& outputs) {
   std::vector<Tensor> seen;
@@ -72,7 +72,7 @@ TEST_P(GpuLocalCopiesTest, EveryMemberGetsTheInputOfTheSource) {
   }
 }
 
-// The members' inputs: of equal length, or each of another one.
+// Inputs of the members, of equal or of different lengths.
 std::vector<Bytes> InputsOf(int num_ranks, bool is_uneven, uint64_t seed) {
   std::vector<Bytes> inputs;
   for (int rank = 0; rank < num_ranks; ++rank) {

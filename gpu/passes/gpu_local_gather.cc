@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// Every input to its place in all outputs, or in the root's.
+// Copies every input to its place in all outputs, or in the root's.
 absl::StatusOr<GpuPlan> PlanGather(const GpuMembers& members) {
   std::vector<std::byte*> places;
   for (int rank = 0; rank < members.size(); ++rank) {

@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// Half a message, and half the bytes of a ring.
+// Costs half a message, and half the bytes of a ring.
 double CostSeconds(const CostQuery& query) {
   const double size = query.layout.size();
   if (size == 1) return 0;
@@ -22,8 +22,9 @@ double CostSeconds(const CostQuery& query) {
                                         link.bytes_per_second;
 }
 
-// The leader has ruled this out, unless it is another version, or knows another
-// implementation by the name: the kernels would spoil the GPU.
+// Checks again, because kernels without access would spoil the GPU. The leader
+// has ruled this out, unless it has another version or another implementation
+// of the same name.
 absl::Status CheckFirstReachesAll(const GpuMembers& members) {
   const CudaDevice& first = members.device(0);
   for (int rank = 1; rank < members.size(); ++rank) {
@@ -52,8 +53,8 @@ struct Prepared {
   std::shared_ptr<GpuPassEnd> end;
 };
 
-// All but the launch. Where it fails nothing is left of it: the devices may go
-// with the execution.
+// Prepares everything but the launch. Leaves nothing behind after an error: the
+// devices may be destroyed with the execution.
 absl::StatusOr<Prepared> Prepare(const GpuMembers& members,
                                  GpuLocalCollective::Planner planner,
                                  const std::vector<GpuEvent>& ready) {
@@ -72,7 +73,8 @@ absl::StatusOr<Prepared> Prepare(const GpuMembers& members,
   return Prepared{*std::move(plan), *std::move(end)};
 }
 
-// All of the plan, whose end all compute streams wait for. The scratch goes.
+// Launches the plan, and makes all compute streams wait for its end. Frees the
+// scratch.
 absl::Status LaunchAll(const GpuMembers& members, GpuPlan plan,
                        GpuPassEnd& end) {
   CudaDevice& first = members.device(0);
@@ -109,7 +111,7 @@ void GpuLocalCollective::RunAll(GpuMeeting& meeting,
   const std::vector<GpuEvent> ready = meeting.TakeReady();
   absl::StatusOr<Prepared> prepared = Prepare(members, planner_, ready);
   if (!prepared.ok()) return meeting.Adjourn(prepared.status());
-  // From here on the stream may touch the members' buffers.
+  // From here on the stream may use the members' buffers.
   absl::Status status =
       LaunchAll(members, std::move(prepared->plan), *prepared->end);
   for (int rank = 0; rank < members.size(); ++rank) {

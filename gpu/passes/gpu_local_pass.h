@@ -15,30 +15,30 @@
 
 namespace tutti {
 
-// What one execution launches on a stream of the first member's device, in this
-// order.
+// Launches of an execution on a stream of the first member's device, in order.
 struct GpuPlan {
   std::vector<GpuLaunch> launches;
-  Tensor scratch;  // Of the first member's device; gone after the last launch.
+  Tensor scratch;  // On the first device; freed after the last launch.
 };
 
-// A collective of GPU devices of this process whose memory the first one
-// reaches: on the same GPU, or with links (CudaDevice). All of it runs on the
-// first member's collective stream:
+// Collective of GPU devices of this process, whose memory the first one
+// reaches: on the same GPU, or through links (CudaDevice). Everything runs on
+// the first member's collective stream:
 //
 //   compute streams   .. input .|.        .|.. consumer ..   of every member
 //                                \        /
 //   collective stream             launches                   of the first one
 //
-// It waits for what each member's compute stream held when that member called.
-// What is put on a compute stream once all members have called waits for it.
+// This stream waits for the work that each compute stream held when its member
+// called. Work put on a compute stream after all members have called waits for
+// the launches.
 //
-// `done` runs when the stream is past it, with the execution's error if it
-// failed meanwhile. What fails before the launches ends at once and launches
-// nothing. Where a GPU is spoilt, see GpuPassEnd.
+// `done` runs when the stream has passed the launches, with the execution's
+// error if it failed meanwhile. An error before the launches ends the execution
+// at once, without launches. For spoilt GPUs see GpuPassEnd.
 class GpuLocalCollective : public CollectiveImplementationInterface {
  public:
-  // What to launch for these members. Called when all are here. Errors end the
+  // Plans the launches. Called when all members have arrived. An error ends the
   // execution.
   using Planner = absl::StatusOr<GpuPlan> (*)(const GpuMembers& members);
 
@@ -47,8 +47,8 @@ class GpuLocalCollective : public CollectiveImplementationInterface {
   // Errors: INVALID_ARGUMENT for a device that is no CudaDevice.
   absl::Status InitializeCollectiveContext(CollectiveContext* context) override;
 
-  // Errors: FAILED_PRECONDITION naming two devices of which the first does not
-  // reach the memory of the second; those of the runtime.
+  // Errors: FAILED_PRECONDITION if the first member's device does not reach the
+  // memory of another, naming both; errors of the runtime.
   void Run(const CollectiveContext& context, StatusCallback done) override;
 
  private:
@@ -57,8 +57,8 @@ class GpuLocalCollective : public CollectiveImplementationInterface {
   const Planner planner_;
 };
 
-// What they have in common: they are for GPU devices of one process and cost
-// less than what sends.
+// Traits shared by GpuLocalCollectives: for GPU devices of one process, and
+// cheaper than collectives that send.
 ImplementationTraits GpuLocalTraits(std::string summary,
                                     std::vector<CollectiveType> collectives);
 

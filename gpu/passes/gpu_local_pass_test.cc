@@ -28,8 +28,8 @@ using ::testing::Optional;
 constexpr int64_t kElements = 4;
 constexpr uint64_t kSeeds = 20;
 
-// Copies the first member's input to all outputs; before that, where one is
-// set, calls a hook.
+// Hook that PlanCopies() calls, if set, before it plans copies of the first
+// member's input to all outputs.
 absl::AnyInvocable<void(const GpuMembers&)>& Hook() {
   static absl::AnyInvocable<void(const GpuMembers&)> hook;
   return hook;
@@ -55,7 +55,7 @@ class Copier : public GpuLocalCollective {
 REGISTER_COLLECTIVE(TestCopies, Implemented<Copier>(GpuLocalTraits(
                                     "copies", {CollectiveType::kAllReduce})));
 
-// As where a leader of another version asks less of the devices.
+// Needs of a leader whose version demands less of the devices.
 ImplementationTraits TraitsWithoutNeeds() {
   ImplementationTraits traits =
       GpuLocalTraits("copies", {CollectiveType::kAllReduce});
@@ -114,8 +114,8 @@ TEST(GpuLocalCollectiveTest, WhatFailsJustBeforeTheLaunchTouchesNothing) {
   EXPECT_THAT(group.Remains(), IsEmpty());
 }
 
-// Each member first calls the second collective, which waits for the first one
-// to be launched.
+// Each member calls the second collective first; it waits for the launch of the
+// first one.
 TEST(GpuLocalCollectiveTest, WhatDependsOnAnotherReadsItsResults) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     FakeGpuGroup group({.seed = seed});
@@ -150,7 +150,7 @@ TEST(GpuLocalCollectiveTest, WhatDependsOnAnotherReadsItsResults) {
   }
 }
 
-// A device of the type GPU that CUDA knows nothing of.
+// A device of type GPU that is unknown to CUDA.
 class OtherGpu : public Device {
  public:
   OtherGpu()

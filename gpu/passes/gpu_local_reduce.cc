@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-// Of the instance on these members, however many they are.
+// Reduction over all members, however many there are.
 GpuReduction ReductionOf(const GpuMembers& members) {
   const CollInstanceParams& instance = members.instance();
   GpuReduction reduction = {
@@ -51,8 +51,9 @@ absl::StatusOr<GpuPlan> PlanReduce(const GpuMembers& members) {
   return plan;
 }
 
-// All members are in this process and their GPUs reach each other's memory, so
-// the last one to arrive has one kernel read all inputs and write all outputs.
+// Reduces with one kernel that reads all inputs and writes all outputs. The
+// last member to arrive launches it. All members are in this process, and the
+// first one reaches their memory.
 class GpuLocalReducer : public GpuLocalCollective {
  public:
   GpuLocalReducer() : GpuLocalCollective(&PlanReduce) {}

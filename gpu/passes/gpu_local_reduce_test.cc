@@ -46,11 +46,11 @@ struct Case {
   int64_t num_elements = 0;
   bool is_average = false;
   bool in_place = false;
-  int root = -1;  // None: all_reduce.
+  int root = -1;  // -1: all-reduce.
 };
 
-// Runs it as the group's instance `key`, while the inputs are still being
-// written, and compares what the compute streams read afterwards.
+// Runs the case as instance `key` while inputs are still being written, and
+// compares the outputs that the compute streams read.
 void RunCase(FakeGpuGroup& group, const Case& test, int64_t key) {
   const auto [kind, dtype] = test.pair;
   const std::vector<Bytes> inputs =
@@ -312,8 +312,8 @@ TEST(GpuLocalReduceTest, WhatFailsLaterEndsWhenTheStreamIsPastIt) {
   }
 }
 
-// What becomes of an all-reduce of 9 members whose call of the runtime fails
-// after `num_good` that do not: the status that all of them got.
+// Runs an all-reduce of 9 members whose call of the runtime fails after
+// `num_good` good ones. Returns the status that all members got.
 absl::Status StatusWhereACallFails(GpuCall call, int num_good) {
   SCOPED_TRACE(absl::StrCat("call ", static_cast<int>(call), " after ",
                             num_good, " good ones"));
@@ -341,7 +341,7 @@ absl::Status StatusWhereACallFails(GpuCall call, int num_good) {
 TEST(GpuLocalReduceTest, ACallThatFailsEndsAllMembersAndLeavesNothing) {
   struct Calls {
     GpuCall call;
-    int num;  // In one all-reduce.
+    int num;  // Calls in an all-reduce.
   };
   for (const auto& [call, num] :
        {Calls{GpuCall::kCreateEvent, 9 + 1},
@@ -380,8 +380,8 @@ TEST(GpuLocalReduceTest, LackOfMemoryForTheScratchEndsAllMembers) {
   EXPECT_THAT(group.Remains(), IsEmpty());
 }
 
-// The stream of one of three GPUs comes to an error, and CUDA calls no host
-// function of theirs any more.
+// Spoils one of three GPUs by an error on its stream. CUDA then calls no host
+// function of that GPU.
 void SpoilAGpu(int spoilt) {
   Sums sums({.num_gpus = 3, .devices_per_gpu = 1, .keeps_host_work = true});
   FakeGpuGroup& group = sums.group();
@@ -431,7 +431,7 @@ TEST(GpuLocalReduceTest, ALookBeforeTheEndEndsNothing) {
   EXPECT_EQ(group.environment().num_alarms(), 0);
 }
 
-// CUDA may refuse to say while another thread captures a graph.
+// CUDA may refuse to answer while another thread captures a graph.
 TEST(GpuLocalReduceTest, ALookThatFailsOnAGoodGpuEndsNothing) {
   Sums sums({});
   FakeGpuGroup& group = sums.group();

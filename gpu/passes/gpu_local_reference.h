@@ -9,17 +9,17 @@
 
 namespace tutti {
 
-// For tests: what the GPU's reductions promise, by
+// Reference results of the GPU's reductions for tests, computed with
 // framework/reduce/reduction_reference.h.
 
-// The inputs from left to right, `most` of them at first, then `most` - 1 each
-// time, and rounded as often; divided at the end. REQUIRES: inputs of one
-// length, at least one; `most` > 1.
+// Reduces from left to right: `most` inputs in the first pass, `most` - 1 in
+// each later one. Rounds after each pass and divides at the end. REQUIRES: at
+// least one input, all of one length; `most` > 1.
 Bytes ReferenceReduceInPasses(const ReductionPair& pair,
                               const std::vector<Bytes>& inputs, size_t most,
                               int64_t divisor);
 
-// What every member of GpuLocalReduce gets (split_reduction.h).
+// Result of GpuLocalReduce at every member (split_reduction.h).
 Bytes ReferenceGpuLocalReduce(const ReductionPair& pair,
                               const std::vector<Bytes>& inputs,
                               bool is_average);

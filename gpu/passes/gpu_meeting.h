@@ -16,7 +16,7 @@
 
 namespace tutti {
 
-// A LocalMeeting to which each member brings an event that says when its
+// A LocalMeeting whose members bring events. A member's event is done when its
 // buffers can be used. Thread-safe.
 class GpuMeeting {
  public:
@@ -24,7 +24,7 @@ class GpuMeeting {
   GpuMeeting(const GpuMeeting&) = delete;
   GpuMeeting& operator=(const GpuMeeting&) = delete;
 
-  // As LocalMeeting::Join(). `ready` is destroyed before `done` runs.
+  // Same as LocalMeeting::Join(). Destroys `ready` before `done` runs.
   absl::Span<const Attendee> Join(const CollectiveContext& context,
                                   OwnedGpuEvent ready, StatusCallback done)
       ABSL_LOCKS_EXCLUDED(mu_) {
@@ -40,8 +40,8 @@ class GpuMeeting {
                          });
   }
 
-  // The events of all in rank order, valid until Adjourn(). For the last one to
-  // arrive, once.
+  // Takes the events of all members in rank order, valid until Adjourn().
+  // Called once, by the last member to arrive.
   std::vector<GpuEvent> TakeReady() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     std::vector<GpuEvent> ready;
@@ -50,15 +50,15 @@ class GpuMeeting {
     return ready;
   }
 
-  // As LocalMeeting::Adjourn().
+  // Same as LocalMeeting::Adjourn().
   void Adjourn(absl::Status status) { meeting_.Adjourn(std::move(status)); }
 
  private:
   LocalMeeting meeting_;
   Mutex mu_;
-  // Of those who came. Where the execution failed they may be gone, and nobody
-  // takes them.
-  std::map<int, GpuEvent> ready_ ABSL_GUARDED_BY(mu_);  // By rank.
+  // Events of the arrived members. After a failure the events may be gone; then
+  // nobody takes them.
+  std::map<int, GpuEvent> ready_ ABSL_GUARDED_BY(mu_);  // Keyed by rank.
 };
 
 }  // namespace tutti

@@ -27,7 +27,7 @@ CudaDevice& CudaDeviceOf(const CollectiveContext& context) {
 }
 
 std::byte* OutputOf(const CollectiveContext& context) {
-  // The tensor is the context's; its bytes are this execution's to write.
+  // The context owns the tensor, but this execution writes its bytes.
   return const_cast<std::byte*>(context.output.data());
 }
 

@@ -17,22 +17,21 @@ namespace tutti {
 // Errors: INVALID_ARGUMENT for a device that CreateCudaDevices() did not make.
 absl::Status CheckIsCudaDevice(const CollectiveContext& context);
 
-// Why kernels cannot reduce with these (ImplementationTraits::why_not_ops):
-// those of the caller are functions of the host.
+// Reason why kernels cannot run these ops (ImplementationTraits::why_not_ops):
+// custom ops are functions of the host.
 std::string WhyNotOnGpu(const MergeOp& merge_op, const FinalOp& final_op);
 
-// REQUIRES: CheckIsCudaDevice().
+// REQUIRES: CheckIsCudaDevice() was OK.
 CudaDevice& CudaDeviceOf(const CollectiveContext& context);
 
-// Where this execution writes the member's output. Null where it has none, or
-// one without elements.
+// Memory for the member's output. Null if it has no output or no elements.
 std::byte* OutputOf(const CollectiveContext& context);
 
-// The members of one execution that are in this process, on GPUs. By place: in
-// rank order, and so by rank where all members are here.
+// Members of an execution that are on GPUs of this process. Places follow rank
+// order: if all members are here, place and rank are equal.
 class GpuMembers {
  public:
-  // They outlive this object.
+  // REQUIRES: `members` outlive this object.
   explicit GpuMembers(absl::Span<const Attendee> members) : members_(members) {}
 
   int size() const { return static_cast<int>(members_.size()); }
@@ -44,7 +43,7 @@ class GpuMembers {
   }
   CudaDevice& device(int place) const;
 
-  // Null where the member has none, or one without elements.
+  // Null if the member has none, or no elements.
   const std::byte* input(int place) const {
     return context(place).input.data();
   }

@@ -3,8 +3,9 @@
 
 namespace tutti {
 
-// What the build found, such as "13.0 in /usr/local/cuda" and "header 2.28.9 in
-// /usr/include", or why it found nothing. third_party/cuda.bzl writes them.
+// Versions and places that the build found, such as "13.0 in /usr/local/cuda"
+// and "header 2.28.9 in /usr/include", or why it found nothing.
+// third_party/cuda.bzl writes these functions.
 const char* CudaFound();
 const char* NcclFound();
 

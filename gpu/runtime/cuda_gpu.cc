@@ -39,8 +39,8 @@ absl::Status CheckAge(int gpu) {
       "has no memory pools"));
 }
 
-// Without dependencies of the pool's own: to use memory again, it would have
-// streams wait for others where nobody expects that.
+// Forbids reuse by internal dependencies. With them, the pool would make
+// streams wait for other streams, unexpectedly, in order to reuse memory.
 absl::Status SetUp(cudaMemPool_t pool, int gpu, uint64_t kept_bytes) {
   const absl::Status status =
       CudaStatus(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold,

@@ -16,15 +16,15 @@
 
 namespace tutti {
 
-// What is made on a GPU, and asked of it, before anything runs there: its pool
-// of memory, and our kernels, which CUDA would else load when they are first
-// launched, and may wait then for all that runs on the GPU.
+// Resources of a GPU that are made before anything runs there: a memory pool,
+// and our kernels. CUDA would otherwise load a kernel at its first launch, and
+// might then wait for everything that runs on the GPU.
 //
-// Thread-safe, as it does not change.
+// Immutable, hence thread-safe.
 class CudaGpu {
  public:
-  // The pool keeps `kept_bytes` of what is freed. Errors: UNIMPLEMENTED for a
-  // GPU or a driver that is too old.
+  // Makes the resources. The pool keeps `kept_bytes` of freed memory. Errors:
+  // UNIMPLEMENTED for a GPU or a driver that is too old.
   static absl::StatusOr<std::shared_ptr<const CudaGpu>> Open(
       int gpu, uint64_t kept_bytes);
   ~CudaGpu();
@@ -33,12 +33,12 @@ class CudaGpu {
 
   cudaMemPool_t pool() const { return pool_; }
 
-  // What the GPU says where nothing of another one is part of the question:
-  // success unless it is spoilt.
+  // Returns success unless the GPU is spoilt. Errors of other GPUs do not
+  // count.
   cudaError_t Ask(int gpu) const;
 
-  // How many blocks of the kernel it runs at a time. REQUIRES: there is such a
-  // kernel (kernel_table.h).
+  // Number of blocks of the kernel that the GPU runs at a time. REQUIRES:
+  // kernel_table.h has the kernel.
   int MostBlocks(ReductionKind kind, DType dtype) const;
   int MostBlocksOfCopy(size_t word_bytes) const;
 
@@ -53,7 +53,7 @@ class CudaGpu {
 
   // Const once Open() returns.
   std::map<std::pair<ReductionKind, DType>, int> reduce_blocks_;
-  std::map<size_t, int> copy_blocks_;  // By `word_bytes`.
+  std::map<size_t, int> copy_blocks_;  // Keyed by `word_bytes`.
 };
 
 }  // namespace tutti

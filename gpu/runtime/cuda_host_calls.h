@@ -12,31 +12,32 @@
 
 namespace tutti {
 
-// What streams will call the host for. CUDA hands a pointer through and may
-// never do so, as on a GPU that failed: here it is a number, which may be
-// unknown by then.
+// Pending calls of the host by streams. CUDA passes a call as a pointer, and
+// may never pass it, e.g. after the GPU failed. The pointer is therefore a
+// number: its call may have ended before CUDA passes it.
 //
 // Thread-safe. Each call runs once, with no lock held: with OK in Run(), else
-// with an error in one of the others. One for the process, never destroyed,
-// because threads of the driver call it.
+// with an error in another function. The process has one object, never
+// destroyed, because threads of the driver use it.
 class CudaHostCalls {
  public:
   static CudaHostCalls& Get();
 
-  // What to hand to Run(). `owner` is the runtime of the stream, on `gpu`.
+  // Returns the argument for Run(). `owner` is the runtime of the stream, on
+  // `gpu`.
   void* Add(const void* owner, int gpu, StatusCallback call)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Nothing if it has begun to run.
+  // Run() and Fail() do nothing if the call has begun.
   static void Run(void* call);
   void Fail(void* call, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // All of the owner that have not begun to run.
+  // Fails all calls of the owner on `gpu` that have not begun.
   void FailAllOf(const void* owner, int gpu, const absl::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Also those of all GPUs; and returns when none of them is running. Not to be
-  // called inside one.
+  // Fails calls on all GPUs, and waits until no call of the owner runs. Must
+  // not be called inside such a call.
   void EndAllOf(const void* owner, const absl::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -49,7 +50,7 @@ class CudaHostCalls {
 
   void End(void* call, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // One that is of calls_ no more and counts in running_.
+  // Runs a call that was taken out of calls_ and counted in running_.
   void RunTaken(Call taken, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void EndWhere(absl::FunctionRef<bool(const Call&)> is_meant,
                 const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
@@ -59,7 +60,7 @@ class CudaHostCalls {
   uintptr_t last_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<uintptr_t, Call> calls_ ABSL_GUARDED_BY(mu_);
 
-  // How many of an owner's have been taken to be run and not returned.
+  // Number of calls per owner that have been taken and have not returned.
   absl::flat_hash_map<const void*, int> running_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -15,7 +15,7 @@ namespace cuda_host_calls_test {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// What calls were called with.
+// Records the statuses that calls receive.
 class Told {
  public:
   StatusCallback Keep() {
@@ -71,7 +71,8 @@ TEST(CudaHostCallsTest, TheEndOfAnOwnerIsForAllItsGpusAndForNoOther) {
   CudaHostCalls::Run(call);
 }
 
-// Of an owner, while `begin` runs a call of its GPU 0 on another thread.
+// Ends all calls of an owner while `begin` runs a call on another thread.
+// Expects the end to wait.
 void ExpectTheEndWaits(void (*begin)(const void* owner, void* call)) {
   CudaHostCalls& calls = CudaHostCalls::Get();
   const int owner = 0;
@@ -80,11 +81,11 @@ void ExpectTheEndWaits(void (*begin)(const void* owner, void* call)) {
   void* const call = calls.Add(&owner, 0, [&](const absl::Status&) {
     has_begun.DecrementCount();
     is_ending.Wait();
-    // An end that does not wait would be over by now.
+    // Gives a wrong end, which does not wait, time to return.
     for (int i = 0; i < 100; ++i) std::this_thread::yield();
     has_returned = true;
   });
-  // Lets the other return when the end has begun.
+  // Runs when the end has begun: lets the other call return.
   calls.Add(&owner, 1,
             [&](const absl::Status&) { is_ending.DecrementCount(); });
   std::thread driver([&] { begin(&owner, call); });

@@ -22,8 +22,8 @@
 namespace tutti {
 namespace {
 
-// Of a GPU. Destroying one took up to 14 us while other threads used the GPU
-// (an H100, November 2026).
+// Most events kept per GPU. Destroying an event took up to 14 us while other
+// threads used the GPU (an H100, November 2026).
 constexpr size_t kMostKeptEvents = 4096;
 
 cudaStream_t HandleOf(GpuStream stream) {
@@ -33,8 +33,8 @@ cudaEvent_t HandleOf(GpuEvent event) {
   return static_cast<cudaEvent_t>(event.handle);
 }
 
-// The GPU whose memory this is; -1 for memory of the host and where CUDA does
-// not say, which the copy will.
+// Returns the GPU of the memory. Returns -1 for host memory, and if CUDA does
+// not know: the copy then reports the error.
 int OwnerOf(const void* memory) {
   cudaPointerAttributes attributes = {};
   if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
@@ -124,7 +124,7 @@ absl::Status CudaRuntime::EnablePeerAccess(int gpu, int peer) {
   absl::Status status =
       Note(error, absl::StrCat("cudaDeviceEnablePeerAccess(", peer, ")"), gpu);
   if (!status.ok() && error != cudaErrorPeerAccessAlreadyEnabled) return status;
-  // Memory of a pool has an access list of its own.
+  // Memory of a pool has a separate access list.
   cudaMemAccessDesc access = {};
   access.location = {.type = cudaMemLocationTypeDevice, .id = gpu};
   access.flags = cudaMemAccessFlagsProtReadWrite;
@@ -181,8 +181,8 @@ absl::StatusOr<GpuEvent> CudaRuntime::CreateEvent(int gpu) {
   return GpuEvent{gpu, event};
 }
 
-// What waits for an event waits for the record that there was at the call, so
-// the event may have another at once.
+// Keeps the event for reuse. This is safe at once: a wait refers to the record
+// that the event had when the wait was called.
 absl::Status CudaRuntime::DestroyEvent(GpuEvent event) {
   {
     MutexLock lock(&mu_);
@@ -275,7 +275,7 @@ absl::StatusOr<PinnedMemory> CudaRuntime::AllocatePinned(size_t num_bytes,
   return memory;
 }
 
-// Not of a pool: others could then not open it for themselves (cudaIpc).
+// Does not use the pool: other processes could not open its memory (cudaIpc).
 absl::StatusOr<PinnedMemory> CudaRuntime::AllocatePinnedOnGpu(size_t num_bytes,
                                                               int gpu) {
   const auto opened = Find(gpu);
@@ -325,7 +325,7 @@ absl::Status CudaRuntime::CopyAsync(void* to, const void* from,
 absl::Status CudaRuntime::CallHost(StatusCallback call, GpuStream stream) {
   CudaHostCalls& calls = CudaHostCalls::Get();
   void* const added = calls.Add(this, stream.gpu, std::move(call));
-  // Asked after Add(): what Note() does not find there sees its error here.
+  // Checks after Add(): an error that Note() reports earlier is seen here.
   absl::Status status = FirstError(stream.gpu);
   if (status.ok()) {
     const OnGpu on_gpu(stream.gpu);
@@ -398,7 +398,7 @@ absl::Status CudaRuntime::Note(cudaError_t error, absl::string_view call,
   return status;
 }
 
-// Without the answer of a GPU that was never opened, it counts as failed.
+// Counts a GPU that was never opened as failed, without asking it.
 bool CudaRuntime::HasFailed(int gpu) {
   std::shared_ptr<const CudaGpu> opened;
   {
@@ -422,8 +422,8 @@ absl::StatusOr<std::shared_ptr<const CudaGpu>> CudaRuntime::Find(int gpu) {
     const auto known = gpus_.find(gpu);
     if (known != gpus_.end()) return known->second;
   }
-  // Not under the lock, because the driver may wait. Of two threads' the second
-  // is given up.
+  // Opens without the lock, because the driver may wait. If two threads open
+  // the same GPU, the second result is dropped.
   absl::StatusOr<std::shared_ptr<const CudaGpu>> opened =
       CudaGpu::Open(gpu, options_.kept_bytes);
   if (!opened.ok()) return opened;

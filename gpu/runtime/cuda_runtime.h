@@ -21,19 +21,18 @@
 
 namespace tutti {
 
-// GpuRuntime over the CUDA runtime, which is linked in, and the driver, which
-// is looked for when the first call needs it: without one, every call returns
-// UNAVAILABLE.
+// GpuRuntime over the CUDA runtime, which is linked in. The first call looks
+// for the driver: without a driver, every call returns UNAVAILABLE.
 //
-// Opens a GPU when a stream is first made on it, which waits until our kernels
-// are loaded; GPUs before compute capability 8.0 are refused as UNIMPLEMENTED.
-// Allocates from memory pools of its own, and keeps events that are destroyed
-// for the next ones. The destructor gives all of them back. It outlives the
-// streams, events and memory that it gave out.
+// Opens a GPU when the first stream is made on it, and waits there until our
+// kernels are loaded. Refuses GPUs before compute capability 8.0 with
+// UNIMPLEMENTED. Allocates from its memory pools, and keeps destroyed events
+// for later use. The destructor frees the pools and events: destroy all
+// streams, events and memory of the runtime before.
 //
-// Each call works in the primary context of its GPU. A thread that had another
-// context current has its GPU's primary one afterwards, and one that had none
-// that of GPU 0.
+// Each call works in the primary context of its GPU. Afterwards, a thread that
+// had another context current has the primary context of that context's GPU. A
+// thread without a context then has the context of GPU 0.
 class CudaRuntime : public GpuRuntime {
  public:
   explicit CudaRuntime(CudaRuntimeOptions options = {}) : options_(options) {}
@@ -70,13 +69,13 @@ class CudaRuntime : public GpuRuntime {
   absl::Status LaunchCopy(const GpuCopy& copy, GpuStream stream) override;
 
  private:
-  // Opens it where that was not done yet.
+  // Returns the GPU; opens it at the first call.
   absl::StatusOr<std::shared_ptr<const CudaGpu>> Find(int gpu)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What `call` returned. An error that spoils the GPU fails what its streams
-  // were to call the host for, because CUDA never will. It spoils this one
-  // unless it comes of an event or memory of another GPU.
+  // Returns the status of `call`. An error that spoils the GPU fails the
+  // pending host calls of its streams, because CUDA never makes them. The error
+  // spoils `gpu` unless it comes from an event or memory of another GPU.
   absl::Status Note(cudaError_t error, absl::string_view call, int gpu)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -86,9 +85,9 @@ class CudaRuntime : public GpuRuntime {
 
   Mutex mu_;
   std::map<int, std::shared_ptr<const CudaGpu>> gpus_ ABSL_GUARDED_BY(mu_);
-  std::map<int, absl::Status> spoilt_ ABSL_GUARDED_BY(mu_);  // By GPU.
+  std::map<int, absl::Status> spoilt_ ABSL_GUARDED_BY(mu_);  // Keyed by GPU.
 
-  // Of each GPU, to be used again.
+  // Destroyed events of each GPU, for later use.
   std::map<int, std::vector<cudaEvent_t>> kept_events_ ABSL_GUARDED_BY(mu_);
 };
 

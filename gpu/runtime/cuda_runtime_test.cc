@@ -13,7 +13,7 @@ namespace cuda_runtime_test {
 
 using ::testing::HasSubstr;
 
-// Or one that does not work, as where a sanitizer is in its way.
+// False also for a driver that does not work, e.g. because of a sanitizer.
 bool HasDriver() {
   return !absl::IsUnavailable(CudaRuntime().NumGpus().status());
 }

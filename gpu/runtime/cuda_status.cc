@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// Of _NVCC_FLAGS in third_party/cuda_library.bzl.
+// Same as in _NVCC_FLAGS of third_party/cuda_library.bzl.
 constexpr int kOldestMajor = 8;
 
 absl::StatusCode CodeOf(cudaError_t error) {
@@ -36,7 +36,7 @@ absl::StatusCode CodeOf(cudaError_t error) {
   }
 }
 
-// What CUDA's own text does not say of a driver that is missing or too old.
+// Facts about a missing or too old driver that CUDA's message lacks.
 std::string AboutDriver(cudaError_t error) {
   if (error != cudaErrorInsufficientDriver) return "";
   int driver = 0, runtime = 0;

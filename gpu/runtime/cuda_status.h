@@ -8,18 +8,17 @@
 
 namespace tutti {
 
-// What `call` on `gpu`, or on none in particular if that is negative, returned.
-// The codes are those of gpu_runtime.h. Takes the error back from CUDA, so that
-// no later call of the thread finds it.
+// Status of `call` on `gpu`; a negative `gpu` stands for no GPU. Uses the codes
+// of GpuRuntime (tutti/gpu_devices.h). Clears the error in CUDA: later calls of
+// the thread do not report it.
 absl::Status CudaStatus(cudaError_t error, absl::string_view call,
                         int gpu = -1);
 
-// Whether the GPU can do nothing more for this process: all later calls for it
-// return this.
+// True if the GPU is unusable for this process: all later calls on it return
+// this error.
 bool SpoilsGpu(cudaError_t error);
 
-// Whether there is device code for a GPU of this compute capability. Errors:
-// UNIMPLEMENTED.
+// Checks for device code for this compute capability. Errors: UNIMPLEMENTED.
 absl::Status CheckCapability(int gpu, int major, int minor);
 
 }  // namespace tutti

@@ -12,15 +12,16 @@
 
 namespace tutti {
 
-// A kernel of ours.
+// A launch of one of our kernels.
 using GpuLaunch = std::variant<GpuReduction, GpuCopy>;
 
-// Puts them on the stream in this order. Errors: those of the first that fails.
+// Puts the launches on the stream, in order. Errors: as the first failed
+// launch.
 absl::Status LaunchInOrder(GpuRuntime& runtime,
                            absl::Span<const GpuLaunch> launches,
                            GpuStream stream);
 
-// Appends copies of `from` to all of `to` but those that are `from` itself.
+// Appends copies of `from` to all of `to`, except to `from` itself.
 void AppendCopies(const std::byte* from, const std::vector<std::byte*>& to,
                   size_t num_bytes, std::vector<GpuLaunch>* launches);
 

@@ -5,13 +5,13 @@
 
 namespace tutti {
 
-// Makes the primary context of `gpu` the thread's current one as long as it
-// lives. Without it the calls would open the GPU that is current, mostly GPU 0,
-// for this process, or be made in a context of the caller's own on `gpu`.
+// Makes the primary context of `gpu` current for the thread, until destruction.
+// Without it, calls would open the current GPU for this process, mostly GPU 0.
+// Or they would use a context of the caller on `gpu`.
 //
-// Calls are allowed while some thread captures a stream into a graph and wants
-// no other thread to make calls that might not fit there, which is CUDA's
-// default: ours touch no stream that is captured.
+// Allows calls while another thread captures a stream into a graph. By default
+// CUDA then forbids calls of other threads that might not fit the graph. Calls
+// under OnGpu are safe: they touch no stream under capture.
 class OnGpu {
  public:
   explicit OnGpu(int gpu) : error_(cudaGetDevice(&previous_)) {
@@ -38,7 +38,7 @@ class OnGpu {
   cudaError_t error_;
   bool has_changed_ = false;
   cudaStreamCaptureMode capture_mode_ = cudaStreamCaptureModeRelaxed;
-  bool has_relaxed_ = false;  // And `capture_mode_` is the thread's own.
+  bool has_relaxed_ = false;  // `capture_mode_` is the thread's mode.
 };
 
 }  // namespace tutti

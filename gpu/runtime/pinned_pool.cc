@@ -9,13 +9,13 @@
 namespace tutti {
 namespace {
 
-// A page, below which pinned memory does not get smaller.
+// A page: pinned memory is never smaller.
 constexpr size_t kSmallestBytes = 4096;
 
 constexpr size_t kLargestBytes = std::numeric_limits<size_t>::max() / 2 + 1;
 
-// Few sizes, so that buffers fit those who come next; of large ones little is
-// lost.
+// Rounds up to one of a few sizes: later requests then find a kept buffer.
+// Large sizes lose little.
 size_t RoundedUp(size_t num_bytes) {
   constexpr size_t kStep = size_t{1} << 20;
   if (num_bytes > kStep) return (num_bytes + kStep - 1) / kStep * kStep;
@@ -105,7 +105,7 @@ void PinnedPool::GiveBack(OwnedPinnedMemory memory, size_t size_bytes) {
   same.last_use = ++num_uses_;
   const size_t same_bytes = same.buffers.size() * size_bytes;
   if (size_bytes > options_.kept_bytes - same_bytes) return;
-  // Those of its own size come last, and need not go.
+  // Buffers of the same size are the most recently used. They fit, and stay.
   while (size_bytes > options_.kept_bytes - kept_bytes_) {
     evicted.push_back(Evict());
   }

@@ -17,34 +17,34 @@
 
 namespace tutti {
 
-// Pinned memory for bytes on the way: the host's, between GPUs and what cannot
-// reach their memory, or a GPU's, for what uses that. Buffers are made
-// when there is none of the size, which may wait for the GPUs, and kept for the
-// next who asks. Nobody waits for a buffer: who holds one may himself wait for
-// others, in this process or another.
+// Pinned memory for bytes in transit: host memory for peers that cannot reach a
+// GPU's memory, or memory of the GPU for peers that can. Take() makes a buffer
+// if none of its size is kept, which may wait for the GPUs. Take() never waits
+// for another buffer: the buffer's user may itself wait for other users, in
+// this process or another.
 //
-// A buffer that comes back is kept where there is room for it, or can be made:
-// of those kept, the ones of the sizes used longest ago then go. A size is used
-// when a buffer of it is taken or comes back.
+// A returned buffer is kept if there is room for it. Room is made by freeing
+// buffers of the sizes used longest ago. A size is used when a buffer of it is
+// taken or returned.
 //
-// Thread-safe. The runtime outlives it.
+// Thread-safe. The runtime outlives the pool.
 class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
  public:
   struct Options {
     GpuRuntime* runtime = nullptr;
-    int gpu = 0;  // Whose fault, and no other's, ends that memory is made.
-    bool is_on_gpu = false;  // Its own; else the host's.
+    int gpu = 0;             // Only a fault of this GPU stops allocations.
+    bool is_on_gpu = false;  // GPU memory; else host memory.
 
-    // What lies here unused at most; more is freed, which may wait for the
-    // GPUs and holds up only who gives a buffer back.
+    // Bound on unused bytes kept here. More is freed. Freeing may wait for the
+    // GPUs and delays only the thread that returns the buffer.
     size_t kept_bytes = size_t{256} << 20;
 
-    // What is given out at a time at most, with what was abandoned.
+    // Bound on the bytes in use at a time, including abandoned buffers.
     size_t most_bytes = std::numeric_limits<size_t>::max();
   };
 
-  // Gives itself back when it is destroyed, which must not be inside
-  // GpuRuntime::CallHost().
+  // Returns itself to the pool when destroyed. The destructor must not run
+  // inside GpuRuntime::CallHost().
   class Buffer {
    public:
     Buffer(std::shared_ptr<PinnedPool> pool, OwnedPinnedMemory memory,
@@ -58,23 +58,23 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
       if (pool_ != nullptr) pool_->GiveBack(std::move(memory_), size_bytes_);
     }
 
-    // The processor must not touch what is on a GPU.
+    // The processor must not touch GPU memory.
     std::byte* data() const {
       return static_cast<std::byte*>(memory_.get().data);
     }
 
-    // Instead of giving it back, where a GPU may still come to a copy or a
-    // kernel that uses it: lost until the process ends.
+    // Leaks the memory until the process ends, instead of returning it. Call
+    // this if a GPU may still run a copy or a kernel that uses the buffer.
     void Abandon() {
       memory_.Abandon();
       pool_ = nullptr;
     }
 
-    // At least what was asked for.
+    // At least the requested size.
     size_t size_bytes() const { return size_bytes_; }
 
    private:
-    std::shared_ptr<PinnedPool> pool_;  // Null: there is nothing to give back.
+    std::shared_ptr<PinnedPool> pool_;  // Null: nothing to return.
     OwnedPinnedMemory memory_;
     size_t size_bytes_;
   };
@@ -82,33 +82,33 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   // Errors: INVALID_ARGUMENT without a runtime.
   static absl::StatusOr<std::shared_ptr<PinnedPool>> Create(Options options);
 
-  // A buffer of at least `num_bytes`. Errors: as GpuRuntime::AllocatePinned or
-  // AllocatePinnedOnGpu, once what lies here unused was freed in vain;
-  // RESOURCE_EXHAUSTED past Options::most_bytes, or half of what memory could
-  // ever hold.
+  // Takes a buffer of at least `num_bytes`. Errors: as
+  // GpuRuntime::AllocatePinned or AllocatePinnedOnGpu, if freeing all kept
+  // buffers does not help; RESOURCE_EXHAUSTED beyond Options::most_bytes, or
+  // beyond half of all possible memory.
   absl::StatusOr<Buffer> Take(size_t num_bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Kept {
     std::vector<OwnedPinnedMemory> buffers;
-    uint64_t last_use = 0;  // Of num_uses_.
+    uint64_t last_use = 0;  // A value of num_uses_.
   };
   using BySize = std::map<size_t, Kept>;
 
   explicit PinnedPool(Options options) : options_(options) {}
 
-  // Counts what is given out; false: that would be more than may be.
+  // Counts bytes in use. Returns false if they would exceed the bound.
   bool Count(size_t size_bytes) ABSL_LOCKS_EXCLUDED(mu_);
   void Uncount(size_t size_bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Nothing if there is none.
+  // Returns no memory if none is kept.
   OwnedPinnedMemory TakeKept(size_t size_bytes) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<OwnedPinnedMemory> Make(size_t size_bytes);
   BySize TakeAllKept() ABSL_LOCKS_EXCLUDED(mu_);
   void GiveBack(OwnedPinnedMemory memory, size_t size_bytes)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // One of the size used longest ago. REQUIRES: there is one.
+  // Takes a buffer of the size used longest ago. REQUIRES: a buffer is kept.
   OwnedPinnedMemory Evict() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
@@ -117,7 +117,7 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   BySize kept_ ABSL_GUARDED_BY(mu_);
   size_t kept_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   size_t given_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t num_uses_ ABSL_GUARDED_BY(mu_) = 0;  // Takings and returns.
+  uint64_t num_uses_ ABSL_GUARDED_BY(mu_) = 0;  // Takes and returns.
 };
 
 }  // namespace tutti

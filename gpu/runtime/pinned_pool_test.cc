@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-// Calls `on_free`, which may be null, once, when pinned memory is freed.
+// Calls `on_free`, unless null, at the next release of pinned memory.
 class WatchedRuntime : public FakeGpuRuntime {
  public:
   using FakeGpuRuntime::FakeGpuRuntime;
@@ -43,7 +43,7 @@ class PinnedPoolTest : public ::testing::Test {
         {.runtime = &runtime_, .kept_bytes = kept_bytes});
   }
 
-  // Takes a buffer of each size, then gives all back; how many had to be made.
+  // Takes a buffer of each size, returns them all, and counts new buffers.
   int64_t NumMade(PinnedPool& pool, const std::vector<size_t>& sizes) {
     const int64_t num_before = runtime_.NumCalls(GpuCall::kAllocatePinned);
     std::vector<PinnedPool::Buffer> buffers;
@@ -125,8 +125,8 @@ TEST_F(PinnedPoolTest, ASizeIsInUseFromTheTakingOn) {
 TEST_F(PinnedPoolTest, NothingMakesRoomInVain) {
   const auto pool = NewPool(3 * 4096);
   EXPECT_EQ(NumMade(*pool, {4096}), 1);
-  EXPECT_EQ(NumMade(*pool, {16384}), 1);       // Above what is kept.
-  EXPECT_EQ(NumMade(*pool, {8192, 8192}), 2);  // One of them has no room.
+  EXPECT_EQ(NumMade(*pool, {16384}), 1);       // Larger than `kept_bytes`.
+  EXPECT_EQ(NumMade(*pool, {8192, 8192}), 2);  // Only one is kept.
   EXPECT_EQ(NumMade(*pool, {4096, 8192}), 0);
 }
 
@@ -194,7 +194,7 @@ TEST_F(PinnedPoolTest, NoMoreIsGivenOutAtATimeThanWasSaid) {
     EXPECT_THAT(pool->Take(1), is_refused);
   }
   EXPECT_THAT(pool->Take(8192), is_refused);
-  EXPECT_THAT(pool->Take(4096), IsOk());  // What is kept does not count.
+  EXPECT_THAT(pool->Take(4096), IsOk());  // Kept buffers do not count.
   EXPECT_EQ(runtime_.NumCalls(GpuCall::kAllocatePinnedOnGpu), 2);
 }
 

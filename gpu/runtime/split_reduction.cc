@@ -30,8 +30,8 @@ std::vector<Pointer> Part(const std::vector<Pointer>& all, size_t begin,
   return std::vector<Pointer>(at(begin), at(end));
 }
 
-// Where results can be set aside: an output that is not read after the first
-// pass. Null if there is none, or none is needed.
+// Finds an output that can serve as the scratch: no pass after the first reads
+// it. Returns null if there is none, or no scratch is needed.
 void* SetAsideIn(const GpuReduction& reduction) {
   if (reduction.inputs.size() <= kMax) return nullptr;
   const auto unread = Part(reduction.inputs, kMax, reduction.inputs.size());

@@ -10,20 +10,19 @@ namespace tutti {
 
 // Cuts a reduction of any number of buffers into launches.
 //
-// Up to 8 inputs and outputs are one pass, which reads every input and writes
-// every output once. Of more inputs, the first pass takes 8 and sets the result
-// aside, each further one takes that and up to 7 more:
+// Up to 8 inputs and outputs take one pass: it reads every input and writes
+// every output once. For more inputs, the first pass reduces 8 of them to a
+// scratch. Each later pass reads the scratch and up to 7 more inputs:
 //
 //   inputs   0 .. 7   8 .. 14   15 .. 17
 //             \ | /    | | /     | | /
 //   passes     a  ---->  a  ----->  outputs / divisor
 //
-// So the inputs are reduced from left to right whatever their number. Only
-// float16 and bfloat16 differ in bits from one pass: they are rounded each time
-// they are set aside. Of more than 8 outputs, those after the eighth are copies
-// of the first.
+// The order is thus from left to right for any number of inputs. Only float16
+// and bfloat16 differ in bits from one pass: each pass rounds its result.
+// Outputs after the eighth are copies of the first.
 
-// Whether SplitReduction() needs a scratch of `num_elements`.
+// True if SplitReduction() needs a scratch of `num_elements`.
 bool NeedsScratch(const GpuReduction& reduction);
 
 std::vector<GpuLaunch> SplitReduction(const GpuReduction& reduction,

@@ -14,7 +14,7 @@
 namespace tutti {
 namespace split_reduction_test {
 
-// The launches for so many members, whose buffers are apart or in place.
+// Launches for `num_members`, whose outputs are separate or in place.
 std::vector<GpuLaunch> LaunchesFor(size_t num_members, bool in_place) {
   static uint8_t memory[200];
   GpuReduction reduction = {.dtype = DType::kInt8, .num_elements = 1};

@@ -41,7 +41,7 @@ FakeGpuGroup::FakeGpuGroup(Options options)
       executor_(executors_->FindOrCreate(/*step_id=*/1)),
       ended_(devices_->devices().size()) {}
 
-// What streams still hold goes while there is a queue to tell of it.
+// Runs everything while the queue exists, and thus frees the streams' items.
 FakeGpuGroup::~FakeGpuGroup() { RunAll(); }
 
 CudaDevice& FakeGpuGroup::device(int rank) {

@@ -19,13 +19,12 @@
 
 namespace tutti {
 
-// For tests: a group of all devices on the GPUs of a fake, in the order of
-// their ranks. Nothing that streams hold runs but in RunAll(). Belongs to one
-// thread.
+// Group of all devices on the GPUs of a fake runtime, in rank order; for tests.
+// Streams run only in RunAll(). Belongs to one thread.
 class FakeGpuGroup {
  public:
   struct Options {
-    uint64_t seed = 1;  // Of the order in which streams run.
+    uint64_t seed = 1;  // Decides the order in which streams run.
     int num_gpus = 1;
     int devices_per_gpu = 2;
     int64_t memory_bytes = int64_t{1} << 24;
@@ -47,11 +46,11 @@ class FakeGpuGroup {
   CudaDevice& device(int rank);
   void RunAll() { environment_.RunAll(); }
 
-  // A request of all devices.
+  // Makes a request of all devices.
   CollectiveRequest Request(CollectiveOp op, DType dtype,
                             int64_t num_elements) const;
 
-  // A tensor of the device, of random bits until a Write().
+  // Allocates a tensor of the device, with random bits until a Write().
   Tensor Allocate(int rank, DType dtype, int64_t num_elements);
 
   // Puts `bytes` into the tensor, on the device's compute stream.
@@ -60,21 +59,22 @@ class FakeGpuGroup {
   // Copies the tensor to a new one, on the device's compute stream.
   Tensor Copy(int rank, const Tensor& tensor);
 
-  // What lies there now. Fails the test if there is nothing.
+  // Returns the present bytes. Fails the test if the memory is not there.
   Bytes Read(const Tensor& tensor) const;
 
-  // A call of the rank's device. Its status comes to ended(rank), or to `done`.
-  // Fails the test if something of a device is kept when the last one ends.
+  // Calls on the rank's device. The status goes to ended(rank), or to `done`.
+  // Fails the test if events of a device are left when the last call ends.
   void Call(int rank, CollectiveArgs args);
   void Call(int rank, CollectiveArgs args, StatusCallback done);
   void Call(int rank, const CollectiveRequest& request, Tensor input,
             Tensor* output);
 
-  // Of the rank's last call; nothing as long as it has not ended.
+  // Status of the rank's last call; nothing while it runs.
   std::optional<absl::Status>& ended(int rank) { return ended_[rank]; }
   std::vector<std::optional<absl::Status>>& ended() { return ended_; }
 
-  // Ends what lives and looks what is left: mistakes and leaks of the runtime.
+  // Destroys everything. Returns what is left: mistakes and leaks of the
+  // runtime.
   std::vector<std::string> Remains();
 
  private:
@@ -84,7 +84,7 @@ class FakeGpuGroup {
   std::unique_ptr<CollectiveExecutorMgr> executors_;
   std::shared_ptr<CollectiveExecutor> executor_;
   std::vector<std::optional<absl::Status>> ended_;
-  int num_running_ = 0;  // Calls.
+  int num_running_ = 0;  // Calls under way.
   std::vector<std::unique_ptr<Bytes>> sources_;
 };
 

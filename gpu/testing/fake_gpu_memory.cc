@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-// So that nobody takes them for zeros.
+// Fill bytes for uninitialised and freed memory, which differ from zeros.
 constexpr uint8_t kUninitialised = 0xCD;
 constexpr uint8_t kGone = 0xDD;
 
@@ -103,7 +103,7 @@ absl::StatusOr<uint8_t*> FakeGpuMemory::Access(const void* memory,
                                                size_t num_bytes) {
   auto next = blocks_.upper_bound(AddressOf(memory));
   const Block* const block = Find(memory);
-  if (block == nullptr) {  // The host's.
+  if (block == nullptr) {  // Host memory.
     return static_cast<uint8_t*>(const_cast<void*>(memory));
   }
   if (block->state == State::kReserved) {

@@ -13,12 +13,11 @@
 
 namespace tutti {
 
-// The memory of the GPUs of a FakeGpuRuntime, and pinned memory.
+// Memory of the GPUs of a FakeGpuRuntime, and pinned memory.
 //
 // A pointer to GPU memory is an address that the processor must not touch: a
-// test that does ends there. The bytes lie elsewhere, where only Access()
-// leads. Memory that is freed keeps its address, so that a late access is
-// found.
+// test that does crashes. Only Access() gives the bytes, which lie elsewhere.
+// Freed memory keeps its address: a late access is found.
 //
 // Not thread-safe.
 class FakeGpuMemory {
@@ -27,38 +26,38 @@ class FakeGpuMemory {
   FakeGpuMemory(const FakeGpuMemory&) = delete;
   FakeGpuMemory& operator=(const FakeGpuMemory&) = delete;
 
-  // Memory that is not there before Begin(). Errors: RESOURCE_EXHAUSTED.
+  // Reserves memory that exists from Begin() on. Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<void*> Reserve(int gpu, size_t num_bytes);
   void Begin(void* memory);
 
-  // The bytes will lie where `memory` points: the processor may touch them
-  // between Begin() and End(), as a network would that is told the address.
-  // Before Begin().
+  // Places the bytes at `memory` itself. The processor may touch them between
+  // Begin() and End(), like a network that knows the address. Call before
+  // Begin().
   void LetHostTouch(void* memory);
 
-  // Errors: INVALID_ARGUMENT unless Reserve() returned it; FAILED_PRECONDITION
-  // if End() was called for it, or Begin() was not.
+  // Errors: INVALID_ARGUMENT unless Reserve() returned `memory`;
+  // FAILED_PRECONDITION after End(), or before Begin().
   absl::Status CheckCanEnd(const void* memory) const;
   absl::Status End(void* memory);
 
   void* AllocatePinned(size_t num_bytes);
   absl::Status FreePinned(void* memory);
 
-  // Where the bytes are. Errors: FAILED_PRECONDITION for bytes of a GPU that
-  // are not there yet or any more, or not all in one piece of memory.
+  // Returns the place of the bytes. Errors: FAILED_PRECONDITION for bytes of a
+  // GPU that do not exist now, or are not all in one block.
   absl::StatusOr<uint8_t*> Access(const void* memory, size_t num_bytes);
 
-  // The GPU that the bytes are of, or kHost.
+  // Returns the GPU that owns the bytes, or kHost.
   static constexpr int kHost = -1;
   int OwnerOf(const void* memory) const;
   bool IsPinned(const void* memory, size_t num_bytes) const;
 
-  // Of all that was not freed.
+  // Counts memory that was not freed.
   int64_t UsedBytes(int gpu) const;
   std::vector<std::string> Leaks() const;
 
  private:
-  // Addresses that no access is allowed to.
+  // Addresses that must not be accessed.
   class Addresses {
    public:
     explicit Addresses(size_t num_bytes);
@@ -67,12 +66,12 @@ class FakeGpuMemory {
     Addresses& operator=(const Addresses&) = delete;
     void* begin() const { return begin_; }
 
-    // Whether the processor may touch what is there.
+    // Allows or forbids the processor's access.
     void Open(bool is_open);
 
    private:
     size_t num_bytes_;
-    void* begin_;  // Null if there were none.
+    void* begin_;  // Null if the system had none left.
   };
 
   enum class State { kReserved, kThere, kFreed };
@@ -87,7 +86,7 @@ class FakeGpuMemory {
 
   static uint8_t* BytesOf(Block& block);
 
-  // By their first addresses. Null if there is none around `memory`.
+  // Returns the block around `memory`; null if there is none.
   const Block* Find(const void* memory) const;
 
   std::map<uintptr_t, Block> blocks_;

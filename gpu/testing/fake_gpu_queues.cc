@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// Whether this thread is inside a call of CallHost().
+// True while this thread is inside a call of CallHost().
 thread_local bool is_host_call = false;
 
 void RunHostCall(StatusCallback call, absl::Status status) {

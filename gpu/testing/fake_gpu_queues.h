@@ -23,15 +23,16 @@
 
 namespace tutti {
 
-// The streams, events and memory behind a FakeGpuRuntime, which says how they
-// behave. Thread-safe. Held by the runtime and by the work that runs a stream.
+// Streams, events and memory behind a FakeGpuRuntime, which documents their
+// behaviour. Thread-safe. Owned by the runtime and by the works that run a
+// stream.
 class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
  public:
-  // Runs with the lock held; an error spoils the GPU, and is a mistake unless
-  // it was asked for.
+  // Runs with the lock held. An error spoils the GPU, and is a mistake unless
+  // the test requested it.
   using Operation = absl::AnyInvocable<absl::Status(FakeGpuMemory& memory) &&>;
 
-  // `keeps_host_calls`: those of spoilt GPUs are told by End().
+  // `keeps_host_calls`: only End() fails the host calls of spoilt GPUs.
   FakeGpuQueues(int num_gpus, bool keeps_host_calls,
                 const Environment& environment)
       : environment_(environment),
@@ -40,22 +41,22 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   FakeGpuQueues(const FakeGpuQueues&) = delete;
   FakeGpuQueues& operator=(const FakeGpuQueues&) = delete;
 
-  // The first thing of every call: its injected fault, or why it cannot be
-  // made. `call` is a number that only faults know. An error that spoilt the
-  // GPU goes to its host calls too: as with CUDA, no sooner.
+  // Begins every call. Returns its injected fault, or the reason why it cannot
+  // be made. `call` is a number for faults. An error that spoilt the GPU now
+  // also reaches its host calls; with CUDA it does not come sooner either.
   absl::Status Begin(int call, absl::string_view name, int gpu)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Of calls that fail for no other reason.
+  // Checks calls that fail for no other reason.
   absl::Status CheckMayCall(absl::string_view name) ABSL_LOCKS_EXCLUDED(mu_);
 
   void FailCall(int call, int num_good, absl::Status status, int num_bad)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Of Begin() with this number.
+  // Number of Begin() calls with this number.
   int64_t NumCalls(int call) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // With those that are destroyed and still hold something.
+  // Counts destroyed streams that still have items, too.
   int NumStreams() ABSL_LOCKS_EXCLUDED(mu_);
 
   GpuStream CreateStream(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
@@ -68,11 +69,11 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   absl::Status Wait(GpuStream stream, GpuEvent event) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<bool> IsDone(GpuEvent event) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What a call for `gpu` returns because of what it uses of `peer`.
+  // Error of a call for `gpu` that uses an event or memory of `peer`.
   absl::Status CheckPeer(absl::string_view name, int gpu, int peer)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What spoilt the GPU, whether or not a call has found it yet.
+  // Error that spoilt the GPU, even if no call has found it yet.
   absl::Status FirstError(int gpu) ABSL_LOCKS_EXCLUDED(mu_);
 
   absl::Status Put(GpuStream stream, Operation operation)
@@ -80,13 +81,13 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   absl::Status PutFault(GpuStream stream, absl::Status status)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The stream goes on once `gate` is true; Wake() has it looked at.
+  // Stops the stream until `gate` is true. Wake() checks the gates.
   using Gate = std::shared_ptr<const std::atomic<bool>>;
   absl::Status PutGate(GpuStream stream, Gate gate) ABSL_LOCKS_EXCLUDED(mu_);
   void Wake() ABSL_LOCKS_EXCLUDED(mu_) { ScheduleTurn(); }
 
-  // Calls `call` once, with an error if this returns one or Begin() finds the
-  // GPU spoilt or End() comes first.
+  // Calls `call` once: with OK, or with an error if this call returns one,
+  // Begin() finds the GPU spoilt, or End() comes first.
   absl::Status PutHostCall(GpuStream stream, StatusCallback call)
       ABSL_LOCKS_EXCLUDED(mu_);
   void End() ABSL_LOCKS_EXCLUDED(mu_);
@@ -104,18 +105,19 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   struct Marker {
     bool is_done = false;
   };
+  // An entry of a stream: the first member that is set, else `fault`.
   struct Item {
-    Operation operation;                // If set, else
-    StatusCallback host_call;           // if set, else
-    std::shared_ptr<Marker> waits_for;  // if set, else
-    Gate gate;                          // if set, else
-    absl::Status fault;                 // this.
+    Operation operation;
+    StatusCallback host_call;
+    std::shared_ptr<Marker> waits_for;
+    Gate gate;
+    absl::Status fault;
   };
   struct Stream {
     int gpu = 0;
     std::deque<Item> items;
-    bool is_with_host = false;  // While a host call runs.
-    bool is_destroyed = false;  // It goes once it holds nothing.
+    bool is_with_host = false;  // A host call runs.
+    bool is_destroyed = false;  // Erased once it is empty.
   };
   struct Event {
     int gpu = 0;
@@ -134,23 +136,23 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   absl::StatusOr<Event*> Find(GpuEvent event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Takes the item if it returns OK.
+  // Moves from `item` if it returns OK.
   absl::Status Add(GpuStream stream, Item& item) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Lets go of the streams that are destroyed and hold nothing.
+  // Erases destroyed streams without items.
   void EraseEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   static bool CanGoOn(const Stream& stream);
   std::vector<Stream*> Runnable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // One item of one of the streams that can go on, or none.
+  // Runs an item of a runnable stream, if any.
   void Turn() ABSL_LOCKS_EXCLUDED(mu_);
   std::optional<Item> TakeHostCallOrRun(Stream& stream)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ScheduleTurn() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Takes what the GPU's streams hold: host calls wait to be told, the rest is
-  // to be destroyed without the lock.
+  // Takes the items of the GPU's streams: host calls wait for their error. The
+  // rest waits for destruction without the lock.
   void Spoil(int gpu, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Destroy() ABSL_LOCKS_EXCLUDED(mu_);
@@ -159,7 +161,7 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   const bool keeps_host_calls_;
 
   Mutex mu_;
-  std::vector<absl::Status> spoilt_ ABSL_GUARDED_BY(mu_);  // By GPU.
+  std::vector<absl::Status> spoilt_ ABSL_GUARDED_BY(mu_);  // Indexed by GPU.
   std::map<int, std::vector<StatusCallback>> untold_ ABSL_GUARDED_BY(mu_);
   FakeGpuMemory memory_ ABSL_GUARDED_BY(mu_);
   uintptr_t last_handle_ ABSL_GUARDED_BY(mu_) = 0;
@@ -169,7 +171,7 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
   std::map<int, int64_t> num_calls_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> mistakes_ ABSL_GUARDED_BY(mu_);
   std::vector<Item> dropped_ ABSL_GUARDED_BY(mu_);
-  bool has_turn_ ABSL_GUARDED_BY(mu_) = false;  // Is scheduled.
+  bool has_turn_ ABSL_GUARDED_BY(mu_) = false;  // A turn is scheduled.
 };
 
 }  // namespace tutti

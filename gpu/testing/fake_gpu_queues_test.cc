@@ -9,7 +9,7 @@
 #include "tests/doubles/status_matchers.h"
 #include "tutti/gpu_devices.h"
 
-// How they behave otherwise: fake_gpu_runtime_test.cc.
+// Tests details; fake_gpu_runtime_test.cc tests the other behaviour.
 
 namespace tutti {
 namespace fake_gpu_queues_test {

@@ -16,12 +16,12 @@
 namespace tutti {
 namespace {
 
-// No fault has this number.
+// Number without faults.
 constexpr int kNeverFails = -1;
 
 int Number(GpuCall call) { return static_cast<int>(call); }
 
-// What a kernel on `gpu` sees of memory.
+// Memory as a kernel on `gpu` sees it.
 class View {
  public:
   View(FakeGpuMemory& memory, int gpu, std::set<int> peers)
@@ -43,7 +43,7 @@ class View {
     return memory_.Access(address, num_bytes);
   }
 
-  // All of `addresses`.
+  // Accesses all of `addresses`.
   template <typename Pointer, typename Address>
   absl::Status AccessAll(const std::vector<Address*>& addresses,
                          size_t num_bytes, std::vector<Pointer>* into) const {
@@ -98,7 +98,7 @@ absl::Status Copy(const GpuCopy& copy, const View& view) {
 
 }  // namespace
 
-// Which GPUs may use which others' memory.
+// Peers whose memory each GPU may use.
 class FakeGpuRuntime::Peers {
  public:
   void Add(int gpu, int peer) ABSL_LOCKS_EXCLUDED(mu_) {
@@ -148,7 +148,7 @@ absl::Status FakeGpuRuntime::PutGate(
   return status.ok() ? queues_->PutGate(stream, std::move(gate)) : status;
 }
 
-// Later, because the queues of several runtimes may open each other's gates.
+// Defers the wake: queues of several runtimes may open each other's gates.
 std::function<void()> FakeGpuRuntime::Waker() const {
   return [queues = queues_, queue = options_.environment.queue] {
     queue->Schedule([queues] { queues->Wake(); });

@@ -21,7 +21,7 @@ namespace tutti {
 
 class FakeGpuQueues;
 
-// The calls that a test can make fail.
+// Calls that a test can make fail.
 enum class GpuCall {
   kCreateStream,
   kCreateEvent,
@@ -41,51 +41,54 @@ enum class GpuCall {
 
 // A GpuRuntime without GPUs, for tests.
 //
-// Streams are queues whose operations run one at a time, never inside the call
-// that puts them there, but as work of the environment's queue. Of the streams
-// that could go on, the environment's random numbers say which does: where a
-// wait for an event is missing, some seed shows it. Memory is that of
-// fake_gpu_memory.h, kernels are tutti/reduction.h. An operation that uses
-// memory that is not there, past its end, of a GPU to which access is not
-// enabled, or of the host where that is not pinned, spoils its GPU and is noted
-// as a mistake. So is a call of the runtime inside CallHost(). A wait for an
-// event of a GPU that is spoilt, and a copy from its memory, are refused with
-// its error and spoil nothing else.
+// Streams are queues. Their operations run one at a time, as work of the
+// environment's queue, never inside the call that adds them. The environment's
+// random numbers choose among the runnable streams: some seed reveals a missing
+// wait for an event. Memory is that of fake_gpu_memory.h, kernels are
+// tutti/reduction.h.
 //
-// What a test with it does not prove: that device code is right (its loops have
-// tests of their own), that a call is one that CUDA accepts, that anything is
-// fast or runs at the same time, what a driver does in low memory or after an
-// error, and that bytes of pageable host memory are read when CUDA reads them:
-// here that is when the stream comes to the copy.
+// An operation spoils its GPU and counts as a mistake if it uses memory
+// wrongly: missing memory, memory past its end, memory of a GPU without enabled
+// access, or unpinned host memory. A call of the runtime inside CallHost() also
+// counts as a mistake. A wait for an event of a spoilt GPU fails with its
+// error, and so does a copy from its memory. Neither spoils another GPU.
 //
-// Thread-safe. What is queued is dropped with the runtime; host calls run with
-// no lock held. The destructor does not wait for one that runs.
+// Tests with it do not prove:
+// - that device code is right (its loops have separate tests);
+// - that CUDA accepts a call;
+// - that anything is fast, or runs at the same time;
+// - what a driver does in low memory or after an error;
+// - that pageable host memory is read when CUDA reads it: here, it is read when
+//   the stream reaches the copy.
+//
+// Thread-safe. The runtime's end drops queued operations. Host calls run with
+// no lock held. The destructor does not wait for a running host call.
 class FakeGpuRuntime : public GpuRuntime {
  public:
   struct Options {
     int num_gpus = 1;
 
-    // What tells its GPUs from those of another runtime, where each has its
-    // own.
+    // Host of the GPUs. Runtimes with different hosts have different GPUs.
     int host = 0;
-    int64_t memory_bytes = int64_t{1} << 30;  // Of each GPU.
+    int64_t memory_bytes = int64_t{1} << 30;  // Per GPU.
 
-    // Between two GPUs. Null: kNvLink between all.
+    // Link between two GPUs. Null: kNvLink between all.
     std::function<PeerLink(int gpu, int peer)> link;
 
-    // Where a GPU is spoilt, its calls of CallHost() are told by the destructor
-    // and not by the first call that returns the error.
+    // If true, the destructor fails the host calls of a spoilt GPU, not the
+    // first call that returns the error.
     bool keeps_host_work = false;
 
-    // What RecordEvent() does first, with no lock held: an error is what it
-    // returns. Null: nothing.
+    // Runs first in RecordEvent(), with no lock held; its error becomes the
+    // result. Null: none.
     std::function<absl::Status(GpuStream stream)> on_record;
 
-    // What is pinned on a GPU: for a network that is told its addresses, and
-    // takes no memory of the device's pools (FakeGpuMemory).
+    // If true, the host may touch memory pinned on a GPU, like a network that
+    // knows its addresses. Such memory does not count for the device's pools
+    // (FakeGpuMemory).
     bool host_may_touch = false;
 
-    Environment environment;  // Its queue and its random numbers.
+    Environment environment;  // Its queue and random numbers.
   };
 
   explicit FakeGpuRuntime(Options options);
@@ -93,41 +96,41 @@ class FakeGpuRuntime : public GpuRuntime {
   FakeGpuRuntime(const FakeGpuRuntime&) = delete;
   FakeGpuRuntime& operator=(const FakeGpuRuntime&) = delete;
 
-  // After `num_good` more, `num_bad` calls of this name return `status` and do
-  // nothing else.
+  // Lets `num_good` more calls of this kind pass. The `num_bad` calls after
+  // them return `status` and do nothing else.
   void FailCall(GpuCall call, int num_good, absl::Status status,
                 int num_bad = 1);
 
-  // How often it was called, whatever became of it.
+  // Counts all calls of this kind, also failed ones.
   int64_t NumCalls(GpuCall call) const;
 
-  // An operation that fails with `status` when the stream comes to it.
+  // Puts an operation on the stream that fails with `status`.
   void FailStream(GpuStream stream, absl::Status status);
 
-  // For doubles of libraries that put work of their own on streams: what uses
-  // memory there, with a lock held, and what the stream goes past once it is
-  // true. Who makes it true calls what Waker() returned, on any thread; that
-  // may outlive the runtime.
+  // For doubles of libraries that put work on streams. Put() adds an operation,
+  // which runs with a lock held. PutGate() stops the stream until the gate is
+  // true. The thread that opens the gate then calls the result of Waker(),
+  // which may outlive the runtime.
   using Operation = absl::AnyInvocable<absl::Status(FakeGpuMemory& memory) &&>;
   absl::Status Put(GpuStream stream, Operation operation);
   absl::Status PutGate(GpuStream stream,
                        std::shared_ptr<const std::atomic<bool>> gate);
   std::function<void()> Waker() const;
 
-  // What was done wrong, whether or not it changed a result.
+  // Wrong uses, whether or not they changed a result.
   std::vector<std::string> Mistakes() const;
 
-  // What was made and not destroyed or freed. Memory counts until its stream
-  // has come to the end of it.
+  // Objects and memory that were not destroyed or freed. Memory counts until
+  // its stream reaches the free.
   std::vector<std::string> Leaks() const;
 
   int64_t UsedBytes(int gpu) const;
 
-  // Of those that were made, how many are not destroyed.
+  // Number of events that are not destroyed.
   int NumEvents() const;
 
-  // The bytes of memory of a GPU, at this moment. Errors: as of an operation
-  // that uses them.
+  // Returns the present bytes of GPU memory. Errors: as an operation that uses
+  // the bytes.
   absl::StatusOr<std::vector<uint8_t>> Read(const void* memory,
                                             size_t num_bytes) const;
 
@@ -161,7 +164,7 @@ class FakeGpuRuntime : public GpuRuntime {
  private:
   class Peers;
 
-  // Memory that has not begun. Errors: RESOURCE_EXHAUSTED, for `call`.
+  // Reserves memory. Errors: RESOURCE_EXHAUSTED, naming `call`.
   absl::StatusOr<void*> Reserve(const char* call, int gpu, size_t num_bytes);
 
   const Options options_;

@@ -25,7 +25,7 @@ using ::testing::IsEmpty;
 constexpr size_t kBytes = 64;
 constexpr uint64_t kSeeds = 20;
 
-// GPUs and two streams of GPU 0.
+// GPUs, and two streams of GPU 0.
 class Gpus {
  public:
   explicit Gpus(uint64_t seed, int num_gpus = 1, int64_t memory_bytes = 1 << 20)
@@ -41,7 +41,7 @@ class Gpus {
   GpuStream other() const { return other_; }
   void RunAll() { environment_.RunAll(); }
 
-  // Memory that all streams may use.
+  // Allocates memory that all streams may use.
   void* Allocate(size_t num_bytes = kBytes) {
     void* const memory = *runtime_.AllocateAsync(num_bytes, one_);
     RunAll();
@@ -91,7 +91,7 @@ TEST(FakeGpuRuntimeTest, AStreamRunsInOrder) {
   }
 }
 
-// The first byte after one stream wrote 1 and another then 2, for each seed.
+// First byte after a stream wrote 1 and another stream then wrote 2, per seed.
 std::vector<int> WritesOfTwoStreams(bool waits) {
   std::vector<int> bytes;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -127,7 +127,7 @@ TEST(FakeGpuRuntimeTest, AWaitIsForTheRecordBeforeIt) {
     ASSERT_THAT(runtime.WaitForEvent(gpus.other(), event), IsOk());
     ASSERT_THAT(gpus.Fill(memory, 2, gpus.other()), IsOk());
     ASSERT_THAT(runtime.RecordEvent(stop, gpus.other()), IsOk());
-    // A record that comes only after what `other` does.
+    // This record comes after the write on `other`.
     ASSERT_THAT(runtime.WaitForEvent(gpus.one(), stop), IsOk());
     ASSERT_THAT(runtime.RecordEvent(event, gpus.one()), IsOk());
     EXPECT_THAT(*runtime.IsDone(event), false);
@@ -204,7 +204,7 @@ TEST(FakeGpuRuntimeTest, WhatIsNotGivenBackIsNamed) {
     ASSERT_THAT(runtime.FreeAsync(memory, stream.get()), IsOk());
     EXPECT_EQ(runtime.UsedBytes(0), 8);
   }
-  // What a stream held when it was destroyed runs.
+  // Items of a stream still run after its destruction.
   environment.RunAll();
   EXPECT_THAT(runtime.Leaks(), IsEmpty());
   EXPECT_EQ(runtime.UsedBytes(0), 0);
@@ -246,7 +246,7 @@ TEST(FakeGpuRuntimeTest, TheCallThatIsToFailFailsOnce) {
 }
 
 TEST(FakeGpuRuntimeTest, AnErrorOfAStreamSpoilsItsGpuAndNoOther) {
-  std::vector<absl::Status> told, told_other;  // Until the runtime ends.
+  std::vector<absl::Status> told, told_other;  // Outlive the runtime.
   Gpus gpus(1, /*num_gpus=*/2);
   const GpuStream stream = *gpus.runtime().CreateStream(1);
   gpus.runtime().FailStream(gpus.one(), absl::InternalError("illegal address"));

@@ -21,7 +21,7 @@ inline Bytes Floats(int64_t num_elements, float value) {
   return {begin, begin + values.size() * sizeof(float)};
 }
 
-// Sums of float32, without random bits, that a test runs again and again.
+// Sums of float32, without random bits, that a test runs repeatedly.
 class Sums {
  public:
   explicit Sums(FakeGpuGroup::Options options, int64_t num_elements = 5)
@@ -47,7 +47,7 @@ class Sums {
             .output = &outputs_[rank]};
   }
 
-  // All elements of the rank's input become `value`, in the compute stream.
+  // Sets all elements of the rank's input to `value`, on the compute stream.
   void Fill(int rank, float value) {
     group_.Write(rank, inputs_[rank], Elements(value));
   }
@@ -66,7 +66,7 @@ class Sums {
     return Elements(n * (n + 1) / 2);
   }
 
-  // As FakeGpuGroup::Remains().
+  // Same as FakeGpuGroup::Remains().
   std::vector<std::string> Remains() {
     inputs_.clear();
     outputs_.clear();

@@ -20,7 +20,7 @@ NcclComm CommOf(uintptr_t number) {
 bool IsSend(const NcclCall& call) { return call.op == NcclOp::kSend; }
 bool IsRecv(const NcclCall& call) { return call.op == NcclOp::kRecv; }
 
-// Whether two ranks call the same.
+// True if the calls of two ranks match.
 bool Agree(const NcclCall& a, const NcclCall& b) {
   if (IsSend(a) || IsRecv(a)) {
     return a.dtype == b.dtype && a.num_elements == b.num_elements;
@@ -30,7 +30,7 @@ bool Agree(const NcclCall& a, const NcclCall& b) {
          a.is_average == b.is_average && a.peer == b.peer;
 }
 
-// Whether a receive would be written over what a send has still to read.
+// True if a receive would overwrite bytes of an unfinished send.
 bool WritesOverSends(const std::vector<NcclCall>& calls) {
   const auto begin = [](const void* buffer) {
     return reinterpret_cast<uintptr_t>(buffer);
@@ -50,8 +50,8 @@ bool WritesOverSends(const std::vector<NcclCall>& calls) {
   return false;
 }
 
-// The inputs from the lowest rank to the highest. In an average floats are
-// scaled before they are added, as by NCCL, and integers divided afterwards.
+// Reduces from the lowest rank to the highest. An average scales floats before
+// the sum, as NCCL does, and divides integers afterwards.
 Bytes Reduced(const NcclCall& call, const std::vector<const Bytes*>& inputs) {
   if (inputs.size() == 1) return *inputs[0];
   const size_t num_elements = inputs[0]->size() / SizeOf(call.dtype);
@@ -78,7 +78,7 @@ Bytes Reduced(const NcclCall& call, const std::vector<const Bytes*>& inputs) {
   return sum;
 }
 
-// What `rank` gets.
+// Returns the output of `rank`.
 Bytes OutputOf(const NcclCall& call, const std::vector<const Bytes*>& inputs,
                int rank) {
   switch (call.op) {
@@ -340,7 +340,7 @@ void FakeNcclNetwork::Meet(const Place& place, int rank, size_t size,
   };
   std::vector<const Bytes*> inputs;
   for (const auto& [seat, one] : all) {
-    // Nobody gets past what differs: it hangs.
+    // Differing calls hang: they never complete.
     if (!Agree(call_of(one), call_of(all.begin()->second))) return;
     inputs.push_back(&one.input);
   }

@@ -23,19 +23,19 @@
 
 namespace tutti {
 
-// What the ranks of a double of NCCL meet at, whatever process a test has them
-// in, and where it asks for faults. FakeNcclRuntime puts the bytes on streams.
+// Network of a double of NCCL. Ranks of all processes of a test meet here, and
+// the test injects faults here. FakeNcclRuntime puts the bytes on streams.
 //
-// Thread-safe; calls nobody but wakers, with the lock held, and what aborts
-// wait for. The runtimes keep it.
+// Thread-safe. Calls only wakers, with the lock held, and the function of
+// SlowAborts(). The runtimes share ownership.
 class FakeNcclNetwork {
  public:
-  // What a stream holds of one launch of a rank. It goes past the gate when all
-  // its calls have met, with their outputs, or when the rank is aborted.
+  // Calls of a rank's launch on a stream. The stream passes the gate when all
+  // calls have met and have their outputs, or when the rank is aborted.
   struct Unit {
     uintptr_t comm = 0;
     std::vector<NcclCall> calls;
-    std::vector<uint64_t> numbers;  // Of the calls: what must agree meets.
+    std::vector<uint64_t> numbers;  // Per call; equal numbers meet.
     std::function<void()> wake;
     std::shared_ptr<std::atomic<bool>> gate =
         std::make_shared<std::atomic<bool>>(false);
@@ -49,38 +49,38 @@ class FakeNcclNetwork {
 
   // ---- Faults ----
 
-  // The next call of this kind returns it.
+  // Lets the next call of this kind return `status`.
   void FailNextInit(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void FailNextLaunch(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void FailNextId(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // All ends of communicators that there are now get this asynchronous error;
-  // what they have on streams hangs.
+  // Gives all present ends of communicators this asynchronous error. Their work
+  // on streams hangs.
   void FailAll(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Communicators that are made, or finalized, from now on never get ready;
-  // what comes to its turn on a stream never ends. Until Abort().
+  // Lets later inits or finalizations never get ready, or launches that reach
+  // their turn on a stream never end, until Abort().
   void HangInits(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
   void HangFinalizes(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
   void HangLaunches(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // From now on Abort() returns once `wait` has, which it calls when the
-  // streams go on, with no lock held. Null: at once.
+  // Makes later Abort() calls run `wait`, when the streams go on, with no lock
+  // held. Null: Abort() does not wait.
   void SlowAborts(std::function<void()> wait) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // After its first launch an end gets ready only once all ranks have launched,
-  // as where NCCL connects to peers when they are first needed.
+  // Makes an end ready after its first launch only when all ranks have
+  // launched. NCCL does so if it connects to peers at their first use.
   void ConnectAtFirstLaunch(bool connect) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // After each call a communicator is not ready so many times.
+  // Makes a communicator not ready `num_looks` times after each call.
   void SetLooks(int num_looks) ABSL_LOCKS_EXCLUDED(mu_);
 
   // ---- What was called ----
 
   struct Counts {
     int ids = 0, inits = 0, launches = 0, aborts = 0, destroys = 0;
-    int living = 0;  // Ends made and neither aborted nor destroyed.
-    int most = 0;    // Launches of one end under way at a time.
+    int living = 0;  // Ends neither aborted nor destroyed.
+    int most = 0;    // Most launches of an end under way at a time.
   };
   Counts counts() const ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<std::string> Mistakes() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -89,14 +89,14 @@ class FakeNcclNetwork {
 
   absl::StatusOr<std::string> NewId() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // `host` tells one process's GPUs from another's.
+  // `host` distinguishes the GPUs of processes.
   absl::StatusOr<std::vector<NcclComm>> Init(const std::string& id, int size,
                                              absl::Span<const NcclRank> ranks,
                                              const void* host)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<bool> IsReady(NcclComm comm) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The ranks of its communicator; 0 if there is no such end.
+  // Size of the end's communicator; 0 for an unknown end.
   int SizeOf(NcclComm comm) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Numbers the part's calls.
@@ -105,11 +105,11 @@ class FakeNcclNetwork {
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status BeginGroup() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The stream has come to it, with the bytes of its inputs.
+  // Called when the stream reaches the unit, with the bytes of its inputs.
   void Arrive(const UnitPtr& unit, const std::vector<Bytes>& inputs)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What to write. Null if the unit was aborted.
+  // Returns the outputs to write. Null if the unit was aborted.
   const std::vector<Bytes>* OutputsOf(const Unit& unit)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Finalize(absl::Span<const NcclComm> comms)
@@ -124,37 +124,38 @@ class FakeNcclNetwork {
     std::set<int> joined, launched;  // Ranks.
     std::set<std::pair<const void*, int>> gpus;
   };
-  struct Comm {  // One end.
+  struct Comm {  // An end.
     std::string id;
     int rank = 0;
     int gpu = 0;
-    uint64_t init = 0;  // The call that made it.
+    uint64_t init = 0;  // Number of the call that made it.
     bool is_finalized = false;
     bool hangs = false;
     int num_looks = 0;
     absl::Status error;
-    std::map<int, uint64_t> num_sent, num_received;  // By peer.
+    std::map<int, uint64_t> num_sent, num_received;  // Keyed by peer.
     uint64_t num_collectives = 0;
     std::vector<std::weak_ptr<Unit>> units;
   };
-  // A call that waits for the other ranks'.
+  // A call that waits for the other ranks.
   struct Waiting {
     UnitPtr unit;
     size_t call = 0;
     Bytes input;
   };
-  // Of a collective: by number. Of send and recv: by sender, receiver, number.
+  // Key of a collective: its number. Key of send and receive: sender, receiver,
+  // number.
   using Place = std::tuple<std::string, int, int, uint64_t>;
-  using Meeting = std::map<int, Waiting>;  // By rank.
+  using Meeting = std::map<int, Waiting>;  // Keyed by rank.
 
   absl::StatusOr<Comm*> Find(NcclComm comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::vector<Comm*>> FindAll(absl::Span<const NcclComm> comms)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Whether it waits for the first launch of others.
+  // True if the end waits for the first launch of others.
   bool IsConnecting(const Comm& comm) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Whether they are all that one call of Init() made.
+  // True if `ends` are all ends of one Init() call.
   bool AreAllOfOneInit(const std::vector<Comm*>& ends) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Erase(absl::Span<const NcclComm> comms)

@@ -15,7 +15,8 @@ namespace {
 
 using Unit = FakeNcclNetwork::Unit;
 
-// The bytes of a rank's memory on its own GPU, as NCCL's kernels need it.
+// Returns bytes of a rank's memory, which must be on its GPU, as NCCL's kernels
+// demand.
 absl::StatusOr<uint8_t*> Access(FakeGpuMemory& memory, int gpu,
                                 const void* address, size_t num_bytes) {
   if (memory.OwnerOf(address) != gpu) {

@@ -16,26 +16,29 @@
 
 namespace tutti {
 
-// NCCL for the GPUs of a FakeGpuRuntime, which are those of one process; for
-// tests. Processes whose runtimes share a network can be in one communicator.
+// Double of NCCL for the GPUs of a FakeGpuRuntime, which belong to one process;
+// for tests. Processes whose runtimes share a network can share a communicator.
 //
-// A call on a stream reads its input when the stream comes to it, lets the
-// stream go no further until the calls of all ranks have met, and then writes
-// its output. Calls meet by their order on the communicator, sends and
-// receives by their order between two ranks. What ranks call differently hangs,
-// as does what the network is told to hang; Abort() lets the stream go on with
-// nothing written. Two ranks on one GPU are refused, as by NCCL. Of a
-// communicator ranks that were made in one call, and not finalized in one,
-// never get ready.
+// A call on a stream reads its input when the stream reaches it. It stops the
+// stream until the calls of all ranks have met, and then writes its output.
+// Collectives meet by their order on the communicator, sends and receives by
+// their order between two ranks. Differing calls hang, and so do calls under
+// FakeNcclNetwork::HangLaunches(). Abort() lets the stream go on without
+// output.
 //
-// What a test with it does not prove: that NCCL takes the calls that we make,
-// with these arguments, from these threads and on communicators that do not
-// block; that it gets past an abort, how long that takes and what becomes of
-// its kernels; which errors it reports, and when; that it hangs where this
-// does: with an order that differs it may as well move the wrong bytes; the
-// bits of sums, which depend on its algorithms (here they are added by rank);
-// that different communicators do not wait for each other on a GPU, nor where
-// they share none; and how fast anything is.
+// Two ranks on one GPU are refused, as by NCCL. Ranks made in one call must be
+// finalized in one call; otherwise they never get ready.
+//
+// Tests with it do not prove:
+// - that NCCL accepts our calls, with these arguments, from these threads and
+//   on communicators that do not block;
+// - that NCCL survives an abort, how long it takes and what happens to kernels;
+// - which errors NCCL reports, and when;
+// - that NCCL hangs in the same cases: in a different order it may as well move
+//   the wrong bytes;
+// - the bits of sums, which depend on NCCL's algorithms (here: added by rank);
+// - that communicators do not wait for each other, on a shared GPU or not;
+// - speed.
 //
 // Thread-safe. The GPUs' runtime outlives it.
 class FakeNcclRuntime : public NcclRuntime {
@@ -52,7 +55,7 @@ class FakeNcclRuntime : public NcclRuntime {
   absl::StatusOr<std::vector<NcclComm>> CommInitRanks(
       const std::string& id, int size,
       absl::Span<const NcclRank> ranks) override;
-  // As the other one: no call waits, so that nothing is hung by a test.
+  // Does not block either: a test cannot hang in it.
   absl::StatusOr<std::vector<NcclComm>> CommInitBlocking(
       absl::Span<const NcclRank> ranks) override;
   absl::StatusOr<bool> IsReady(NcclComm comm) override {
@@ -69,11 +72,11 @@ class FakeNcclRuntime : public NcclRuntime {
     return network_->Abort(comms);
   }
 
-  // From now on communicators block, in so far as only those of ranks of this
-  // process are made. Before anything is called.
+  // Makes communicators count as blocking: only those with all ranks in this
+  // process can be made. Call first.
   void Block(std::string why) { why_blocking_ = std::move(why); }
 
-  // How many were asked for that block.
+  // Number of CommInitBlocking() calls.
   int num_blocking() const { return num_blocking_; }
 
  private:

@@ -22,7 +22,7 @@ FakeNcclTasks::FakeNcclTasks(Options options)
   }
 }
 
-// What streams still hold goes while there is a queue to tell of it.
+// Runs everything while the queue exists, and thus frees the streams' items.
 FakeNcclTasks::~FakeNcclTasks() { RunAll(); }
 
 FakeNcclTasks::Task FakeNcclTasks::MakeTask(const Options& options,

@@ -24,10 +24,9 @@
 
 namespace tutti {
 
-// For tests: a group of all GPUs of some tasks (TasksInProcess), in rank order,
-// over doubles of CUDA and NCCL. Nothing that streams hold runs but in
-// RunAll(). Belongs to one thread, but for device(), executor() and what they
-// give.
+// Group of all GPUs of several tasks (TasksInProcess), in rank order, over
+// doubles of CUDA and NCCL; for tests. Streams run only in RunAll(). Belongs to
+// one thread, except device(), executor() and their results.
 class FakeNcclTasks {
  public:
   struct Options {
@@ -35,15 +34,15 @@ class FakeNcclTasks {
     int num_tasks = 1;
     int gpus_per_task = 2;
     int devices_per_gpu = 1;
-    bool shares_gpus = false;       // All tasks are on the GPUs of one host.
-    int tasks_with_nccl = INT_MAX;  // From the first one on.
+    bool shares_gpus = false;       // All tasks use the GPUs of one host.
+    int tasks_with_nccl = INT_MAX;  // The first ones.
 
-    // NcclRuntime::WhyBlocking() of the tasks from this one on.
+    // NcclRuntime::WhyBlocking() of tasks from `first_that_blocks` on.
     std::string why_blocking;
     int first_that_blocks = 0;
 
-    // Null: a simulated one. Outlives this; then what streams hold runs by
-    // itself, and RunAll() does nothing.
+    // Null: a simulated environment. Otherwise it outlives this object, streams
+    // run independently, and RunAll() does nothing.
     const Environment* environment = nullptr;
   };
 
@@ -59,7 +58,7 @@ class FakeNcclTasks {
   CudaDevice& device(int rank);
   std::shared_ptr<CollectiveExecutor> executor(int rank, int64_t step = 1);
 
-  // Also lets so much time pass that NCCL is asked again how far it is.
+  // Runs everything, and advances the time until NCCL is checked again.
   void RunAll() {
     environment_.RunAll();
     environment_.Advance(5 * NcclGroup::kLastLook);
@@ -68,7 +67,7 @@ class FakeNcclTasks {
   // Ends the present generation of the group, on all tasks.
   void EndGroup(absl::Status reason);
 
-  // A request of all devices, but for the rank.
+  // Makes a request of all devices, without a rank.
   CollectiveRequest Request(CollectiveOp op, DType dtype,
                             int64_t num_elements) const;
 
@@ -77,25 +76,26 @@ class FakeNcclTasks {
   // Puts `bytes` into the tensor, on the device's compute stream.
   void Write(int rank, const Tensor& tensor, Bytes bytes);
 
-  // What lies there now. Fails the test if there is nothing.
+  // Returns the present bytes. Fails the test if the memory is not there.
   Bytes Read(int rank, const Tensor& tensor);
 
-  // A call of the rank's device. Fails the test if something of a device is
-  // kept when the task's last one ends.
+  // Calls on the rank's device. Fails the test if events of a task are left
+  // when its last call ends.
   void Call(int rank, CollectiveRequest request, Tensor input, Tensor* output,
             int64_t step = 1);
 
-  // The call's arguments have a rank, and no device.
+  // REQUIRES: `args` have a rank, and no device.
   void Call(int rank, CollectiveArgs args, int64_t step = 1);
 
-  // Of each rank's last call; nothing as long as it has not ended.
+  // Status of each rank's last call; nothing while it runs.
   std::vector<std::optional<absl::Status>> ended() const;
 
-  // Of all calls since TakeCalls(), in order.
+  // Statuses of all calls since TakeCalls(), in order.
   std::vector<std::optional<absl::Status>> calls() const;
   std::vector<std::optional<absl::Status>> TakeCalls();
 
-  // Ends what lives and looks what is left: mistakes and leaks of the doubles.
+  // Destroys everything. Returns what is left: mistakes and leaks of the
+  // doubles.
   std::vector<std::string> Remains();
 
  private:
@@ -103,7 +103,7 @@ class FakeNcclTasks {
     std::unique_ptr<FakeGpuRuntime> gpus;
     std::unique_ptr<DeviceManager> devices;
     std::unique_ptr<CollectiveExecutorMgr> executors;
-    int num_running = 0;  // Calls.
+    int num_running = 0;  // Calls under way.
   };
   Task& TaskOf(int rank) { return tasks_[rank / devices_per_task_]; }
   Task MakeTask(const Options& options, int number);

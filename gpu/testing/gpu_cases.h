@@ -16,39 +16,39 @@
 
 namespace tutti {
 
-// For tests: schedules and the cases of their conformance suite, with tensors
-// of GPUs.
+// Schedules and the cases of their conformance suite, with tensors of GPUs; for
+// tests.
 
-// All that is made of steps and is chosen or named like everything else, to be
-// proved with few values of each dimension.
+// All implementations made of steps that can be chosen or named, with few
+// values of each dimension.
 std::vector<conformance::ImplementationUnderTest> Schedules();
 std::vector<std::string> ScheduleNames();
 
-// The one of that name, which there is.
+// REQUIRES: such a schedule exists.
 conformance::ImplementationUnderTest ScheduleNamed(const std::string& name);
 
-// Whether GPUs and the host give the same bits: steps of more than 8 operands
-// round 16-bit floats several times on GPUs, and on the host once; functions of
-// the caller run on the host alone.
+// True if GPUs and the host give the same bits. Steps of more than 8 operands
+// round 16-bit floats several times on GPUs, once on the host. Custom ops run
+// on the host only.
 bool RunsAlike(const conformance::Case& c);
 
-// One member's tensors.
+// Tensors of a member.
 struct CaseBuffers {
   Tensor input;
   Tensor output;
 };
 
-// As the case wants them, unset where there is none. `allocate` gives a tensor
-// of one dimension.
+// Makes the tensors of the case; unset if the member has none. `allocate`
+// returns a tensor of one dimension.
 CaseBuffers MakeCaseBuffers(
     const conformance::Case& c, int rank,
     absl::FunctionRef<Tensor(int64_t num_elements)> allocate);
 
-// The same, of a device's memory.
+// Makes them in the device's memory.
 CaseBuffers MakeCaseBuffers(CudaDevice& device, const conformance::Case& c,
                             int rank);
 
-// The bytes of the pieces, one after the other.
+// Joins the bytes of the pieces.
 Bytes Joined(absl::Span<const absl::Span<const std::byte>> pieces);
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
-// Tensors of GPUs that go by their names, among the processes of an MPI job.
-// mpirun_test.py starts these.
+// Tests named tensors of GPUs among the processes of an MPI job. mpirun_test.py
+// starts the processes.
 
 #include <algorithm>
 #include <cstdint>
@@ -24,10 +24,10 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Tensors by their names, of each process's first device.
+// Named tensors of each process's first device.
 class GpuMpiNamedTest : public GpuMpiTest {
  protected:
-  // Of so many elements, all of them `value`.
+  // Makes a tensor with `num_elements` times `value`.
   Tensor Filled(DType dtype, int64_t num_elements, int value) {
     const Tensor tensor =
         device(0).Allocate(dtype, TensorShape::Vector(num_elements)).value();
@@ -61,7 +61,7 @@ TEST_P(GpuMpiNamedTest, TensorsComeInAnyOrder) {
   const auto dtype_of = [](int which) {
     return which % 4 < 2 ? DType::kFloat32 : DType::kFloat16;
   };
-  // The last ones are more than a chunk.
+  // The last tensors are larger than a chunk.
   const auto length_of = [](int which) {
     return which < kNumTensors - 2 ? which * 37 : 300'001;
   };

@@ -26,14 +26,14 @@ using ::testing::IsEmpty;
 
 constexpr absl::Duration kLimit = absl::Seconds(60);
 
-// Of this process; there is one MPI.
+// Environment of this process, which has one MPI.
 DefaultEnvironment& Machine() {
   static DefaultEnvironment environment(2);
   return environment;
 }
 MpiRuntime* mpi = nullptr;
 
-// GPUs of tests that are over, to whose memory MPI may still write, and what
+// GPUs of finished tests, to whose memory MPI may still write, and bytes that
 // they may still read.
 struct KeptGpus {
   std::deque<Bytes> sources;
@@ -94,7 +94,7 @@ void GpuMpiTest::SetUp() {
 bool GpuMpiTest::is_cuda_aware() { return mpi->is_cuda_aware(); }
 
 void GpuMpiTest::TearDown() {
-  if (runtime_ == nullptr) return;  // SetUp() has said why.
+  if (runtime_ == nullptr) return;  // SetUp() has reported the reason.
   EXPECT_THAT(Await([&](StatusCallback done) {
                 runtime_->Leave(Deadline(), std::move(done));
               }),

@@ -23,9 +23,9 @@
 
 namespace tutti {
 
-// One member's call of a collective and what became of it.
+// A member's call of a collective, and its result.
 struct GpuMpiCall {
-  int device = 0;  // Of this process.
+  int device = 0;  // Index in this process.
   CollectiveRequest request;
   CaseBuffers buffers;
   bool has_output = true;
@@ -45,16 +45,16 @@ struct GpuMpiCall {
 };
 using GpuMpiCalls = std::deque<GpuMpiCall>;
 
-// A test that all processes of an MPI job run in step, each with devices on a
-// GPU of its own, which is a fake: as many as the parameter says. A process
-// that finds something wrong goes on, since the others wait for it.
+// Fixture for tests that all processes of an MPI job run in step. Each process
+// has a fake GPU; the parameter is the number of its devices. A process that
+// finds an error goes on, because the others wait for it.
 class GpuMpiTest : public testing::TestWithParam<int> {
  protected:
   void SetUp() override;
   void TearDown() override;
 
   static int num_devices() { return GetParam(); }
-  virtual int num_gpus() const { return 1; }  // Of this process.
+  virtual int num_gpus() const { return 1; }  // Per process.
   int task() const { return runtime_->cluster().this_task; }
   int num_tasks() const { return runtime_->cluster().num_tasks(); }
   bool is_last() const { return task() == num_tasks() - 1; }
@@ -63,7 +63,7 @@ class GpuMpiTest : public testing::TestWithParam<int> {
   }
   FakeGpuRuntime& gpus() { return *gpus_; }
 
-  // Whether MPI is told the addresses of the GPUs' memory.
+  // True if MPI gets the addresses of the GPUs' memory.
   static bool is_cuda_aware();
   ClusterRuntime& runtime() { return *runtime_; }
   CudaDevice& device(int index) {
@@ -74,21 +74,21 @@ class GpuMpiTest : public testing::TestWithParam<int> {
   void Write(int device, Tensor tensor, Bytes bytes);
   Bytes Read(const Tensor& tensor) const;
 
-  // The calls of the members here, with inputs that are still being written:
-  // the next instance of the group.
+  // Makes the calls of this process's members for the next instance. Inputs are
+  // still being written.
   GpuMpiCalls Calls(const std::string& implementation,
                     const conformance::Case& c,
                     const conformance::Inputs& inputs);
 
-  // The same instance once more, with the same tensors.
+  // Makes the same calls with the same instance and tensors.
   static GpuMpiCalls Again(const GpuMpiCalls& calls);
 
-  // What failed in a step is of no use for the next collective.
+  // Starts the call. After a failure, a new collective needs another step.
   void Start(GpuMpiCall& call, int64_t step = 1,
              std::shared_ptr<Cancellation> cancellation = nullptr);
 
-  // Compares the bits of the members' outputs here with what the collective's
-  // definition says, and sums with those of the schedule's order.
+  // Runs the case. Compares the bits of the outputs here with the collective's
+  // definition, and sums with sums in the schedule's order.
   void RunCase(const conformance::ImplementationUnderTest& under_test,
                const conformance::Case& c);
 
@@ -99,8 +99,8 @@ class GpuMpiTest : public testing::TestWithParam<int> {
   InstanceKey last_instance_ = 0;
 };
 
-// The main function of such a process. With the argument "direct" MPI is taken
-// for one that is CUDA-aware.
+// Main function of a process. With the argument "direct", MPI counts as
+// CUDA-aware.
 int RunGpuMpiTests(int argc, char** argv);
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
-// GPUs of several processes, whose bytes go through pinned memory and MPI, or
-// by MPI alone. mpirun_test.py starts the processes.
+// Tests GPUs of several processes, whose bytes go through pinned memory and
+// MPI, or through MPI alone. mpirun_test.py starts the processes.
 
 #include <cstdint>
 #include <limits>
@@ -46,8 +46,8 @@ TEST_P(GpuMpiTest, AllSchedulesHaveTheBitsOfTheHost) {
   }
 }
 
-// Fewer elements than members, such as fit into a message, more than MPI sends
-// without asking, and several chunks.
+// Lengths: fewer elements than members, a small message, more bytes than MPI
+// sends eagerly, and several chunks.
 TEST_P(GpuMpiTest, CollectivesOfEveryLengthHaveThem) {
   const std::pair<CollectiveType, std::string> collectives[] = {
       {CollectiveType::kAllReduce, "RingReduce"},
@@ -55,7 +55,7 @@ TEST_P(GpuMpiTest, CollectivesOfEveryLengthHaveThem) {
       {CollectiveType::kBroadcast, "HierarchicalTreeBroadcast"},
       {CollectiveType::kReduceScatter, "RingReduceScatter"},
       {CollectiveType::kAllToAll, "PairwiseAllToAll"}};
-  // Each process makes the inputs of all.
+  // Each process makes the inputs of all processes.
   const int64_t largest = num_tasks() <= 4 ? 700'001 : 100'001;
   const std::pair<DType, std::vector<int64_t>> lengths[] = {
       {DType::kFloat32, {0, 1, 7, 4099, 40'001, largest}},
@@ -78,8 +78,8 @@ TEST_P(GpuMpiTest, CollectivesOfEveryLengthHaveThem) {
   }
 }
 
-// Of 16 ranks each sends more than a message carries at a time, and of few more
-// than a chunk.
+// With 16 ranks, each rank sends more than one message carries; with few ranks,
+// more than a chunk.
 constexpr int64_t kMany = 100'001;
 
 TEST_P(GpuMpiTest, OnlyWhereMpiIsNotCudaAwareManyBytesPassThroughTheHost) {
@@ -98,7 +98,8 @@ TEST_P(GpuMpiTest, FewBytesPassThroughTheHost) {
   EXPECT_EQ(gpus().NumCalls(GpuCall::kAllocatePinnedOnGpu), 0);
 }
 
-// Then the host's memory does: for all, and for what comes once some was left.
+// Collectives then use host memory: from the start, or after a first
+// allocation.
 TEST_P(GpuMpiTest, WhereAGpuHasNoMoreMemoryWhatGoesAndComesUsesTheHosts) {
   if (!is_cuda_aware() || num_tasks() == 1) return;
   for (const int num_good : {0, 1}) {
@@ -110,7 +111,7 @@ TEST_P(GpuMpiTest, WhereAGpuHasNoMoreMemoryWhatGoesAndComesUsesTheHosts) {
   EXPECT_GT(gpus().NumCalls(GpuCall::kAllocatePinned), 0);
 }
 
-// Of these MPI would get the addresses.
+// MPI would get the addresses of these buffers.
 TEST_P(GpuMpiTest, CollectivesThatMpiRunsAreRefused) {
   const Case c = {.grid = grid(), .length = 100};
   const auto inputs =
@@ -137,7 +138,7 @@ class SeveralGpusTest : public GpuMpiTest {
 INSTANTIATE_TEST_SUITE_P(Devices, SeveralGpusTest, testing::Values(2),
                          testing::PrintToStringParamName());
 
-// MPI may work with one of them alone.
+// MPI may work with a single GPU only.
 TEST_P(SeveralGpusTest, WhatTheySendPassesThroughTheHost) {
   for (const std::string name : {"RingReduce", "TreeReduce"}) {
     RunCase(ScheduleNamed(name), {.grid = grid(), .length = kMany});
@@ -171,15 +172,15 @@ class GpuMpiFailureTest : public GpuMpiTest {
 INSTANTIATE_TEST_SUITE_P(Devices, GpuMpiFailureTest, testing::Values(1, 2),
                          testing::PrintToStringParamName());
 
-// The last rank does not come: the others have lent what they staged, and ask
-// for more.
+// The last rank does not call. The others have posted their staged bytes, and
+// request more.
 TEST_P(GpuMpiFailureTest, ACancellationOfOneEndsItOnAll) {
   if (grid().size() == 1) return;
   int64_t step = 1;
   for (const int64_t length : {100, 600'001}) {
     SCOPED_TRACE(length);
     GpuMpiCalls calls = Sums(length);
-    // So that the instance is known.
+    // Settles the instance.
     for (GpuMpiCall& call : calls) Start(call);
     for (GpuMpiCall& call : calls) EXPECT_THAT(call.Wait(), IsOk());
 
@@ -209,7 +210,7 @@ TEST_P(GpuMpiFailureTest, ACallOfOneRuntimeThatFailsEndsItOnAll) {
   int64_t step = 1;
   std::vector<GpuCall> gpu_calls;
   if (is_cuda_aware()) {
-    gpu_calls = {GpuCall::kLaunchCopy};  // Of what is sent.
+    gpu_calls = {GpuCall::kLaunchCopy};  // Copies sent bytes.
   } else {
     gpu_calls = {GpuCall::kAllocatePinned, GpuCall::kCopyAsync};
   }

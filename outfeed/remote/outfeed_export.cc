@@ -25,12 +25,12 @@
 namespace tutti {
 namespace {
 
-// What is not full goes out as long as the other end asks for more than this.
+// A parcel that is not full is posted if fewer than this many parcels are.
 constexpr int kEagerParcels = 2;
 
 }  // namespace
 
-// Lives until the link has ended and the last loan with it.
+// Lives until the link has ended and all posted bytes are released.
 class OutfeedExport::Core : public OutfeedListener,
                             public std::enable_shared_from_this<Core> {
  public:
@@ -43,7 +43,7 @@ class OutfeedExport::Core : public OutfeedListener,
         who_(link_->device(StreamLink::kSender).name.ToString()),
         ended_(std::move(ended)) {}
 
-  // Errors: FAILED_PRECONDITION if somebody listens.
+  // Errors: FAILED_PRECONDITION if the channel has a listener.
   absl::Status Start();
   void Stop();
 
@@ -62,12 +62,12 @@ class OutfeedExport::Core : public OutfeedListener,
     return Annotated(absl::CancelledError("its receiver was shut down"));
   }
 
-  // The halves of TakeArrays(): the second one, after an end, lets go of all
-  // arrays before `ended` may run.
+  // Halves of TakeArrays(). After an end, EndTaking() frees all arrays before
+  // `ended` may run.
   size_t Read(absl::Span<Tensor> arrays) ABSL_LOCKS_EXCLUDED(mu_);
   void EndTaking(absl::Span<Tensor> arrays) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Reading. Those with a result return false if they leave the array.
+  // Reading. Functions with a result return false if they leave the array.
   bool TakeArray(Tensor& array) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool TakeHeader(const Tensor& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool TakePayload(Tensor& array) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -76,7 +76,7 @@ class OutfeedExport::Core : public OutfeedListener,
   bool PackIfComplete() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool EndReading(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Lending.
+  // Posting.
   void LendAll() ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<Loan> NextLoans() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Lend(Loan loan);
@@ -92,29 +92,29 @@ class OutfeedExport::Core : public OutfeedListener,
   const std::shared_ptr<StreamLink> link_;
   const std::string who_;
 
-  // Where the answer goes: the link's until it has come.
+  // Destination of the close word. The link writes it until the request ends.
   std::array<std::byte, kCloseWord.size()> close_word_ = {};
 
   Mutex mu_;
   StatusCallback ended_ ABSL_GUARDED_BY(mu_);
 
-  // Set when nothing more is read: OK after an orderly end.
+  // Set when reading ends: OK after an orderly end.
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
 
-  // The item that is being read.
+  // Item that is being read.
   const OutfeedConsumer* consumer_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::vector<Tensor> read_ ABSL_GUARDED_BY(mu_);
-  std::vector<Tensor> copied_ ABSL_GUARDED_BY(mu_);  // To be let go of.
+  std::vector<Tensor> copied_ ABSL_GUARDED_BY(mu_);  // Freed by EndTaking().
 
   ParcelPacker packer_ ABSL_GUARDED_BY(mu_);
-  int64_t window_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // That are in use.
-  bool is_taking_ ABSL_GUARDED_BY(mu_) = false;    // In TakeArrays().
+  int64_t window_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // Bytes in use.
+  bool is_taking_ ABSL_GUARDED_BY(mu_) = false;  // A thread is in TakeArrays().
   bool is_paused_ ABSL_GUARDED_BY(mu_) = false;
   bool is_lending_ ABSL_GUARDED_BY(mu_) = false;
   int num_parcels_lent_ ABSL_GUARDED_BY(mu_) = 0;
   int num_loans_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status loan_error_ ABSL_GUARDED_BY(mu_);
-  bool has_left_ ABSL_GUARDED_BY(mu_) = false;  // The link and the channel.
+  bool has_left_ ABSL_GUARDED_BY(mu_) = false;  // Left link and channel.
 };
 
 absl::Status OutfeedExport::Core::Start() {
@@ -153,7 +153,7 @@ size_t OutfeedExport::Core::Read(absl::Span<Tensor> arrays) {
   {
     MutexLock lock(&mu_);
     is_taking_ = true;
-    if (end_.has_value()) return 0;  // The channel is about to be told.
+    if (end_.has_value()) return 0;  // End() of the channel is about to run.
     while (num_taken < arrays.size() && TakeArray(arrays[num_taken])) {
       ++num_taken;
     }
@@ -233,7 +233,8 @@ bool OutfeedExport::Core::PackIfComplete() {
   return true;
 }
 
-// What was read before still goes to the other end, which then ends the link.
+// Ends reading. Earlier items still go to the other end, which then ends the
+// link.
 bool OutfeedExport::Core::EndReading(absl::Status status) {
   end_ = status;
   consumer_ = nullptr;
@@ -244,9 +245,10 @@ bool OutfeedExport::Core::EndReading(absl::Status status) {
   return false;
 }
 
-// --- Lending -----------------------------------------------------------------
+// --- Posting -----------------------------------------------------------------
 
-// One thread at a time, so that what a loan causes needs no stack.
+// Posts on one thread at a time: a release inside a post does not deepen the
+// stack.
 void OutfeedExport::Core::LendAll() {
   for (;;) {
     std::vector<Loan> loans;
@@ -306,7 +308,7 @@ void OutfeedExport::Core::OnReleased(StreamTag kind, int64_t cost_bytes,
 // --- The end -----------------------------------------------------------------
 
 void OutfeedExport::Core::OnCloseWord(const absl::Status& status) {
-  if (!status.ok()) return;  // OnLinkEnded() is told, too.
+  if (!status.ok()) return;  // OnLinkEnded() runs, too.
   if (close_word_ != kCloseWord) {
     return link_->End(Annotated(
         absl::InternalError("its receiving end asks for what is no question")));
@@ -329,7 +331,7 @@ void OutfeedExport::Core::OnLinkEnded(absl::Status status) {
     loans = packer_.TakeLoans();
   }
   channel_->End(*this, std::move(status));
-  dropped.clear();  // Before `ended` may run.
+  dropped.clear();  // Freed before `ended` may run.
   loans.clear();
   {
     MutexLock lock(&mu_);

@@ -14,8 +14,8 @@
 
 namespace tutti {
 
-// The inner channel's listener: passes on what comes, but for its own mark,
-// which stands for the failure of the stream.
+// Listener of the inner channel. Passes on all arrays except its mark, which
+// stands for the failure of the stream.
 class RemoteChannel::Tap : public OutfeedListener {
  public:
   explicit Tap(std::shared_ptr<OutfeedListener> listener)
@@ -35,7 +35,7 @@ class RemoteChannel::Tap : public OutfeedListener {
     listener_->OnFailed(std::move(status));
   }
 
-  // Once, before the mark goes into the channel.
+  // Returns the mark. Call once, before the mark goes into the channel.
   Tensor MarkOf(absl::Status failure) {
     failure_ = std::move(failure);
     return *Tensor::Wrap(DType::kUint8, TensorShape::Vector(1), mark_.data());
@@ -63,7 +63,7 @@ RemoteChannel::RemoteChannel(std::string name, std::shared_ptr<StreamLink> link,
       inner_(name_, MemoryChannel::Options()),
       reader_(std::move(registry)) {}
 
-// What the sending end says of itself has the name.
+// Adds the device's name, unless the sending end has done so.
 absl::Status RemoteChannel::Annotated(const absl::Status& status) const {
   if (absl::StrContains(status.message(), name_)) return status;
   return absl::Status(status.code(), absl::StrCat("outfeed of ", name_, ": ",
@@ -131,7 +131,7 @@ void RemoteChannel::End(const OutfeedListener& listener, absl::Status status) {
   Advance();
 }
 
-// --- What comes of the link --------------------------------------------------
+// --- Transfers of the link ---------------------------------------------------
 
 void RemoteChannel::Begin() {
   for (uint64_t number = 0; number < kNumSlots; ++number) AskForParcel(number);
@@ -146,7 +146,7 @@ void RemoteChannel::AskForParcel(uint64_t number) {
              });
 }
 
-// What fails fails with the link.
+// A failed parcel fails through the link.
 void RemoteChannel::OnParcel(uint64_t number, const absl::Status& status) {
   {
     MutexLock lock(&mu_);
@@ -257,8 +257,8 @@ bool RemoteChannel::Read() {
   return std::visit([this](const auto& taken) { return Take(taken); }, *step);
 }
 
-// Hands the whole items on when all of their arrays have come, or, after the
-// end of the link, those before the first array that never comes.
+// Passes the whole items on when all of their arrays have arrived. After the
+// end of the link, passes on only items before the first lost array.
 bool RemoteChannel::Flush() {
   bool has_lost = false;
   {
@@ -371,7 +371,7 @@ bool RemoteChannel::EndReading(const absl::Status& status) {
     CloseInner();
     link_->End(Annotated(absl::CancelledError("the stream has ended")));
   } else {
-    // As the sending end says, too: what it wrote, or how the link ended.
+    // Both ends report the same status: a parcel's, or the link's end.
     link_->End(status);
     FailInner(is_senders_end_ ? status : link_->status());
   }

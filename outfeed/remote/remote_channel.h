@@ -25,16 +25,16 @@
 
 namespace tutti {
 
-// The channel of a RemoteOutfeedDevice: asks the sending end for what it lends,
-// and writes the items into a MemoryChannel where the listener is. For one
-// listener; the device's side fails with UNIMPLEMENTED.
+// Channel of a RemoteOutfeedDevice. Requests the transfers of the sending end,
+// and writes the items into a MemoryChannel for the listener. Accepts one
+// listener; TransferToOutfeed() fails with UNIMPLEMENTED.
 //
-// Thread-safe. The listener is called on threads of the link's, of who resumes
-// or of the work queue.
+// Thread-safe. The listener runs on threads of the link or of the work queue,
+// or inside Resume().
 class RemoteChannel : public OutfeedChannel,
                       public std::enable_shared_from_this<RemoteChannel> {
  public:
-  // `name` is the sending device's.
+  // `name` is the name of the sending device.
   static std::shared_ptr<RemoteChannel> Create(
       std::string name, std::shared_ptr<StreamLink> link,
       std::shared_ptr<OutfeedRegistry> registry);
@@ -53,10 +53,11 @@ class RemoteChannel : public OutfeedChannel,
  private:
   class Tap;
 
-  // Parcels that are asked for at a time.
+  // Number of parcels requested at a time.
   static constexpr size_t kNumSlots = 8;
 
-  // Large arrays and what waits for them, but for one item above it.
+  // Bound on the bytes of large arrays and of the items that wait for them. A
+  // single item may exceed it.
   static constexpr size_t kMaxBatchBytes = size_t{1} << 20;
 
   RemoteChannel(std::string name, std::shared_ptr<StreamLink> link,
@@ -74,9 +75,10 @@ class RemoteChannel : public OutfeedChannel,
       ABSL_LOCKS_EXCLUDED(mu_);
   void OnTransferred(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Does what can be done; whatever happens calls it. One thread at a time
-  // steps, until a step returns false: there is nothing to do now. A link that
-  // has ended stops nothing before what it had not brought is needed.
+  // Takes all steps that are possible now. Every event calls it. One thread at
+  // a time runs the steps, until a step returns false: nothing can be done now.
+  // After the end of the link, steps go on until they need data that never
+  // arrived.
   void Advance() ABSL_LOCKS_EXCLUDED(mu_);
   bool Step();
   bool MayStep() ABSL_LOCKS_EXCLUDED(mu_);
@@ -92,8 +94,7 @@ class RemoteChannel : public OutfeedChannel,
   bool AddArray(Tensor array);
   void AskForArray(Tensor array) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Nothing more is read: once the items before are in the inner channel, it
-  // gets the end.
+  // Stops reading. Passes the end to the inner channel after all earlier items.
   bool EndAfterBatch(absl::Status status);
   bool EndReading(const absl::Status& status);
   void StopReading();
@@ -104,7 +105,8 @@ class RemoteChannel : public OutfeedChannel,
   const std::shared_ptr<StreamLink> link_;
   MemoryChannel inner_;
 
-  // Where answers go: the link's until they have come.
+  // Destinations of requested parcels. The link writes a slot until its parcel
+  // has arrived.
   std::array<std::array<std::byte, kParcelBytes>, kNumSlots> slots_;
 
   mutable Mutex mu_;
@@ -117,27 +119,27 @@ class RemoteChannel : public OutfeedChannel,
   bool is_transferring_ ABSL_GUARDED_BY(mu_) = false;
   int num_large_asked_ ABSL_GUARDED_BY(mu_) = 0;
 
-  // Set when a large array was lost: of `batch_`, the arrays of whole items
-  // before the first such one.
+  // Set when a large array was lost: the number of arrays in `batch_` that
+  // belong to whole items before the first lost array.
   std::optional<size_t> num_before_lost_ ABSL_GUARDED_BY(mu_);
   bool is_stepping_ ABSL_GUARDED_BY(mu_) = false;
   bool is_due_ ABSL_GUARDED_BY(mu_) = false;
 
-  // The stepping thread's.
+  // Owned by the stepping thread.
   StreamReader reader_;
   enum class State { kNextParcel, kReading, kParcelRead, kOver };
   State state_ = State::kNextParcel;
-  uint64_t parcel_ = 0;              // The one that is read, or the next.
-  uint64_t num_large_arrays_ = 0;    // That were asked for.
-  std::vector<Tensor> batch_;        // Whole items, then a part of one.
-  size_t num_whole_ = 0;             // Of these, the arrays of whole items.
-  size_t num_item_arrays_left_ = 0;  // Of the item that is a part.
+  uint64_t parcel_ = 0;              // Number of the present or next parcel.
+  uint64_t num_large_arrays_ = 0;    // Large arrays requested.
+  std::vector<Tensor> batch_;        // Whole items, then a partial item.
+  size_t num_whole_ = 0;             // Arrays of whole items in `batch_`.
+  size_t num_item_arrays_left_ = 0;  // Missing in the partial item.
   size_t batch_bytes_ = 0;
-  size_t item_bytes_ = 0;  // Of these, that item's.
+  size_t item_bytes_ = 0;  // Bytes of the partial item.
   bool is_flushing_ = false;
   std::optional<StreamReader::LargeArray> deferred_;
   std::optional<absl::Status> end_word_;
-  bool is_senders_end_ = false;  // A parcel said it.
+  bool is_senders_end_ = false;  // The end came in a parcel.
 };
 
 }  // namespace tutti

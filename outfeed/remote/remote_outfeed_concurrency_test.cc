@@ -1,4 +1,4 @@
-// Both ends of outfeeds between processes, with threads.
+// Tests both ends of outfeeds between processes, with threads.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ class RemoteOutfeedConcurrencyTest : public testing::Test {
             .instance_key = instance_key};
   }
 
-  // What the last one becomes.
+  // Sends the items. Returns the status of the last send.
   absl::Status SendAll(int num_items) {
     const OutfeedSender sender = pair_->sender();
     const Tensor large = Bytes(kLargeBytes);

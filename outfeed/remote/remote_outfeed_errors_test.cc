@@ -1,4 +1,5 @@
-// What ends the outfeed of another process's device, and where it is told.
+// Tests which events end the outfeed of another process's device, and who
+// receives the status.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,7 +69,7 @@ class BrokenItemsTest : public RemoteOutfeedTest,
     const Tensor header = (*sender_registry_->Find(kNumberId))->header;
     switch (GetParam()) {
       case 0:
-        return {Bytes(8)};  // Uninitialised: made wrong by the caller.
+        return {Bytes(8)};  // The caller fills it.
       case 1:
         return {Number(1)};
       case 2:
@@ -160,7 +161,7 @@ TEST_F(RemoteOutfeedTest, AReceivingEndThatNeverListenedEndsWithItsLoans) {
                                         HasSubstr("receiving end, at /job:"))));
 }
 
-// Who hears of the end may take down what the deleters need.
+// Code that runs at the end may destroy objects that the deleters need.
 TEST_F(RemoteOutfeedTest, TheArraysOfAHalfItemAreFreeBeforeTheEndIsTold) {
   Connect();
   StartReceiver();
@@ -195,7 +196,7 @@ TEST_F(RemoteOutfeedTest, TheArraysOfABrokenTransferAreFreeBeforeTheEnd) {
     };
     add(DType::kUint8, TensorShape::Vector(8), header_ends);
     add(DType::kInt32, TensorShape(), false);
-    add(DType::kUint8, TensorShape::Vector(4), false);  // A wrong one.
+    add(DType::kUint8, TensorShape::Vector(4), false);  // Wrong type.
     add(DType::kUint8, TensorShape::Vector(5), false);
     SendRaw(std::move(arrays));
     EXPECT_THAT(ended_, Optional(StatusIs(StatusCode::kInvalidArgument, _)));
@@ -220,7 +221,7 @@ TEST_F(RemoteOutfeedTest, AnAbortOfTheStepEndsBothEnds) {
     const auto stopped = StatusIs(StatusCode::kAborted, HasSubstr("stopped"));
     EXPECT_THAT(ended_, Optional(stopped));
     ExpectSendersGet(stopped);
-    if (!listens) StartReceiver();  // It hears of the end.
+    if (!listens) StartReceiver();  // Receives the end.
     EXPECT_THAT(receiver_->statistics(0).status, stopped);
     receiver_.reset();
     export_.reset();
@@ -229,9 +230,9 @@ TEST_F(RemoteOutfeedTest, AnAbortOfTheStepEndsBothEnds) {
   }
 }
 
-// The sending end was told that it had been fetched.
+// The sending end knows that the items were fetched.
 TEST_F(RemoteOutfeedTest, WhatHadComeBeforeAnAbortIsDelivered) {
-  std::vector<int32_t> expected(1500);  // More than the inner channel has.
+  std::vector<int32_t> expected(1500);  // More than fit into the inner channel.
   std::iota(expected.begin(), expected.end(), 0);
   const std::pair<std::optional<Tensor>, StatusCode> cases[] = {
       {ShutdownHeader(), StatusCode::kOk},
@@ -297,7 +298,7 @@ TEST_F(RemoteOutfeedTest, ADeviceWithAListenerIsNotExported) {
               StatusIs(StatusCode::kFailedPrecondition, _));
 }
 
-// A sending end that lends what it likes.
+// Fixture whose sending end posts arbitrary bytes.
 class SpoiltParcelsTest : public RemoteOutfeedTest {
  protected:
   void ConnectSpoilt() {
@@ -308,7 +309,7 @@ class SpoiltParcelsTest : public RemoteOutfeedTest {
     link_->WatchEnd([this](const absl::Status& status) { ended_ = status; });
   }
 
-  // What becomes of a stream with this parcel alone.
+  // Returns the status of a stream that consists of this parcel.
   absl::Status StatusAfter(const std::vector<std::byte>& parcel) {
     ++instance_key_;
     ended_.reset();
@@ -374,7 +375,7 @@ TEST_F(SpoiltParcelsTest, AnOrderlyEndNeedsNoQuestion) {
   EXPECT_THAT(receiver_->statistics(0).status, IsOk());
 }
 
-// As the sending end writes it when there is no memory for the next parcel.
+// The sending end writes such an end if it has no memory for the next parcel.
 TEST_F(SpoiltParcelsTest, AnEndInTheMiddleOfAnItemIsTheStatusOfBothEnds) {
   const absl::Status end = absl::ResourceExhaustedError(
       "outfeed of " + sending_device().full_name() + ": no memory");
@@ -391,7 +392,7 @@ TEST_F(SpoiltParcelsTest, AnEndInTheMiddleOfAnItemIsTheStatusOfBothEnds) {
   writer.Add(EndEntry{end});
   writer.Finish();
   EXPECT_EQ(StatusAfter(parcel), end);
-  EXPECT_THAT(items_, SizeIs(1));  // The whole one.
+  EXPECT_THAT(items_, SizeIs(1));  // The whole item.
 }
 
 TEST_F(SpoiltParcelsTest, WholeItemsBeforeALostArrayAreDelivered) {
@@ -433,7 +434,7 @@ TEST_F(SpoiltParcelsTest, WholeItemsBeforeALostArrayAreDelivered) {
   }
 }
 
-// The receiving end spoils what it says.
+// The receiving end sends a wrong word.
 TEST_F(RemoteOutfeedTest, AWrongCloseWordEndsTheStream) {
   std::shared_ptr<StreamLink> link;
   ConnectExport();
@@ -446,7 +447,7 @@ TEST_F(RemoteOutfeedTest, AWrongCloseWordEndsTheStream) {
   EXPECT_THAT(link->status(), StatusIs(StatusCode::kInternal, _));
 }
 
-// Ends of loans that the test tells, late, as another thread may.
+// Delays OnReleased() calls until the test runs them, as another thread may.
 struct LateReleases {
   bool are_late = false;
   std::vector<absl::AnyInvocable<void() &&>> late;
@@ -470,7 +471,7 @@ class LatePeerAccess : public LocalPeerAccess {
   }
 
  private:
-  // Ends itself when it is told.
+  // Deletes itself when the transfer ends.
   class Loan : public Lender {
    public:
     Loan(LateReleases& releases, Lender& lender)
@@ -490,7 +491,7 @@ class LatePeerAccess : public LocalPeerAccess {
   const std::shared_ptr<LateReleases> releases_;
 };
 
-// Calls `before_end` before its stream has ended.
+// Calls `before_end` before End().
 class WatchedChannel : public MemoryChannel {
  public:
   explicit WatchedChannel(std::function<void()> before_end)
@@ -522,7 +523,7 @@ class LateReleasesTest : public RemoteOutfeedTest {
         releases_(releases) {}
 };
 
-// Else another export of the device would find a listener there.
+// Otherwise another export of the device would find a listener there.
 TEST_F(LateReleasesTest, AStreamEndsOnceItsChannelIsLeft) {
   sending_device().GiveOutfeedChannel(
       std::make_shared<WatchedChannel>([releases = releases_, &ended = ended_] {

@@ -14,8 +14,8 @@
 
 namespace tutti {
 
-// Both ends of an outfeed between processes, for tests and benchmarks with
-// threads: what it does, it waits for.
+// Both ends of an outfeed between processes, for threaded tests and benchmarks.
+// Every operation blocks until it is done.
 class RemoteOutfeedPair {
  public:
   RemoteOutfeedPair(OutfeedConnection receiving, OutfeedConnection sending)
@@ -40,13 +40,13 @@ class RemoteOutfeedPair {
     return receiver_->Start();
   }
 
-  // Of the receiver.
+  // Shuts the receiver down.
   absl::Status Shutdown() {
     return Await(
         [this](StatusCallback done) { receiver_->Shutdown(std::move(done)); });
   }
 
-  // How the sending end has ended.
+  // Waits for the sending end, and returns its status.
   absl::Status AwaitExportEnd() {
     export_ended_.Wait();
     return *export_status_;

@@ -1,4 +1,4 @@
-// Items of a device of another process: order, room, and an orderly end.
+// Tests items of another process's device: order, room, and an orderly end.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST_F(RemoteOutfeedTest, WhatIsSentBeforeAReceiverStartsWaits) {
 TEST_F(RemoteOutfeedTest, ASlowCallbackHoldsTheSenderBack) {
   Connect();
   StartReceiver(/*max_queued_bytes=*/100);
-  // No work runs, so no callback does.
+  // No works run, therefore no callbacks.
   int64_t num_bytes = 0;
   do {
     outcomes_.push_back(std::make_unique<Outcome>());
@@ -77,7 +77,7 @@ TEST_F(RemoteOutfeedTest, ASlowCallbackHoldsTheSenderBack) {
     num_bytes += kLargeBytes;
   } while (outcomes_.back()->num_calls == 1 && num_bytes < 100'000'000);
   EXPECT_EQ(outcomes_.back()->num_calls, 0);
-  // Both channels, the window, the batch, and an item that is above the limit.
+  // Bytes in both channels, the window, the batch, and an item above the limit.
   EXPECT_LT(num_bytes, 6'000'000);
   EXPECT_EQ(receiver_->queued_bytes(), kLargeBytes);
   job_.environment().RunAll();
@@ -117,7 +117,7 @@ TEST_F(RemoteOutfeedTest, TheSendingEndHasEndedWhenAllWasFetched) {
   Connect();
   StartReceiver(/*max_queued_bytes=*/4);
   SendNumber(1);
-  SendNumber(2);  // Has no room yet at the receiver.
+  SendNumber(2);  // The receiver has no room yet.
   receiver_->Shutdown(shutdown_.Done());
   EXPECT_THAT(ended_, Optional(IsOk()));
   EXPECT_THAT(items_, IsEmpty());

@@ -35,14 +35,14 @@ inline constexpr uint32_t kHugeId = 5;
 inline constexpr int64_t kLargeBytes = 100'000;
 inline constexpr int64_t kHugeBytes = int64_t{3} << 20;
 
-// What the callback was given.
+// Item that the callback received.
 struct ReceivedItem {
   uint32_t id = 0;
   std::vector<size_t> sizes;
-  int32_t first_number = 0;  // In the first four bytes.
+  int32_t first_number = 0;  // First four bytes.
 };
 
-// Begins with the number.
+// Makes a tensor that begins with `number`.
 inline Tensor Numbered(int64_t num_bytes, int32_t number) {
   Tensor tensor = Bytes(num_bytes);
   std::memset(tensor.mutable_data(), number & 0x7f, tensor.size_bytes());
@@ -158,7 +158,7 @@ class RemoteOutfeedTest : public testing::Test {
                                          std::move(done));
   }
 
-  // Sends numbers until one waits.
+  // Sends numbers until a send waits.
   int FillUp() {
     Outcome outcome;
     int num_sent = 0;

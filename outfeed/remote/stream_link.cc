@@ -15,7 +15,7 @@
 namespace tutti {
 namespace {
 
-// No execution of a collective has this number.
+// Execution number of the link's transfers; collectives never use it.
 constexpr uint64_t kStreamExecution = std::numeric_limits<uint64_t>::max();
 
 std::shared_ptr<const CollectiveRequest> RequestOf(
@@ -32,7 +32,7 @@ std::shared_ptr<const CollectiveRequest> RequestOf(
 
 }  // namespace
 
-// Ends itself when it is told.
+// Deletes itself when the transfer ends.
 class StreamLink::Transfer : public Lender, public Borrower {
  public:
   Transfer(std::shared_ptr<StreamLink> link, absl::Span<std::byte> into,
@@ -142,8 +142,8 @@ void StreamLink::WatchPeer() {
       });
 }
 
-// Each end watches the other one before they meet, so that from then on neither
-// can end unheard.
+// Starts the group. Each end watches the other before they meet: afterwards
+// neither end can end unnoticed.
 void StreamLink::Meet(PreparedCollective::Limits limits, ConnectCallback done) {
   prepared_->Start(std::move(limits),
                    [self = shared_from_this(),
@@ -158,7 +158,8 @@ void StreamLink::Meet(PreparedCollective::Limits limits, ConnectCallback done) {
 void StreamLink::Lend(int32_t tag, absl::Span<const std::byte> bytes,
                       StatusCallback released) {
   if (!Begin(/*num_uses=*/2)) return std::move(released)(status());
-  // It may end, and with it the last of all that keeps the link.
+  // Keeps the link: the transfer may end inside the call and drop the last
+  // owner.
   const auto self = shared_from_this();
   Transfer* const transfer =
       std::make_unique<Transfer>(self, absl::Span<std::byte>(),
@@ -230,8 +231,8 @@ void StreamLink::EndUse() {
   executor_->peers().ForgetExecution(exec_);
 }
 
-// The other end, if it is in this process, may have ended and forgotten the
-// transfers before this one began; it is then ended here.
+// Cancels transfers that began after the end. If the other end is in this
+// process, it may have ended and forgotten the transfers before this one began.
 void StreamLink::EndBegun() {
   const absl::Status ended = status();
   if (!ended.ok()) CancelTransfers(ended);

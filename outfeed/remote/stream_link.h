@@ -24,29 +24,30 @@
 
 namespace tutti {
 
-// One end of such a connection: moves bytes to and from the other end, by the
-// transfers of the executor's step and under the group that both are members
-// of. So a peer is checked as in any collective, and the end of the group's
-// generation, an abort of the step and the loss of the peer end the link.
+// An end of a connection between processes. Moves bytes to and from the other
+// end, as transfers of the executor's step in a group of the two ends. The peer
+// is therefore checked as in any collective. The link ends with the group's
+// generation, an abort of the step, or the loss of the peer.
 //
-// Any transfer that fails ends the link, and whoever ends it ends it at both
-// ends, with all transfers: each has one under way that only the end ends.
+// A failed transfer ends the link. An end at either side ends both sides and
+// all transfers: each side always has a transfer under way that ends only with
+// the link.
 //
-// Thread-safe. Callbacks run once, inside the call or on the thread of the side
-// that came second or of the one that ends the link, with no lock held. An
-// ended link keeps itself until its last transfer is told.
+// Thread-safe. Callbacks run once, with no lock held: inside the call, on the
+// thread of the second of the two sides, or on the thread that ends the link.
+// An ended link stays alive until the callback of its last transfer has run.
 class StreamLink : public std::enable_shared_from_this<StreamLink> {
  public:
   using ConnectCallback =
       absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<StreamLink>>) &&>;
 
-  // In the group, and the names of the ends.
+  // Ranks of the ends in the group.
   static constexpr int kReceiver = 0;
   static constexpr int kSender = 1;
 
-  // Waits for the other end: both have connected, or neither. `rank` is one of
-  // the above. Errors: INVALID_ARGUMENT for a null executor or device; those of
-  // CollectiveExecutor::Prepare().
+  // Waits for the other end: both ends connect, or neither does. `rank` is
+  // kReceiver or kSender. Errors: INVALID_ARGUMENT for a null executor or
+  // device; as CollectiveExecutor::Prepare().
   static void Connect(int rank, OutfeedConnection connection,
                       ConnectCallback done);
 
@@ -54,30 +55,30 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   StreamLink(const StreamLink&) = delete;
   StreamLink& operator=(const StreamLink&) = delete;
 
-  // Lends bytes to the other end, which asks for so many under the same tag.
-  // They stay valid until `released`, which hears OK if they were read, else
-  // how the link ended. Tags are not negative; no two transfers of one
-  // direction that are under way have the same.
+  // Posts bytes for the other end, which requests the same number under the
+  // same tag. The bytes stay valid until `released` runs: with OK if the other
+  // end has read them, else with the link's end. Tags are not negative. Two
+  // transfers under way in one direction have different tags.
   void Lend(int32_t tag, absl::Span<const std::byte> bytes,
             StatusCallback released);
 
-  // Asks the other end for the bytes, at least one, that it lends under the
-  // tag. `into` stays valid until `done`.
+  // Requests the bytes, at least 1, that the other end posts under the tag.
+  // `into` stays valid until `done`.
   void Ask(int32_t tag, absl::Span<std::byte> into, StatusCallback done);
 
-  // Ends the link at both ends. The first reason stays; it gets the names of
-  // the ends if it does not have that of the sending one.
+  // Ends the link at both ends. The first reason stays. A reason without the
+  // sending end's name gets the names of both ends.
   void End(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   // OK until the link has ended.
   absl::Status status() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Runs `watcher` when the link has ended; inside this call if it has.
+  // Runs `watcher` at the end of the link; inside this call if it has ended.
   void WatchEnd(Cancellation::Watcher watcher) {
     ended_.Watch(std::move(watcher));
   }
 
-  // Of either end.
+  // Attributes of the end with that rank.
   const DeviceAttributes& device(int rank) const {
     return group_->members[static_cast<size_t>(rank)].device;
   }
@@ -94,12 +95,12 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   void Meet(PreparedCollective::Limits limits, ConnectCallback done);
   BufKey KeyOf(int32_t tag, int from) const;
 
-  // Around all that is done with the peer; after the end, the last one lets it
-  // forget the connection.
+  // Begin() and EndUse() enclose every use of the peer. After the end, the last
+  // EndUse() lets the peer access forget the connection.
   bool Begin(int num_uses) ABSL_LOCKS_EXCLUDED(mu_);
   void EndUse() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // After a transfer has begun: the link may have ended meanwhile.
+  // Called after a transfer has begun: the link may have ended meanwhile.
   void EndBegun() ABSL_LOCKS_EXCLUDED(mu_);
   void CancelTransfers(const absl::Status& reason);
   absl::Status Named(const absl::Status& reason) const;
@@ -110,7 +111,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   const std::shared_ptr<const CollGroupParams> group_;
   const ExecKey exec_;
   Cancellation ended_;
-  std::array<std::byte, 1> never_lent_ = {};  // Where WatchPeer()'s would go.
+  std::array<std::byte, 1> never_lent_ = {};  // Target of WatchPeer().
 
   mutable Mutex mu_;
   absl::Status status_ ABSL_GUARDED_BY(mu_);

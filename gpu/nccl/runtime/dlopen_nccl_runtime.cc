@@ -41,13 +41,13 @@ ncclDataType_t TypeOf(DType dtype) {
     case DType::kInt64:
       return ncclInt64;
     case DType::kUint8:
-    case DType::kBool:  // Only moved.
+    case DType::kBool:  // Only moved, never reduced.
       return ncclUint8;
   }
   return ncclUint8;
 }
 
-// REQUIRES: NcclCollective has let it pass.
+// REQUIRES: NcclCollective has accepted the op.
 ncclRedOp_t OpOf(const NcclCall& call) {
   switch (call.kind) {
     case ReductionKind::kProd:
@@ -73,13 +73,14 @@ absl::StatusCode CodeOf(ncclResult_t result) {
   }
 }
 
-// What the environment sets for NCCL; null: nothing.
+// Returns the environment's value; null if unset or empty.
 const char* Setting(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr || *value == '\0' ? nullptr : value;
 }
 
-// Ids of communicators would all be this one, where they mix.
+// Rejects an environment that gives all communicators the same id: they would
+// mix.
 absl::Status CheckIdsDiffer() {
   constexpr char kName[] = "NCCL_COMM_ID";
   const char* const value = Setting(kName);
@@ -94,7 +95,7 @@ absl::Status CheckCanBeOn(int gpu) {
   return CudaStatus(on_gpu.error(), "cudaSetDevice", gpu);
 }
 
-// NCCL gives a thread its GPU back only where all went well.
+// Restores the thread's GPU. NCCL does so only after success.
 class KeptGpu {
  public:
   KeptGpu() : error_(cudaGetDevice(&gpu_)) {}
@@ -109,7 +110,7 @@ class KeptGpu {
   const cudaError_t error_;
 };
 
-// Before 2.9 NCCL gives numbers such as 2708.
+// Before 2.9, version numbers look like 2708.
 std::string VersionName(int version) {
   if (version < 10000) {
     return absl::StrCat(version / 1000, ".", version % 1000 / 100, ".",
@@ -119,12 +120,12 @@ std::string VersionName(int version) {
                       version % 100);
 }
 
-// As NcclRuntime::WhyBlocking(). The environment goes before what the program
-// asks for: an error, where an old one may not block.
+// Reason for NcclRuntime::WhyBlocking(). The environment overrides the
+// program's setting. Errors: an old NCCL that the environment makes not block.
 absl::StatusOr<std::string> WhyBlockingOf(int version) {
   constexpr char kName[] = "NCCL_COMM_BLOCKING";
   const char* const value = Setting(kName);
-  // As NCCL reads it, which leaves out what is neither 0 nor 1.
+  // Parsed like NCCL does, which ignores numbers other than 0 and 1.
   const auto number =
       value == nullptr ? -1 : std::strtoll(value, nullptr, /*base=*/0);
   const std::string from = VersionName(DlopenNcclRuntime::kOldestNotBlocking);
@@ -204,7 +205,7 @@ absl::Status DlopenNcclRuntime::Find(void* library, Functions* functions) {
   return status;
 }
 
-// What is in progress is for IsReady() to find out.
+// A call in progress is no error here: IsReady() reports its result.
 absl::Status DlopenNcclRuntime::ToStatus(absl::string_view call,
                                          ncclResult_t result,
                                          ncclComm_t comm) const {
@@ -217,8 +218,8 @@ absl::Status DlopenNcclRuntime::ToStatus(absl::string_view call,
   return absl::Status(CodeOf(result), text);
 }
 
-// 2.19.3, if no other, keeps a lock where its first call fails, and waits for
-// it if it is called again, or was meanwhile.
+// NCCL 2.19.3, and maybe others, keeps a lock if its first call fails.
+// Concurrent and later calls would then wait for this lock.
 absl::StatusOr<ncclUniqueId> DlopenNcclRuntime::MakeId() {
   ncclUniqueId id;
   MutexLock lock(&mu_);
@@ -275,7 +276,7 @@ absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitRanks(
 
 absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitBlocking(
     absl::Span<const NcclRank> ranks) {
-  // NCCL would wait for a rank that cannot be begun.
+  // NCCL would wait for a rank that cannot begin.
   for (const NcclRank& rank : ranks) {
     absl::Status status = CheckCanBeOn(rank.gpu);
     if (!status.ok()) return status;
@@ -289,7 +290,7 @@ absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitBlocking(
 absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::InitRanks(
     const ncclUniqueId& id, int size, absl::Span<const NcclRank> ranks,
     bool is_blocking) {
-  // NCCL may write them as late as at the group's end.
+  // NCCL may write the handles as late as the end of the group.
   std::vector<ncclComm_t> made(ranks.size(), nullptr);
   const KeptGpu kept_gpu;
   absl::Status status = ToStatus("ncclGroupStart", nccl_.group_start());
@@ -402,8 +403,8 @@ absl::Status DlopenNcclRuntime::EndEach(
   return status;
 }
 
-// NCCL wants a thread that finalizes several ranks to do so in a group, or
-// hangs; what is finalized is then destroyed without a word of the others.
+// Finalizes in a group: NCCL hangs if a thread finalizes several ranks without
+// one. A finalized end can then be destroyed independently of the others.
 absl::Status DlopenNcclRuntime::Finalize(absl::Span<const NcclComm> comms) {
   const KeptGpu kept_gpu;
   absl::Status status = ToStatus("ncclGroupStart", nccl_.group_start());
@@ -424,9 +425,9 @@ absl::Status DlopenNcclRuntime::Abort(absl::Span<const NcclComm> comms) {
   return EndEach("ncclCommAbort", nccl_.comm_abort, comms);
 }
 
-// ncclCommAbort() waits for what NCCL does for all the ends at once, which may
-// go on until each of them is told to stop. So each call needs a thread: as
-// work of a queue they would wait for each other where it has one worker.
+// Aborts on one thread per end. ncclCommAbort() waits for NCCL's work on all
+// ends, which may go on until all ends are being aborted. Works of a queue with
+// one worker would wait for each other.
 absl::Status DlopenNcclRuntime::AbortAtOnce(
     absl::Span<const NcclComm> comms) const {
   std::vector<ncclResult_t> results(comms.size(), ncclSuccess);
@@ -439,7 +440,8 @@ absl::Status DlopenNcclRuntime::AbortAtOnce(
   try {
     for (; next + 1 < comms.size(); ++next) threads.emplace_back(abort, next);
   } catch (const std::system_error&) {
-    // The system has no thread left. What is not aborted would hang for sure.
+    // The system has no thread left. Without an abort, these ends would surely
+    // hang.
   }
   for (; next < comms.size(); ++next) abort(next);
   for (std::thread& thread : threads) thread.join();

@@ -18,32 +18,36 @@
 
 namespace tutti {
 
-// The NCCL of this machine, opened when the program runs: it is not linked.
+// NCCL of this machine, opened when the program runs, not linked.
 //
-// Communicators are made not to block, but for those of an older NCCL and where
-// the environment wants it (NCCL_COMM_BLOCKING=1). The library stays open for
-// good, as its threads may.
+// Communicators do not block, except with an older NCCL, or if the environment
+// demands it (NCCL_COMM_BLOCKING=1). The library stays open for ever, because
+// its threads may.
 class DlopenNcclRuntime : public NcclRuntime {
  public:
-  // Before that an abort may free what a kernel of another end still reads
-  // (2.14 and 2.15), or there are no communicators with settings.
+  // Oldest accepted version. In 2.14 and 2.15, an abort may free memory that a
+  // kernel of another end still reads. Older ones have no communicators with
+  // settings.
   static constexpr int kOldest = 21602;
 
-  // From here on NCCL keeps a group that is not ready as an object of its own,
-  // and the ends of a communicator that are in it may be aborted at once.
-  // 2.20.5, 2.22.3 and 2.26.2 keep it with the thread, where that of another
-  // communicator mixes with it, and such aborts join NCCL's thread twice. So
-  // their communicators have to block: nothing of a group is left then when its
-  // call returns, and aborts are called one after the other, of which the last
-  // frees all.
+  // Oldest version whose communicators need not block. From here on, NCCL keeps
+  // a group that is not ready as a separate object. The ends of a communicator
+  // in such a group may be aborted at once.
+  //
+  // Versions 2.20.5, 2.22.3 and 2.26.2 keep the group with the thread. There it
+  // mixes with the group of another communicator, and such aborts join NCCL's
+  // thread twice. Communicators of older versions therefore block: a call
+  // leaves nothing of a group behind when it returns. Their aborts follow each
+  // other, and the last one frees everything.
   static constexpr int kOldestNotBlocking = 22703;
 
   static constexpr char kLibrary[] = "libnccl.so.2";
 
-  // Errors: UNAVAILABLE with the loader's text; FAILED_PRECONDITION for a
-  // library that is older, or lacks a function, and for an environment that has
-  // an older one not block (NCCL_COMM_BLOCKING=0), or all communicators meet in
-  // one place (NCCL_COMM_ID).
+  // Errors: UNAVAILABLE with the loader's text. FAILED_PRECONDITION for a
+  // library that is older than kOldest or lacks a function. FAILED_PRECONDITION
+  // also for an environment that makes an older library not block
+  // (NCCL_COMM_BLOCKING=0), or makes all communicators meet in one place
+  // (NCCL_COMM_ID).
   static absl::StatusOr<std::shared_ptr<NcclRuntime>> Open(
       const std::string& library = kLibrary);
 
@@ -62,7 +66,7 @@ class DlopenNcclRuntime : public NcclRuntime {
   absl::Status Abort(absl::Span<const NcclComm> comms) override;
 
  private:
-  // What we call of it.
+  // Functions of NCCL that we call.
   struct Functions {
     decltype(&ncclGetVersion) get_version = nullptr;
     decltype(&ncclGetUniqueId) get_unique_id = nullptr;
@@ -105,7 +109,7 @@ class DlopenNcclRuntime : public NcclRuntime {
   absl::Status LaunchGroup(absl::Span<const NcclPart> parts) const;
   absl::Status AbortAtOnce(absl::Span<const NcclComm> comms) const;
 
-  // Calls `end`, which is NCCL's `call`, for each, also once one has failed.
+  // Calls `end`, which is NCCL's `call`, for each end, also after a failure.
   // Errors: the first.
   using End = ncclResult_t (*)(ncclComm_t);
   absl::Status EndEach(absl::string_view call, End end,
@@ -117,7 +121,7 @@ class DlopenNcclRuntime : public NcclRuntime {
 
   Mutex mu_;
   bool has_made_id_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status id_failure_ ABSL_GUARDED_BY(mu_);  // Of an old one: for good.
+  absl::Status id_failure_ ABSL_GUARDED_BY(mu_);  // Permanent for an old NCCL.
 };
 
 }  // namespace tutti

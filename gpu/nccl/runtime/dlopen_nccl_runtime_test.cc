@@ -24,7 +24,7 @@ using ::testing::SizeIs;
 
 constexpr char kStub[] = "gpu/nccl/libnccl_stub.so";
 
-// The test of what needs no GPU: nccl_stub.cc stands for the library.
+// Tests the parts that need no GPU. nccl_stub.cc stands for the library.
 class DlopenNcclRuntimeTest : public testing::Test {
  protected:
   DlopenNcclRuntimeTest() {
@@ -58,12 +58,12 @@ class DlopenNcclRuntimeTest : public testing::Test {
     return reinterpret_cast<Function>(dlsym(library, name));
   }
 
-  // What NCCL does whenever a group ends; null: nothing.
+  // Sets a function that the stub calls at the end of each group; null: none.
   static void AtGroupEnd(void (*function)()) {
     OfStub<void (*)(void (*)())>("NcclStubAtGroupEnd")(function);
   }
 
-  // What was called since the last time.
+  // Returns the calls since the last Log().
   static std::string Log() {
     static size_t seen = 0;
     const std::string all = OfStub<const char* (*)()>("NcclStubLog")();
@@ -77,12 +77,12 @@ class DlopenNcclRuntimeTest : public testing::Test {
     return static_cast<int>(pieces.size()) - 1;
   }
 
-  // The calls of one rank.
+  // Makes the part of a single rank.
   static std::vector<NcclPart> PartOf(std::vector<NcclCall> calls) {
     return {{.calls = std::move(calls)}};
   }
 
-  // On the two GPUs of host_cudart.cc.
+  // Ranks on the two GPUs of host_cudart.cc.
   const std::vector<NcclRank> two_ranks_ = {{.rank = 0, .gpu = 0},
                                             {.rank = 1, .gpu = 1}};
   const std::vector<NcclComm> none_;
@@ -93,7 +93,7 @@ TEST_F(DlopenNcclRuntimeTest, CommunicatorsBlockWhereTheEnvironmentWantsIt) {
   EXPECT_EQ(Opened()->WhyBlocking(), "");
   setenv("NCCL_COMM_BLOCKING", "0", 1);
   EXPECT_EQ(Opened()->WhyBlocking(), "");
-  setenv("NCCL_COMM_BLOCKING", "2", 1);  // NCCL knows of none such.
+  setenv("NCCL_COMM_BLOCKING", "2", 1);  // NCCL ignores this value.
   EXPECT_EQ(Opened()->WhyBlocking(), "");
   setenv("NCCL_COMM_BLOCKING", "0x1", 1);
   EXPECT_EQ(Opened()->WhyBlocking(), "NCCL_COMM_BLOCKING is \"0x1\"");
@@ -181,7 +181,7 @@ TEST_F(DlopenNcclRuntimeTest, MakesOnesThatBlockWhereThatIsWanted) {
             "ncclGroupEnd()\n");
 }
 
-// With an id of this process, so that no other one is waited for.
+// Uses an id of this process: NCCL then waits for no other process.
 TEST_F(DlopenNcclRuntimeTest, OnesThatHaveToBlockAreOfThisProcessAlone) {
   SetVersion("22105");
   const auto nccl = Opened();
@@ -224,7 +224,7 @@ TEST_F(DlopenNcclRuntimeTest, ACommunicatorOnNoGpuIsNotMade) {
   EXPECT_THAT(Log(), EndsWith("ncclGroupEnd()\nncclCommAbort()\n"));
 }
 
-// It would wait for that one.
+// The library would wait for that rank.
 TEST_F(DlopenNcclRuntimeTest, AnOldLibraryIsNotCalledForOneOnNoGpu) {
   SetVersion("22105");
   const auto nccl = Opened();
@@ -248,7 +248,7 @@ TEST_F(DlopenNcclRuntimeTest, AnOldLibraryThatGaveNoIdIsNotAskedAgain) {
   EXPECT_EQ(Log(), "ncclGetUniqueId()\n");
 }
 
-// NCCL may leave it on another one where it fails.
+// NCCL may leave the thread on another GPU after a failure.
 TEST_F(DlopenNcclRuntimeTest, AThreadKeepsItsGpu) {
   SetVersion("22105");
   const auto nccl = Opened();
@@ -350,7 +350,7 @@ TEST_F(DlopenNcclRuntimeTest, AbortsBeginBeforeOneIsWaitedFor) {
   EXPECT_EQ(CountIn(Log(), "ncclCommAbort("), 3);
 }
 
-// The last one frees all.
+// The last abort frees everything.
 TEST_F(DlopenNcclRuntimeTest, AbortsOfAnOldLibraryFollowEachOther) {
   SetVersion("22105");
   const auto nccl = Opened();

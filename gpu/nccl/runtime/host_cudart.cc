@@ -1,7 +1,7 @@
-// What DlopenNcclRuntime calls of CUDA's runtime, for a machine with two GPUs
-// and no driver, where only the thread's current GPU is kept. For
-// dlopen_nccl_runtime_test.cc, in place of the library: all that any code of
-// the test calls, or the library comes too, with functions of these names.
+// Double of CUDA's runtime for dlopen_nccl_runtime_test.cc: a machine with two
+// GPUs and no driver, where only the thread's current GPU is kept. Defines all
+// functions that code of the test calls. If one were missing, the linker would
+// take the library, too, and find duplicates.
 
 #include <cuda_runtime_api.h>
 

@@ -16,15 +16,16 @@ bool IsOfOneTask(const CollGroupParams& group) {
   });
 }
 
-// Who has no NCCL at all is found by what its device says.
+// True if the device has an NCCL that blocks. Another check of the libraries
+// finds devices without NCCL.
 bool Blocks(const CollGroupMember& member) {
   const auto& libraries = member.device.libraries;
   return absl::c_linear_search(libraries, kNcclLibrary) &&
          !absl::c_linear_search(libraries, kNcclAmongTasks);
 }
 
-// Why the group can have no communicator: it is of several tasks, and those of
-// the leader's NCCL, or of a member's, block. Empty: it can.
+// Reason why the group can have no communicator: it spans several tasks, and
+// communicators of the leader's or a member's NCCL block. Empty: it can.
 std::string WhyMayNotBlock(const CollGroupParams& group, NcclRuntime& leaders) {
   constexpr char kWhy[] = "among several tasks NCCL may not block";
   if (IsOfOneTask(group)) return "";
@@ -41,7 +42,7 @@ std::string WhyMayNotBlock(const CollGroupParams& group, NcclRuntime& leaders) {
 }  // namespace
 
 NcclKeys& NcclKeys::Global() {
-  // Devices may live as long as the program.
+  // Never destroyed: devices may live as long as the program.
   static NcclKeys* const keys = new NcclKeys();
   return *keys;
 }
@@ -52,7 +53,7 @@ std::shared_ptr<void> NcclKeys::Add(uint64_t incarnation,
   MutexLock lock(&mu_);
   const auto place = runtimes_.emplace(incarnation, std::move(nccl));
   return std::shared_ptr<void>(&place->second, [this, place](void*) {
-    // The runtime may end here: not under the lock.
+    // Destroyed without the lock: this may be the last reference.
     std::shared_ptr<NcclRuntime> last;
     MutexLock erase_lock(&mu_);
     last = std::move(place->second);

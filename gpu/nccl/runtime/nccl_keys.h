@@ -15,30 +15,30 @@
 
 namespace tutti {
 
-// The NCCL runtimes of this process's devices, by the devices' incarnations.
+// NCCL runtimes of this process's devices, by the devices' incarnations.
 //
-// A group's leader is asked for a communicator key before there is a device or
-// an executor to ask, so this is the one place that belongs to the process.
-// Devices that have NCCL stand here as long as they live. Thread-safe.
+// Global to the process, because a group's leader must make a communicator key
+// before it has a device or an executor. A device with NCCL is listed as long
+// as it lives. Thread-safe.
 class NcclKeys {
  public:
-  // The one that CreateCudaDevices() fills.
+  // The object that CreateCudaDevices() fills.
   static NcclKeys& Global();
 
   NcclKeys() = default;
   NcclKeys(const NcclKeys&) = delete;
   NcclKeys& operator=(const NcclKeys&) = delete;
 
-  // Until the result goes; this object outlives it. What has no runtime is not
-  // added.
+  // Adds a runtime until the result is destroyed. This object outlives the
+  // result. Ignores a null runtime.
   std::shared_ptr<void> Add(uint64_t incarnation,
                             std::shared_ptr<NcclRuntime> nccl)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A unique id of the runtime of the first member that is of this process; if
-  // none is, of any device of it. Errors: UNAVAILABLE if no device here has
-  // NCCL; FAILED_PRECONDITION for a group of several tasks where
-  // communicators block, its own or a member's; as NcclRuntime::NewUniqueId.
+  // Makes a unique id with the runtime of the group's first member in this
+  // process, or else of any device here. Errors: UNAVAILABLE if no device here
+  // has NCCL; FAILED_PRECONDITION for a group of several tasks if communicators
+  // of this runtime or of a member block; as NcclRuntime::NewUniqueId.
   absl::StatusOr<std::string> NewKey(const CollGroupParams& group)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -51,11 +51,11 @@ class NcclKeys {
       ABSL_GUARDED_BY(mu_);
 };
 
-// What a leader puts into `runtime_details`, once for all implementations: a
-// key of kNcclIdBytes, or why there is none.
+// Adds the leader's entry to `runtime_details`, once for all implementations: a
+// key of kNcclIdBytes, or the reason why there is none.
 void AddNcclKey(NcclKeys& keys, CollGroupParams* group);
 
-// The key. Errors: FAILED_PRECONDITION if what the leader has made is none.
+// Returns the key. Errors: FAILED_PRECONDITION if the leader made no valid key.
 absl::StatusOr<std::string> NcclKeyOf(const CollGroupParams& group);
 
 }  // namespace tutti

@@ -19,7 +19,7 @@ namespace nccl_keys_test {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// What the leader's NcclReduce adds to a group of all devices.
+// Group of all devices, with the leader's entries for NcclReduce.
 CollGroupParams GroupOf(FakeNcclTasks& tasks) {
   CollGroupParams group;
   for (int rank = 0; rank < tasks.size(); ++rank) {

@@ -5,7 +5,7 @@ namespace tutti {
 absl::StatusOr<bool> AreReady(NcclRuntime& nccl,
                               absl::Span<const NcclComm> comms) {
   bool are_ready = true;
-  // All are asked: one that has failed may be why another never gets ready.
+  // Calls IsReady() on all: a failed end may keep another from getting ready.
   for (const NcclComm comm : comms) {
     const absl::StatusOr<bool> is_ready = nccl.IsReady(comm);
     if (!is_ready.ok()) return is_ready;

@@ -1,5 +1,5 @@
-// A library with NCCL's functions, which do nothing but write down how they are
-// called. For dlopen_nccl_runtime_test.cc.
+// Stub of NCCL's library for dlopen_nccl_runtime_test.cc. The functions only
+// log their calls.
 
 #include <nccl.h>
 
@@ -17,18 +17,19 @@ namespace {
 
 std::mutex mu;  // Aborts come from several threads.
 
-// Guarded by `mu`; the test reads it when nothing is called.
+// Guarded by `mu`; the test reads it when no call is under way.
 std::string& Log() {
   static auto* const log = new std::string();
   return *log;
 }
 
-// Whose thread called ncclGetVersion() last.
+// Thread that called ncclGetVersion() last.
 std::atomic<std::thread::id> opener;
 
 std::atomic<void (*)()> at_group_end = nullptr;
 
-// What the next calls of a name return: "ncclSend=5".
+// Logs the call. Returns the result that the environment sets, e.g.
+// "ncclSend=5".
 ncclResult_t Called(const char* name, const std::string& arguments = "") {
   {
     const std::lock_guard<std::mutex> lock(mu);
@@ -42,7 +43,7 @@ ncclResult_t Called(const char* name, const std::string& arguments = "") {
   return static_cast<ncclResult_t>(std::atoi(fails + wanted.size()));
 }
 
-// Returns once so many ends are being aborted, as the variable says.
+// Waits until as many aborts have begun as the environment says.
 void AwaitAborts() {
   const char* const wanted = std::getenv("NCCL_STUB_ABORTS");
   if (wanted == nullptr) return;
@@ -79,7 +80,7 @@ const char* ncclGetLastError(ncclComm_t /*comm*/) { return "the last one"; }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks,
                                     ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
-  *comm = reinterpret_cast<ncclComm_t>(&opener);  // Anything.
+  *comm = reinterpret_cast<ncclComm_t>(&opener);  // Any non-null pointer.
   return Called("ncclCommInitRankConfig",
                 absl::StrCat(nranks, ",", rank, ",", config->blocking, ",",
                              absl::string_view(id.internal, 1)));

@@ -22,12 +22,12 @@ void NcclTurns::Take(const void* who, std::vector<int> gpus, Begin begin) {
     turns_.push_back({who, std::move(gpus), std::move(begin)});
     due = TakeDue();
   }
-  // No other than this one.
+  // Only this thread runs them.
   for (Begin& mine : due) std::move(mine)();
 }
 
 bool NcclTurns::Leave(const void* who) {
-  Turn left;  // Goes without the lock.
+  Turn left;  // Destroyed without the lock.
   std::vector<Begin> due;
   {
     MutexLock lock(&mu_);
@@ -61,7 +61,7 @@ NcclTurns::Turn NcclTurns::Remove(const void* who, bool waits) {
 
 std::vector<NcclTurns::Begin> NcclTurns::TakeDue() {
   std::vector<Begin> due;
-  std::set<int> wanted;  // By those before.
+  std::set<int> wanted;  // GPUs of earlier turns.
   for (Turn& turn : turns_) {
     const bool is_free =
         std::none_of(turn.gpus.begin(), turn.gpus.end(),

@@ -10,25 +10,27 @@
 
 namespace tutti {
 
-// Whose launch NCCL gets: of the communicators that share a GPU of a process
-// one's at a time. Kernels of a launch wait for each other across GPUs, so two
-// launches that came to two GPUs in different orders would wait for ever.
+// Orders launches: of all communicators that share a GPU of this process, one
+// at a time has the turn. Kernels of a launch wait for each other across GPUs.
+// Two launches that reached two GPUs in different orders would wait for ever.
 //
-// Those that share none do not wait for each other: a launch may wait for the
-// same one of other processes, which have others before it.
+// Communicators without a common GPU do not wait for each other: a launch may
+// wait for its counterpart in other processes, which may have other launches
+// before it.
 //
 // Thread-safe. Callbacks run with no lock held.
 class NcclTurns {
  public:
   using Begin = absl::AnyInvocable<void() &&>;
 
-  // Calls `begin` once when nobody who came before has or awaits a turn with
-  // one of `gpus`: inside, or where another gives its turn back or leaves.
-  // GiveBack() must follow. REQUIRES: `who` neither has a turn nor awaits one.
+  // Calls `begin` once, when no earlier caller has or awaits a turn with one of
+  // `gpus`. `begin` runs inside this call, or where another turn ends or
+  // leaves. GiveBack() must follow. REQUIRES: `who` neither has a turn nor
+  // awaits one.
   void Take(const void* who, std::vector<int> gpus, Begin begin)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whether `who` was waiting, and does not any more: its `begin` is not
+  // Returns true if `who` was waiting and no longer does: its `begin` is not
   // called.
   bool Leave(const void* who) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -42,14 +44,14 @@ class NcclTurns {
     Begin begin;  // Null once it has been called.
   };
 
-  // Takes it out, where it waits or, if not `waits`, has begun.
+  // Removes the turn of `who`: a waiting one if `waits`, else a begun one.
   Turn Remove(const void* who, bool waits) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Of those that have nobody to wait for any more, in order.
+  // Takes the callbacks that wait for nobody, in order.
   std::vector<Begin> TakeDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Mutex mu_;
-  std::deque<Turn> turns_ ABSL_GUARDED_BY(mu_);  // In the order of Take().
+  std::deque<Turn> turns_ ABSL_GUARDED_BY(mu_);  // Order of Take().
 };
 
 }  // namespace tutti

@@ -23,7 +23,7 @@
 #include "tutti/environment.h"
 #include "tutti/gpu_devices.h"
 
-// Turns alone, and among communicators of two processes.
+// Tests turns alone, and among communicators of two processes.
 
 namespace tutti {
 namespace nccl_turns_test {
@@ -31,20 +31,20 @@ namespace nccl_turns_test {
 using ::testing::Each;
 using ::testing::IsEmpty;
 
-// Two processes of two GPUs, whose NCCL connects at the first launch.
+// Two processes with two GPUs each. Their NCCL connects at the first launch.
 class NcclTurnsOfGroupsTest : public ::testing::Test {
  protected:
   static constexpr int kProcesses = 2;
   static constexpr int kGpus = 2;
 
-  // Longer than NCCL takes for anything here.
+  // Longer than any step of NCCL here.
   static constexpr absl::Duration kLong = absl::Seconds(1);
 
-  // A communicator of the same GPUs of both processes.
+  // A communicator over the same GPUs of both processes.
   struct Communicator {
     std::string id;
     std::vector<int> gpus;
-    std::vector<std::shared_ptr<NcclGroup>> ends;  // By process, as the next.
+    std::vector<std::shared_ptr<NcclGroup>> ends;  // Indexed by process.
     std::vector<absl::Status> launched;
   };
 
@@ -75,7 +75,7 @@ class NcclTurnsOfGroupsTest : public ::testing::Test {
     return made;
   }
 
-  // An all-reduce of nothing, which sets `launched`.
+  // Launches an empty all-reduce, which sets `launched`.
   void Launch(Communicator& communicator, int process) {
     communicator.ends[process]->Add(
         [&] { return OptionsOf(communicator, process); },
@@ -134,11 +134,11 @@ class NcclTurnsOfGroupsTest : public ::testing::Test {
   std::vector<std::shared_ptr<FakeNcclRuntime>> nccl_;
   const std::shared_ptr<Cancellation> cancellation_ =
       std::make_shared<Cancellation>();
-  std::deque<Communicator> communicators_;  // Have addresses.
+  std::deque<Communicator> communicators_;  // Keeps addresses.
 };
 
-// Each of two communicators waits for a launch that the other process has
-// behind the other one's.
+// Each communicator waits for a launch that the other process has put behind a
+// launch of the other communicator.
 TEST_F(NcclTurnsOfGroupsTest, ThoseOnDifferentGpusGoInAnyOrder) {
   Communicator& x = Make({0});
   Communicator& y = Make({1});
@@ -151,8 +151,7 @@ TEST_F(NcclTurnsOfGroupsTest, ThoseOnDifferentGpusGoInAnyOrder) {
   EXPECT_THAT(y.launched, Each(IsOk()));
 }
 
-// A process that is late to launch one holds up those on its GPU, and those
-// behind them.
+// A late process delays launches on its GPU, and the launches behind them.
 TEST_F(NcclTurnsOfGroupsTest, ALatePeerHoldsUpNobodyOnOtherGpus) {
   Communicator& late = Make({0});
   Communicator& free = Make({1});
@@ -167,14 +166,14 @@ TEST_F(NcclTurnsOfGroupsTest, ALatePeerHoldsUpNobodyOnOtherGpus) {
   EXPECT_THAT(late.launched, Each(Waits()));
   EXPECT_THAT(free.launched, Each(IsOk()));
   EXPECT_THAT(shares.launched, Each(Waits()));
-  EXPECT_EQ(num_launches(), 3);  // One of them of `late`.
+  EXPECT_EQ(num_launches(), 3);  // Including one of `late`.
   turns(1).GiveBack(this);
   LetPass(kLong);
   EXPECT_THAT(late.launched, Each(IsOk()));
   EXPECT_THAT(shares.launched, Each(IsOk()));
 }
 
-// One that fails while it waits for its turn holds up nobody any more.
+// A communicator that fails while it waits for its turn delays nobody.
 TEST_F(NcclTurnsOfGroupsTest, ThoseBehindOneThatFailsGo) {
   Communicator& fails = Make({0, 1});
   Communicator& behind = Make({1});
@@ -197,7 +196,7 @@ TEST_F(NcclTurnsOfGroupsTest, ThoseBehindOneThatFailsGo) {
 
 class NcclTurnsTest : public ::testing::Test {
  protected:
-  // `who` is a letter; it stands in begun_ once its turn has come.
+  // `who` is a letter, appended to begun_ when its turn has come.
   void Take(const char* who, std::vector<int> gpus) {
     turns_.Take(who, std::move(gpus), [this, who] { begun_ += *who; });
   }
