@@ -12,7 +12,7 @@ inline constexpr absl::string_view kMpiDelegate = "MPI";
 
 // What messages cost between processes of one host. Where each has a processor,
 // fitted to all-reduces among 2, 4 and 8 on 16 (Open MPI 4.1.4, Intel Xeon, 26
-// November 2026, docs/performance.md). From some MiB on what is set aside
+// November 2026, bench/results/mpi.md). From some MiB on what is set aside
 // leaves the caches: then who reads the memory of others block by block, and
 // reduces each at once, is ahead where processes share processors, and level
 // elsewhere.
@@ -20,7 +20,7 @@ inline constexpr absl::string_view kMpiDelegate = "MPI";
 // Where they share processors, which each gives up when it finds nothing to do,
 // a message waits for its receiver's turn, and who has the processors does best
 // with few of them. Fitted to all-reduces among 4 and 8 on 2 processors, 26
-// November 2026 (docs/performance.md).
+// November 2026 (bench/results/mpi.md).
 inline CostModel MpiCostOnOneHost(int num_processes, int num_processors) {
   if (num_processes <= num_processors) {
     return {.between = {.latency_seconds = 14e-6, .bytes_per_second = 4.2e9},
