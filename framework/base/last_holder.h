@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-// Runs work when the last of those who hold it lets go, on that one's thread:
-// so nobody lets go with a lock held.
+// Runs work when its last holder is destroyed, on that thread. Never destroy a
+// holder with a lock held.
 class LastHolder {
  public:
   explicit LastHolder(Work work) : work_(std::move(work)) {}

@@ -4,9 +4,9 @@
 
 namespace tutti {
 
-// What all uses of a step share.
+// State shared by all uses of a step.
 struct StepUses::Present {
-  std::vector<LastHolderPtr> waiters;  // Under the lock, until the last one.
+  std::vector<LastHolderPtr> waiters;  // Under the lock, until the last use.
 };
 
 StepUses::Use StepUses::Begin(int64_t step_id) {
@@ -23,7 +23,7 @@ StepUses::Use StepUses::Begin(int64_t step_id) {
 }
 
 void StepUses::HoldUntilEnd(int64_t step_id, const LastHolderPtr& waiter) {
-  Use present;  // Let go of without the lock.
+  Use present;  // Destroyed after the lock is released.
   MutexLock lock(&mu_);
   const auto found = steps_.find(step_id);
   if (found != steps_.end()) present = found->second.lock();

@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-// What goes on in steps, and who waits for its end. Thread-safe.
+// Uses of steps that have not ended, and waiters for their end. Thread-safe.
 class StepUses {
  private:
   struct Present;
@@ -21,12 +21,12 @@ class StepUses {
   StepUses(const StepUses&) = delete;
   StepUses& operator=(const StepUses&) = delete;
 
-  // Goes on as long as somebody holds it; let go of with no lock held.
+  // A use lasts while a copy exists. Never destroy a Use with a lock held.
   using Use = std::shared_ptr<Present>;
   Use Begin(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Holds `waiter` until all uses of the step have ended that have begun, and
-  // those that begin before the last of them has.
+  // Holds `waiter` until all present uses of the step have ended, and all uses
+  // that begin before then.
   void HoldUntilEnd(int64_t step_id, const LastHolderPtr& waiter)
       ABSL_LOCKS_EXCLUDED(mu_);
 
