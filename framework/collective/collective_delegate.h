@@ -13,32 +13,31 @@
 
 namespace tutti {
 
-// What connects the processes of a group, where that is a library that runs
-// whole collectives by itself, such as MPI. Implementations that leave all
-// or a part to it find it by PeerAccessInterface::delegate().
+// Library that connects the processes of a group and can run whole collectives,
+// such as MPI. Implementations that delegate all or a part of their work find
+// it by PeerAccessInterface::delegate().
 //
-// Thread-safe. It outlives the executions that it was given.
+// Thread-safe. Outlives the executions given to it.
 class CollectiveDelegate {
  public:
   virtual ~CollectiveDelegate() = default;
 
-  // The library: what ImplementationTraits::delegate asks for.
+  // Name of the library, as in ImplementationTraits::delegate.
   virtual absl::string_view name() const = 0;
 
-  // As InitializeCollectiveContext() and Run() of
-  // CollectiveImplementationInterface, for a group each of whose members is in
-  // another process.
+  // Prepare and Run do the same as InitializeCollectiveContext() and Run() of
+  // CollectiveImplementationInterface, for a group with one member per process.
   virtual absl::Status Prepare(CollectiveContext* context) = 0;
   virtual void Run(const CollectiveContext& context, StatusCallback done) = 0;
 
-  // Runs `ended` once all executions of the step that were given to it have
-  // ended, on any thread: the step has been cleaned up, and may begin anew,
-  // with the same keys, once they are forgotten here and in other processes.
+  // Runs `ended`, on any thread, once all executions given for the step have
+  // ended. The step was cleaned up. It may begin again, with the same keys,
+  // once these executions are forgotten here and in other processes.
   virtual void AwaitStep(int64_t step_id, Work ended) = 0;
 
-  // Who keeps `exec`, which waits here, from beginning, for error messages:
-  // "rank 3 (/job:...)". Empty if nobody does. `group` is that of the request,
-  // also where the delegate runs it among some of its members.
+  // Describes the members that keep `exec`, which waits here, from beginning,
+  // for error messages: "rank 3 (/job:...)". Empty if none does. `group` is the
+  // request's group, even if the delegate runs among only some of its members.
   virtual std::string DescribeWaiting(const CollGroupParams& group,
                                       const ExecKey& exec) = 0;
 };

@@ -39,7 +39,7 @@ void Fail(const Offer& offer, const absl::Status& status) {
   offer.lender->OnReleased(offer.id, status);
 }
 
-// Both sides are there. No lock is held.
+// Connects both sides. Call with no lock held.
 void Meet(const BufKey& key, const Offer& offer, const Ask& ask) {
   const absl::Status status = CheckMatch(key, offer, ask);
   if (!status.ok()) {
@@ -84,7 +84,7 @@ absl::StatusOr<std::optional<Other>> BufRendezvous::MeetOrWait(
     const BufKey& key, const Mine& mine, const std::atomic<bool>& replaced) {
   Shard& shard = ShardOf(key);
   MutexLock lock(&shard.mu);
-  // If it is set from now on, the sweep that follows finds what waits.
+  // If `replaced` is set later, the following sweep finds the waiting side.
   if (replaced) return BegunAnew(key.exec.step);
   absl::Status status = StatusOf(key.exec);
   if (!status.ok()) return status;
@@ -204,7 +204,8 @@ BufRendezvous::Ended BufRendezvous::EndStep(int64_t step, absl::Status reason,
     if (replaced || !aborted_.ok()) return {};
     is_first = cancelled_steps_.try_emplace(step, reason).second;
     reason = cancelled_steps_[step];
-    // The step's reason counts from now on, and none once it begins anew.
+    // The step's reason replaces the others, and is dropped when the step
+    // begins again.
     const auto is_of_step = [step](const auto& cancelled) {
       return cancelled.first.step == step;
     };
@@ -213,7 +214,8 @@ BufRendezvous::Ended BufRendezvous::EndStep(int64_t step, absl::Status reason,
     num_cancelled_.fetch_add((is_first ? 1 : 0) - static_cast<int>(erased),
                              std::memory_order_seq_cst);
   }
-  // Whoever was first may have been replaced, and have left it.
+  // Sweeps even if not first: the first caller may have been replaced before
+  // its sweep ended.
   return {.is_first = is_first,
           .reason = std::move(reason),
           .sides =
@@ -285,7 +287,8 @@ std::string BufRendezvous::DescribeWaiting(const ExecKey& exec) const {
   for (const Shard& shard : shards_) {
     MutexLock lock(&shard.mu);
     for (const auto& [key, waiting] : shard.table) {
-      // Who asks itself only waits for the end of the execution.
+      // A rank that requests its own data only waits for the end of the
+      // execution.
       if (key.exec != exec || key.from == key.to) continue;
       (std::holds_alternative<Ask>(waiting) ? asked : offered).push_back(key);
     }

@@ -21,46 +21,47 @@
 
 namespace tutti {
 
-// Pairs each buffer that a sender offers with the receiver that asks for it.
+// Pairs each buffer that a sender offers with the receiver that requests it.
 //
-// Thread-safe. Does not own the bytes: they stay valid until OnReleased().
-// Every side is told exactly once, with no lock held: a borrower on the thread
-// of the side that came second, or of the one that cancels; a lender where the
-// borrower ends the loan. What waits when the rendezvous is destroyed ends with
-// CANCELLED.
+// Thread-safe. Does not own the bytes: they stay valid until OnReleased(). Each
+// side's callback runs exactly once, with no lock held. Receivers are called on
+// the thread of the second side to arrive, or of the caller that cancels.
+// Senders are called by the receiver's Release(). Sides that still wait at
+// destruction end with CANCELLED.
 //
-// A step may begin anew while its former user still acts. That one passes
-// `replaced` with all that it does: once it is set, offers and asks end with
-// BegunAnew(), and nothing else is done. Whoever begins the step anew sets it,
-// then calls EndStep() and ForgetStep(): nothing of before is left.
+// A step may begin again while threads of its former use still make calls.
+// These threads pass `replaced` with each call. Once `replaced` is set, offers
+// and requests end with BegunAnew(), and other calls do nothing. To begin a
+// step again, set `replaced`, then call EndStep() and ForgetStep(): nothing of
+// the former use is left.
 class BufRendezvous {
  public:
   static constexpr size_t kNoBound = std::numeric_limits<size_t>::max();
   static inline const std::atomic<bool> kNever{false};
 
-  // The bytes of all offers that wait are `max_offered_bytes` at the most, or
-  // one offer's, however large, if no other one waits.
+  // Bounds the bytes of all waiting offers by `max_offered_bytes`. A single
+  // waiting offer may be larger.
   explicit BufRendezvous(size_t max_offered_bytes = kNoBound)
       : max_offered_bytes_(max_offered_bytes) {}
   ~BufRendezvous();
   BufRendezvous(const BufRendezvous&) = delete;
   BufRendezvous& operator=(const BufRendezvous&) = delete;
 
-  // Errors, to the lender: ALREADY_EXISTS if an offer waits under `key`;
-  // INVALID_ARGUMENT if the receiver wants another size or dtype, and
-  // FAILED_PRECONDITION if it expects another incarnation of the sender (the
-  // receiver gets these, too); RESOURCE_EXHAUSTED past the bound; the reason of
-  // EndExecution, EndGroup, EndStep or StartAbort.
+  // Posts an offer. Errors, to the sender: ALREADY_EXISTS if an offer waits
+  // under `key`; RESOURCE_EXHAUSTED beyond the bound; the reason of
+  // EndExecution, EndGroup, EndStep or StartAbort. To both sides:
+  // INVALID_ARGUMENT if size or dtype differ; FAILED_PRECONDITION if the
+  // receiver expects another incarnation of the sender.
   void Provide(const BufKey& key, const Offer& offer,
                const std::atomic<bool>& replaced = kNever);
 
-  // Errors, to the borrower: as Provide, with ALREADY_EXISTS if somebody
-  // already asks under `key`.
+  // Requests the bytes under `key`. Errors, to the receiver: those of
+  // Provide(); ALREADY_EXISTS if a request waits under `key`.
   void Consume(const BufKey& key, const Ask& ask,
                const std::atomic<bool>& replaced = kNever);
 
-  // Ends `borrower`'s ask with `reason` if it waits under `key`; false if it
-  // does not.
+  // Ends `borrower`'s request under `key` with `reason`. False if it does not
+  // wait.
   bool CancelAsk(const BufKey& key, const Borrower* borrower,
                  absl::Status reason);
 
@@ -79,19 +80,19 @@ class BufRendezvous {
     }
   };
 
-  // One side of a transfer, waiting for the other.
+  // A side of a transfer that waits for the other.
   using Waiting = std::variant<Offer, Ask>;
 
-  // What ended, for Tell().
+  // Result of an End function, for Tell().
   struct [[nodiscard]] Ended {
-    bool is_first = false;  // Neither it nor its step had ended before.
+    bool is_first = false;  // Neither this nor the step had ended before.
     absl::Status reason;
     std::vector<Waiting> sides;
   };
 
-  // Ends all transfers of an execution that wait, and those that come later,
-  // until it is forgotten. The first reason stays; OK is taken as CANCELLED.
-  // Calls nobody: whoever calls this passes what it returns to Tell(), once.
+  // Ends all waiting transfers of an execution, and later ones until
+  // ForgetExecution(). The first reason stays; OK counts as CANCELLED. Runs no
+  // callbacks: pass the result to Tell(), once.
   Ended EndExecution(const ExecKey& exec, absl::Status reason,
                      const std::atomic<bool>& replaced = kNever)
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
@@ -99,50 +100,50 @@ class BufRendezvous {
                        const std::atomic<bool>& replaced = kNever)
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
-  // The same for all executions of a step. ForgetStep() is false if it had not
-  // ended.
+  // Ends all executions of a step likewise. ForgetStep() returns false if the
+  // step had not ended.
   Ended EndStep(int64_t step, absl::Status reason,
                 const std::atomic<bool>& replaced = kNever)
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
   bool ForgetStep(int64_t step) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
-  // The same for all executions of a group's generation in a step, which never
-  // begins anew: forgotten when the step ends.
+  // Ends all executions of a group's generation in a step likewise. A
+  // generation never begins again: it is forgotten when the step ends.
   Ended EndGroup(const GroupInStep& group, absl::Status reason,
                  const std::atomic<bool>& replaced = kNever)
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
-  // Tells the owners of what waited. Returns `is_first`.
+  // Runs the callbacks of the ended sides. Returns `is_first`.
   static bool Tell(const Ended& ended);
 
-  // Both at once.
+  // Calls EndExecution() and Tell().
   bool CancelExecution(const ExecKey& exec, absl::Status reason,
                        const std::atomic<bool>& replaced = kNever) {
     return Tell(EndExecution(exec, std::move(reason), replaced));
   }
 
-  // As EndStep() for everything, for ever; tells the owners.
+  // Ends everything for ever, in the way of EndStep(); runs the callbacks.
   void StartAbort(absl::Status reason);
 
-  // What ends the transfers of `exec`; OK if nothing does.
+  // Reason that ends the transfers of `exec`; OK if none does.
   absl::Status StatusOf(const ExecKey& exec) const
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
-  static absl::Status BegunAnew(int64_t step);  // CANCELLED.
+  static absl::Status BegunAnew(int64_t step);  // Returns CANCELLED.
 
-  // What the transfers of `exec` that have begun wait for, for error messages:
-  // "data of rank 0 for rank 2 (tag 7)", "rank 2 to ask rank 0 for data (tag
-  // 7)", or both. Empty if none waits.
+  // Describes the waiting transfers of `exec`, for error messages: "data of
+  // rank 0 for rank 2 (tag 7)", "rank 2 to ask rank 0 for data (tag 7)", or
+  // both. Empty if none waits.
   std::string DescribeWaiting(const ExecKey& exec) const;
 
-  // The ranks that have not asked for what lies here for them in `exec`, in
-  // order.
+  // Ranks, in order, with a waiting offer in `exec` that they have not
+  // requested.
   std::vector<int> RanksThatHaveNotAsked(const ExecKey& exec) const;
 
-  // Offers and asks that wait; for tests and reports.
+  // Number of waiting offers and requests; for tests and reports.
   size_t num_waiting() const;
 
-  // Bytes of the offers that wait; 0 where they are not bounded.
+  // Bytes of waiting offers; 0 if not bounded.
   size_t num_offered_bytes() const {
     return num_offered_bytes_.load(std::memory_order_relaxed);
   }
@@ -150,7 +151,7 @@ class BufRendezvous {
  private:
   using Table = absl::flat_hash_map<BufKey, Waiting>;
 
-  // Locks are split by key so that members rarely meet at one.
+  // Keys are spread over several locks, so members rarely contend.
   struct alignas(64) Shard {
     mutable Mutex mu;
     Table table ABSL_GUARDED_BY(mu);
@@ -163,22 +164,22 @@ class BufRendezvous {
     return shards_[pair % kNumShards];
   }
 
-  // Takes the other side out of the table if it waits there, else leaves `mine`
-  // to wait. Errors: ALREADY_EXISTS; what ended the execution; BegunAnew().
+  // Removes and returns the other side if it waits, else leaves `mine` to wait.
+  // Errors: ALREADY_EXISTS; the reason that ended the execution; BegunAnew().
   template <typename Other, typename Mine>
   absl::StatusOr<std::optional<Other>> MeetOrWait(
       const BufKey& key, const Mine& mine, const std::atomic<bool>& replaced);
 
-  // Counts an offer that begins to wait, or ends to.
+  // Counts an offer that begins, or ends, to wait.
   absl::Status CountIn(const BufKey& key, const Offer& offer);
   void CountOut(const Offer& offer);
 
-  // An ask takes no memory: it is bounded by whoever lets it in.
+  // A request uses no memory here; its source limits the number of requests.
   absl::Status CountIn(const BufKey&, const Ask&) { return absl::OkStatus(); }
   void CountOut(const Ask&) {}
 
-  // Takes out all that waits under a key that `concerns` names, until
-  // `replaced`.
+  // Removes and returns all waiting sides whose keys satisfy `concerns`. Stops
+  // once `replaced` is set.
   std::vector<Waiting> Sweep(absl::FunctionRef<bool(const BufKey&)> concerns,
                              const std::atomic<bool>& replaced = kNever);
 
@@ -186,8 +187,8 @@ class BufRendezvous {
   std::atomic<size_t> num_offered_bytes_{0};
   std::array<Shard, kNumShards> shards_;
 
-  // Set before the tables are swept, read under a shard's lock before a side is
-  // left to wait: so nobody waits who should have been swept.
+  // Set before the tables are swept, and read under a shard's lock before a
+  // side begins to wait. So no side waits that a sweep should have removed.
   std::atomic<int> num_cancelled_{0};
   mutable Mutex cancelled_mu_;
   absl::Status aborted_ ABSL_GUARDED_BY(cancelled_mu_);
