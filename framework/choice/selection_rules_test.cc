@@ -204,7 +204,7 @@ TEST_F(SelectionRulesTest, WhatSomeGroupsCannotRunLeavesThoseToLaterRules) {
   }
 }
 
-// Traits of two implementations, of which only the second can serve a demand.
+// Traits of two implementations. Only the second one can serve a demand.
 struct Demand {
   const char* name;
   ImplementationTraits first, second;

@@ -575,7 +575,7 @@ TEST_F(SelectionTest, ADeviceTypeNeedsWhoRunsOnIt) {
   EXPECT_EQ(Selected(), "Nccl");
 }
 
-// Group of two members, of which only one has "Lib".
+// Group of two members. Only the first one has "Lib".
 class DevicesTest : public RulesTest {
  protected:
   DevicesTest() {

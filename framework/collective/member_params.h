@@ -19,7 +19,7 @@ absl::StatusOr<std::shared_ptr<const CollectiveParams>> MakeMemberParams(
 // Params of a call with `request`, whose instance was settled for the member as
 // `settled`. Replaces the rows if the request gives other rows (GivenRows()),
 // else returns `settled`. Errors: INVALID_ARGUMENT if the number of rows is not
-// the group size, or if the request's shape differs from its row; those of
+// the group size, or if the request's shape differs from its row; errors of
 // MakeMemberParams(). REQUIRES: Validate(request) is OK.
 absl::StatusOr<std::shared_ptr<const CollectiveParams>> ParamsOfCall(
     std::shared_ptr<const CollectiveParams> settled,

@@ -55,8 +55,8 @@ class BufRendezvous {
   void Provide(const BufKey& key, const Offer& offer,
                const std::atomic<bool>& replaced = kNever);
 
-  // Requests the bytes under `key`. Errors, to the receiver: those of
-  // Provide(); ALREADY_EXISTS if a request waits under `key`.
+  // Requests the bytes under `key`. Errors, to the receiver: as Provide();
+  // ALREADY_EXISTS if a request waits under `key`.
   void Consume(const BufKey& key, const Ask& ask,
                const std::atomic<bool>& replaced = kNever);
 

@@ -2,16 +2,13 @@
 //
 // A codec has, for one dtype,
 //  - Stored: type in memory;
-//  - LanesOf: the best vectors of Stored have as many lanes as those of
-//  LanesOf;
+//  - LanesOf: the best vectors of Stored have as many lanes as vectors of it;
 //  - Sum: type of the arithmetic;
-//  - Compute(d, f): returns a vector of Stored with Highway tag `d`, computed
-//  by f;
+//  - Compute(d, f): returns a vector of Stored with tag `d`, computed by f;
 //  - kInHalves<D>: true if such a vector is computed as two vectors of Sum,
-//  with
-//    tag LanesOfHalf(d). Then Low(d, from, i) and High(d, from, i) each load
-//    half of the elements from `from[i]` on, and Encode(d, low, high) returns
-//    the vector of Stored. Else Visit(d, f) calls f as Compute does.
+//    with tag LanesOfHalf(d). Then Low(d, from, i) and High(d, from, i) each
+//    load half of the elements from `from[i]` on, and Encode(d, low, high)
+//    returns the vector of Stored. Else Visit(d, f) calls f as Compute does.
 //
 // `f(lane_tag, decode)` returns a vector of Sum; `decode(v)` makes such a
 // vector from one of Stored. f may be called several times, each for some of

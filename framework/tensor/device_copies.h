@@ -13,8 +13,8 @@ namespace tutti {
 // Copies inside this call if the processor can, else as steps of the device.
 // `done` runs once all copies have ended, inside the call or like that of
 // StepStream::CallWhenOver(). Until then nobody writes the tensors, and device
-// and clock live. Errors: those of `copies` and of the device; UNIMPLEMENTED
-// for a device with its own memory that runs no steps.
+// and clock live. Errors: any error of `copies` and of the device;
+// UNIMPLEMENTED for a device with its own memory that runs no steps.
 void CopyOnDevice(Device& device, Clock& clock,
                   absl::FunctionRef<absl::Status(CopyPiece)> copies,
                   StatusCallback done);

@@ -111,8 +111,8 @@ class ClusterRuntime {
     TransportFactory make_transport;
     HealthProfile health = HealthProfile::Default();
 
-    // Bounds on requests of one other task that wait here for bytes, and on
-    // bytes of this task that wait for requests (by default unlimited).
+    // Bounds: waiting requests of each other task for bytes, and bytes of this
+    // task that wait for requests (default: unlimited).
     size_t max_waiting_asks = size_t{1} << 16;
     size_t max_offered_bytes = std::numeric_limits<size_t>::max();
 
@@ -127,7 +127,7 @@ class ClusterRuntime {
     size_t max_entries = size_t{1} << 19;
   };
 
-  // Creates the runtime and begins to listen. Errors: INVALID_ARGUMENT; those
+  // Creates the runtime and begins to listen. Errors: INVALID_ARGUMENT; errors
   // of the transport.
   static absl::StatusOr<std::unique_ptr<ClusterRuntime>> Create(
       Options options);

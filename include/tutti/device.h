@@ -107,8 +107,8 @@ class StepStream {
 
   // Calls `put` once, inside this call, for bytes of another device of this
   // process. The bytes are valid after `written`. The steps of `put` read those
-  // bytes, or a copy if the device cannot reach them. Errors: those of
-  // WaitFor() and of `put`.
+  // bytes, or a copy if the device cannot reach them. Errors: as WaitFor(); any
+  // error of `put`.
   virtual absl::Status ReadPeer(absl::Span<const std::byte> bytes,
                                 const DeviceFence& written, Put put) = 0;
 
@@ -273,7 +273,7 @@ class Device {
   const DeviceAttributes& attributes() const { return attributes_; }
   const std::string& full_name() const { return full_name_; }
 
-  // Uninitialised memory of this device. Errors: those of Tensor::Allocate.
+  // Uninitialised memory of this device. Errors: as Tensor::Allocate.
   virtual absl::StatusOr<Tensor> Allocate(DType dtype,
                                           const TensorShape& shape) = 0;
 
@@ -281,8 +281,8 @@ class Device {
   virtual bool has_host_memory() const { return true; }
 
   // Returns a stream for the steps of one execution; null if the processor runs
-  // the steps. The device and the clock outlive the stream. Errors: those of
-  // the device.
+  // the steps. The device and the clock outlive the stream. Errors: any error
+  // of the device.
   virtual absl::StatusOr<std::unique_ptr<StepStream>> OpenSteps(
       Clock& /*clock*/) {
     return nullptr;

@@ -38,10 +38,10 @@ namespace tutti {
 // ends both alike. One member may start an execution that another member calls.
 //
 // A start only costs less than a call, because it looks up nothing about the
-// instance. It allocates nothing after the first few runs if all members are in
-// this process and the collective is a pass over memory (the Local...
-// implementations) of up to 16 members, or 8 for an all_to_all. A schedule
-// meets its peers by keys, like a call. docs/architecture.md lists the
+// instance. After the first few runs it allocates nothing, on two conditions.
+// All members are in this process. The collective is a pass over memory (the
+// Local... implementations) of up to 16 members, or 8 for an all_to_all. A
+// schedule meets its peers by keys, like a call. docs/architecture.md lists the
 // allocations that remain.
 //
 // A prepared collective belongs to the executor that prepared it, and keeps
@@ -65,8 +65,8 @@ class PreparedCollective {
   PreparedCollective& operator=(const PreparedCollective&) = delete;
 
   // Runs the collective once more. `done` is as in ExecuteAsync(); it may call
-  // Start() again. Errors: those of ExecuteAsync(). Also FAILED_PRECONDITION,
-  // inside this call, while a start runs; the running start continues.
+  // Start() again. Errors: as ExecuteAsync(). Also FAILED_PRECONDITION, inside
+  // this call, while a start runs; the running start continues.
   virtual void Start(StatusCallback done) = 0;
 
   // Limits from the start to `done`.
@@ -112,11 +112,11 @@ struct CollectiveArgs {
   // the member has no output.
   Tensor* output = nullptr;
 
-  // Allows an unset output to become a tensor shared with other members, to
-  // which nobody writes. All members then get one buffer, written once, on
-  // these conditions. Their outputs are equal (all_reduce, all_gather,
-  // broadcast). All members allow it and set no output. The implementation can
-  // do it (ImplementationTraits::shares_output). Else each member gets its own.
+  // Allows an unset output to become a tensor shared with other members. Nobody
+  // may write to it. All members then get one buffer, written once, on these
+  // conditions. Their outputs are equal (all_reduce, all_gather, broadcast).
+  // All members allow it and set no output. The implementation can do it
+  // (ImplementationTraits::shares_output). Else each member gets its own.
   // `output` is then set before `done`, not inside the call.
   bool allow_shared_output = false;
 
@@ -146,11 +146,11 @@ inline constexpr int64_t kPastCachesFromBytes = int64_t{16} << 20;
 
 // Runs the collectives of one step for the devices of this process.
 //
-// Thread-safe. `done` runs exactly once, with no lock held. It runs on the
-// calling thread, on another member's thread, on a thread that cancels, or on a
-// thread of the work queue, the clock or the transport. `done` must not block.
-// Until `done`, input and output belong to the collective. After an error the
-// content of the output is undefined.
+// Thread-safe. `done` runs exactly once, with no lock held. Its thread is the
+// caller's, another member's, a canceller's, or one of the work queue, the
+// clock or the transport. `done` must not block. Until `done`, input and output
+// belong to the collective. After an error the content of the output is
+// undefined.
 //
 // An execution fails as a whole, and other executions are not affected. All
 // members whose part had not ended report its first error.
@@ -182,8 +182,8 @@ class CollectiveExecutor
   // not set.
   //
   // Waits until all members have called or prepared the instance once. Errors:
-  // those of ExecuteAsync(), on all members whose preparation had not ended;
-  // also INVALID_ARGUMENT if `args.execution` is set. `done` runs as in
+  // as ExecuteAsync(), on all members whose preparation had not ended; also
+  // INVALID_ARGUMENT if `args.execution` is set. `done` runs as in
   // ExecuteAsync().
   void Prepare(CollectiveArgs args, PrepareCallback done);
 
@@ -231,8 +231,8 @@ class CollectiveExecutor
 // Observes the results of this process's members, from every implementation.
 class CollectiveObserver {
  public:
-  // Part of a member in an execution, after it ended with OK. Valid during
-  // the call.
+  // Part of a member in an execution, after it ended with OK. Valid during the
+  // call.
   struct Finished {
     Device& device;  // Member.
     const CollectiveRequest& request;

@@ -161,8 +161,8 @@ class GpuRuntime {
   // detect a failed GPU. `call` must not call the runtime or wait.
   virtual absl::Status CallHost(StatusCallback call, GpuStream stream) = 0;
 
-  // Launches a kernel on the stream's GPU. Errors: those of CheckReduction()
-  // and CheckCopy().
+  // Launches a kernel on the stream's GPU. Errors: as CheckReduction() and
+  // CheckCopy().
   virtual absl::Status LaunchReduce(const GpuReduction& reduction,
                                     GpuStream stream) = 0;
   virtual absl::Status LaunchCopy(const GpuCopy& copy, GpuStream stream) = 0;
@@ -251,8 +251,9 @@ class PinnedPool;
 // streams. No call waits for the GPU.
 //
 // The bytes of its tensors are GPU memory: the processor must not touch them.
-// The device's streams may use a new tensor at once. Other streams, also those
-// of other devices, first wait for one of the device's streams (Order()).
+// The device's streams may use a new tensor at once. Other streams, also
+// streams of other devices, first wait for one of the device's streams
+// (Order()).
 //
 // When the last tensor of a buffer is destroyed, its memory is freed once all
 // work enqueued before on the device's streams has run. For a use on another
@@ -283,10 +284,10 @@ class CudaDevice : public Device {
   struct Options;
 
   // Errors: INVALID_ARGUMENT for another type in the name, a missing part or a
-  // negative size; those of GpuRuntime::CreateStream and Properties.
+  // negative size; errors of GpuRuntime::CreateStream and Properties.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(Options options);
 
-  // Errors: INVALID_ARGUMENT for a shape whose bytes do not fit 64 bits; those
+  // Errors: INVALID_ARGUMENT for a shape whose bytes do not fit 64 bits; errors
   // of GpuRuntime::AllocateAsync, with the request.
   absl::StatusOr<Tensor> Allocate(DType dtype,
                                   const TensorShape& shape) override;
@@ -409,7 +410,7 @@ struct CudaDevicesOptions {
 // beyond the limit count as not linked.
 //
 // Errors: INVALID_ARGUMENT for a count below one or a missing part; NOT_FOUND
-// if there is no GPU; those of GpuRuntime without a driver.
+// if there is no GPU; errors of GpuRuntime without a driver.
 absl::StatusOr<std::vector<std::unique_ptr<CudaDevice>>> CreateCudaDevices(
     const CudaDevicesOptions& options);
 

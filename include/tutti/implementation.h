@@ -31,7 +31,7 @@ namespace tutti {
 
 // State that the members of this process share in one execution of an instance.
 // Unless it failed, an execution may be reused under another number, once all
-// members have left and nobody else holds it.
+// members have left and no other reference exists.
 class Execution {
  public:
   Execution(InstanceId id, uint64_t number) : id(id), number(number) {}

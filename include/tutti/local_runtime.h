@@ -25,7 +25,7 @@ namespace tutti {
 
 // Creates an executor manager with the local resolvers and transport, for
 // collectives within one process. The parts of `environment` and `devices`
-// outlive every call. `rules` may be null. Errors: those of
+// outlive every call. `rules` may be null. Errors: as
 // CollectiveExecutorMgr::Create and CheckRules.
 absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>> CreateLocalExecutorMgr(
     const Environment& environment, const DeviceManager* devices,
@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>> CreateLocalExecutorMgr(
 // Thread-safe. The parts of `environment` outlive the group.
 class LocalGroup {
  public:
-  // `rules` may be null. Errors: those of DeviceManager::CreateCpu and
+  // `rules` may be null. Errors: as DeviceManager::CreateCpu and
   // CreateLocalExecutorMgr.
   static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(
       const Environment& environment, int num_tasks, int devices_per_task,
@@ -64,7 +64,7 @@ class LocalGroup {
   // A member takes dtype and shape from its input, else from `request`. The
   // source of a broadcast is the member with an input. An instance key serves
   // one kind of request. All members set their ranks, so other calls with the
-  // same group key must set the same ranks. Errors: those of Run() above;
+  // same group key must set the same ranks. Errors: as Run() above;
   // INVALID_ARGUMENT unless there is one input per device.
   absl::StatusOr<std::vector<Tensor>> Run(int64_t step_id,
                                           CollectiveRequest request,

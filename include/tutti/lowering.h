@@ -121,9 +121,9 @@ class HostCallBuilder {
 };
 
 // Request to lower a collective. Lowering replaces one opaque operation by the
-// steps of a schedule, for one size and dtype, as nodes and edges of a host
-// runtime's graph. The graph yields the same bits as the engine with the same
-// implementation.
+// steps of a schedule, for one size and dtype. The steps become nodes and edges
+// of a host runtime's graph. The graph yields the same bits as the engine with
+// the same implementation.
 //
 // Pure: no threads, devices or executor. `after` gives all the order that nodes
 // need. If two nodes use the same bytes and one of them writes, one waits for
@@ -161,7 +161,7 @@ absl::Status LowerGroup(const LowerRequest& request, GraphBuilder& builder);
 // nodes of a member may be ordered only by a message through its peers: this
 // graph then has no edge between them.
 //
-// Uses only this member's entry of `in_place`. Errors: those of LowerGroup().
+// Uses only this member's entry of `in_place`. Errors: as LowerGroup().
 absl::Status LowerMember(const LowerRequest& request, int rank,
                          MemberGraphBuilder& builder);
 

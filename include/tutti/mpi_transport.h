@@ -136,7 +136,7 @@ struct MpiTransportOptions {
 };
 
 // Describes the processes of an MPI job as the tasks of a cluster: task i is
-// rank i. Errors: those of MpiRuntime::rank().
+// rank i. Errors: as MpiRuntime::rank().
 absl::StatusOr<ClusterSpec> ClusterOf(const MpiRuntime& runtime);
 
 // Creates a transport over MPI. Small messages carry control calls, requests

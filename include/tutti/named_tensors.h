@@ -99,7 +99,7 @@ class Coordinator {
   // run; INVALID_ARGUMENT for an invalid name, dtype or tensor;
   // FAILED_PRECONDITION, on all ranks, if the ranks' requests differ;
   // DEADLINE_EXCEEDED naming the missing ranks, if rank zero has a limit;
-  // RESOURCE_EXHAUSTED if too many requests wait; the reason of the end; those
+  // RESOURCE_EXHAUSTED if too many requests wait; the reason of the end; errors
   // of ExecuteAsync.
   virtual void AllReduce(NamedTensor tensor, StatusCallback done) = 0;
 

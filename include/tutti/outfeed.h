@@ -205,7 +205,7 @@ class OutfeedSender {
   // item's callback.
   //
   // On an error nothing is sent. Errors: NOT_FOUND for an unregistered id;
-  // INVALID_ARGUMENT for arrays that differ from the registration; those of
+  // INVALID_ARGUMENT for arrays that differ from the registration; errors of
   // OutfeedChannel::TransferToOutfeed().
   void Send(uint32_t consumer_id, absl::Span<const Tensor> arrays,
             StatusCallback done) const;
@@ -216,8 +216,7 @@ class OutfeedSender {
                            absl::Span<const Tensor> arrays) const;
 
   // Adds an item to `batch`, for OutfeedChannel::TransferToOutfeed(): one
-  // transfer of many items costs less than many transfers. Errors: those of
-  // Send().
+  // transfer of many items costs less than many transfers. Errors: as Send().
   absl::Status AddItem(uint32_t consumer_id, absl::Span<const Tensor> arrays,
                        std::vector<Tensor>& batch) const;
 
@@ -349,7 +348,7 @@ struct OutfeedArray {
 // A node fails with the errors of OutfeedChannel::TransferToOutfeed(), or with
 // RESOURCE_EXHAUSTED if there is no memory for a copy.
 //
-// On an error nothing is added. Errors: those of OutfeedRegistry::Register();
+// On an error nothing is added. Errors: as OutfeedRegistry::Register();
 // INVALID_ARGUMENT if the sizes of a region and its array differ; UNIMPLEMENTED
 // for a device without an outfeed.
 absl::StatusOr<HostCallBuilder::NodeId> AddOutfeed(
@@ -417,7 +416,7 @@ class OutfeedExport {
 
   // Waits for the other end, then listens. `done` runs on any thread. Errors:
   // INVALID_ARGUMENT for a null part; UNIMPLEMENTED for a device without an
-  // outfeed; FAILED_PRECONDITION if the device has a listener; those of
+  // outfeed; FAILED_PRECONDITION if the device has a listener; errors of
   // CollectiveExecutor::Prepare().
   static void Connect(Options options, ConnectCallback done);
 
@@ -445,8 +444,8 @@ class StreamLink;
 // Nothing more is requested until there is room.
 //
 // If the connection is lost, or either end breaks off, the receiver gets the
-// items that had arrived, and then the stream ends with that status. A
-// connection serves one stream: Start() of a second receiver fails with
+// items that had arrived. Then the stream ends with that status. A connection
+// serves one stream: Start() of a second receiver fails with
 // FAILED_PRECONDITION. Make another connection for it.
 //
 // Thread-safe. Destroy it after the receiver on it, if one was started, has
@@ -466,7 +465,7 @@ class RemoteOutfeedDevice : public Device {
       void(absl::StatusOr<std::unique_ptr<RemoteOutfeedDevice>>) &&>;
 
   // Waits for the other end. `done` runs on any thread. Errors:
-  // INVALID_ARGUMENT for a null part; those of CollectiveExecutor::Prepare().
+  // INVALID_ARGUMENT for a null part; errors of CollectiveExecutor::Prepare().
   static void Connect(Options options, ConnectCallback done);
 
   ~RemoteOutfeedDevice() override;

@@ -93,7 +93,7 @@ class MergeOp {
   absl::Status CheckSupports(DType dtype) const;
 
   // Computes into = left (+) right. Pointers as for CustomMergeOp::apply.
-  // Errors: those of a custom function, with the op's name; INTERNAL if the
+  // Errors: any error of a custom function, with the op's name; INTERNAL if the
   // function throws.
   absl::Status Apply(DType dtype, const void* left, const void* right,
                      void* into, int64_t num_elements) const;
@@ -135,7 +135,7 @@ class FinalOp {
   bool is_identity() const { return kind_ == Kind::kIdentity; }
   bool is_custom() const { return custom_ != nullptr; }
 
-  // Errors: those of MergeOp::Apply.
+  // Errors: as MergeOp::Apply.
   absl::Status Apply(DType dtype, void* values, int64_t num_elements,
                      int group_size) const;
 
@@ -161,7 +161,7 @@ class FinalOp {
 //  - min and max order -0 below +0, and are NaN if either operand is.
 //  - Every NaN that is written has the same bits: sign 0, quiet, payload 0.
 // These promises hold in the default floating-point environment. A thread that
-// flushes denormals or rounds otherwise gets the results of its own mode.
+// flushes denormals or rounds otherwise gets the results of that mode.
 
 // Computes into[i] = left[i] (+) right[i] for `num_elements` elements.
 //
@@ -220,8 +220,8 @@ struct FoldBuffers {
 // to every output. Built-in ops take one pass, so float16 and bfloat16 are
 // rounded once, after the final op. Custom ops, averages of integers and groups
 // of one take one more step. They reduce tiles of a few thousand bytes in the
-// first-level cache, and call a custom merge op pair by pair. Errors: those of
-// the ops.
+// first-level cache, and call a custom merge op pair by pair. Errors: any error
+// of the ops.
 absl::Status Fold(DType dtype, const MergeOp& merge_op, const FinalOp& final_op,
                   const FoldBuffers& buffers);
 

@@ -54,8 +54,7 @@ inline std::optional<int64_t> PastCachesFromBytes(const SelectionRules* rules) {
 // Checks rules. Errors: INVALID_ARGUMENT naming the rule, and the other rule
 // where there are two, for
 //  - an implementation that is not registered, lacks parts, or does not serve
-//  this
-//    collective or these processes;
+//    this collective or these processes;
 //  - a layout of one task, which is one process, with several processes;
 //  - a range that contains no size, or for a barrier no 0;
 //  - ranges of the same collective, layout and processes that overlap;
@@ -118,7 +117,7 @@ struct Selection {
   std::shared_ptr<const CollectiveFactory> factory;
   std::vector<Candidate> candidates;  // See JudgeImplementations().
 
-  // Matching rules in file order, up to the one that decided. All rules but the
+  // Matching rules in file order, up to the deciding rule. All rules but the
   // last name an implementation that cannot serve; `why_not` has the reason.
   struct MatchingRule {
     SelectionRule rule;
@@ -139,12 +138,11 @@ std::vector<Candidate> JudgeImplementations(const CollectiveRegistry& registry,
 
 // Chooses an implementation:
 //  1. the one named in the request;
-//  2. else that of the first rule that matches and whose implementation can
-//  serve;
+//  2. else that of the first matching rule whose implementation can serve;
 //  3. else the cheapest by its own prediction. Ties go to the stronger
 //     determinism, then to the first name.
 // Pure: equal requests get equal choices. Errors: NOT_FOUND for an unknown
-// name; those of `check_parts` of the named implementation; INVALID_ARGUMENT,
+// name; errors of `check_parts` of the named implementation; INVALID_ARGUMENT,
 // with reasons and the implementations that can serve, if the named one, or
 // every one, cannot. Weaker determinism than wanted is such a reason.
 absl::StatusOr<Selection> SelectImplementation(const SelectionPolicy& policy,
@@ -162,13 +160,13 @@ absl::StatusOr<Selection> SelectImplementation(
 
 // Parses `text`, the content of the file at `path`; errors and rules show
 // `path`. Errors: INVALID_ARGUMENT with path, line and reason for invalid JSON
-// and for unknown keys and values; those of CheckRules().
+// and for unknown keys and values; errors of CheckRules().
 absl::StatusOr<std::shared_ptr<const SelectionRules>> ParseRulesFile(
     const std::string& text, const std::string& path,
     const CollectiveRegistry& registry);
 
-// Errors: those of ParseRulesFile(); also for a file that cannot be read, or
-// has more than 16 MiB.
+// Errors: as ParseRulesFile(); also for a file that cannot be read, or has more
+// than 16 MiB.
 absl::StatusOr<std::shared_ptr<const SelectionRules>> ReadRulesFile(
     const std::string& path, const CollectiveRegistry& registry);
 

@@ -86,7 +86,7 @@ class TensorShape {
   int64_t num_elements() const { return num_elements_; }
 
   // Copy of this shape with another outermost size. Errors: INVALID_ARGUMENT
-  // for a scalar, and those of Create.
+  // for a scalar, and as Create.
   absl::StatusOr<TensorShape> WithFirstDim(int64_t size) const;
 
   std::string ToString() const;  // "[2,3]"
