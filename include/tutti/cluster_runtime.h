@@ -51,9 +51,9 @@ struct ClusterSpec {
 // name that is invalid in device names.
 absl::Status Validate(const ClusterSpec& cluster);
 
-// Time after which a silent task counts as lost. If a task has answered before
-// and its connection closes, it is lost at once. The first heartbeat, too, may
-// be held.
+// Limits after which a silent task counts as lost. If a task has answered
+// before and its connection closes, the task is lost at once. The first
+// heartbeat, too, may be held.
 struct HealthProfile {
   absl::Duration silence_limit;
 
@@ -127,8 +127,8 @@ class ClusterRuntime {
     size_t max_entries = size_t{1} << 19;
   };
 
-  // Creates the runtime and begins to listen. Errors: INVALID_ARGUMENT; errors
-  // of the transport.
+  // Creates the runtime and begins to listen. Errors: INVALID_ARGUMENT; any
+  // error of the transport.
   static absl::StatusOr<std::unique_ptr<ClusterRuntime>> Create(
       Options options);
 
@@ -180,9 +180,8 @@ class ClusterRuntime {
   // Ends the present generation of a group, on all tasks. The next collectives
   // of the group, on any task, form the next generation, which may have another
   // size. Continue in another step, in which all members count their executions
-  // from zero. If a member called a collective in a step with an earlier
-  // generation, its calls there end with FAILED_PRECONDITION, and so does the
-  // group.
+  // from zero. In a step in which a member called an earlier generation, its
+  // calls end with FAILED_PRECONDITION, and so does the group.
   void ReformGroup(GroupKey group_key, absl::Status reason);
 
   // Reports the health of a task, "/job:worker/replica:0/task:3" or "3". OK;

@@ -69,9 +69,9 @@ bool OutputIsOwnBlock(CollectiveType type);
 bool HasInput(CollectiveType type, int rank, int root);
 bool HasOutput(CollectiveType type, int rank, int root);
 
-// Classes of determinism: how far results are the same bits on every run,
-// whatever the timing. Ordered from strongest to weakest. A stronger class
-// satisfies a request for a weaker one.
+// Classes of determinism: how far results are the same bits on every run, for
+// any timing. Ordered from strongest to weakest. A stronger class satisfies a
+// request for a weaker one.
 enum class Determinism : uint8_t {
   // Results depend only on the inputs in rank order: not on the placement of
   // ranks on tasks, on arrival order, or on the number of threads. Two

@@ -261,12 +261,12 @@ class PinnedPool;
 // use. The last tensor must not be destroyed inside GpuRuntime::CallHost().
 //
 // An allocation waits for no earlier work, so a new tensor never makes the
-// device's streams wait for each other. It reuses no memory before the end of
-// its use. There are two exceptions: more than `freed_ahead_bytes` were freed
-// since, or the GPU has no other memory. Then an allocation makes the streams
-// wait for the end of all frees, and so for all work enqueued before these.
-// Work on these streams must therefore not wait for work that is enqueued
-// later.
+// device's streams wait for each other. Freed memory is not reused before the
+// end of its use. So there are two exceptions: more than `freed_ahead_bytes`
+// were freed since, or the GPU has no other memory. In these cases an
+// allocation makes the streams wait for the end of all frees, and so for all
+// work enqueued before these. Work on these streams must therefore not wait for
+// work that is enqueued later.
 //
 // Do not capture the device's streams into a graph, because memory is allocated
 // and freed in stream order.
@@ -318,9 +318,9 @@ class CudaDevice : public Device {
   GpuStream collective_stream() const;
   GpuStream copy_stream() const;
 
-  // Stream for the dependencies of NCCL launches and nothing else. Kernels of
-  // NCCL wait for each other across devices. On another stream, work that they
-  // wait for could be enqueued behind them.
+  // Stream for NCCL launches and their dependencies, and nothing else. Kernels
+  // of NCCL wait for each other across devices. On another stream, work that
+  // they wait for could be enqueued behind them.
   GpuStream nccl_stream() const;
 
   // Stream on which the host is called after an event of `stream`. A host call

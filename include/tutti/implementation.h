@@ -78,7 +78,7 @@ class CollectiveExecutor;
 enum class StoreHint : uint8_t {
   kBySize,      // Past the caches if results would not stay there.
   kToCaches,    // For results that are read soon, whatever their size.
-  kPastCaches,  // For results that are read late: keeps the caches.
+  kPastCaches,  // For results that are read late: spares the caches.
 };
 
 // Input of one member's part in one execution. Everything is checked: the

@@ -73,7 +73,7 @@ struct OutfeedConsumer {
 };
 
 // Checks that `array` matches `consumer.arrays[index]`. Errors:
-// INVALID_ARGUMENT with the wanted and the found. REQUIRES: `index` is valid.
+// INVALID_ARGUMENT with both formats. REQUIRES: `index` is valid.
 absl::Status CheckArray(const OutfeedConsumer& consumer, size_t index,
                         const Tensor& array);
 
