@@ -10,9 +10,9 @@
 
 namespace tutti {
 
-// Keeps a few blocks of memory of one size, to be used again. What one thread
-// makes and another one frees would otherwise have both meet at a lock of the
-// memory allocator, and sleep there, again and again. Thread-safe, lock-free.
+// Keeps a few blocks of memory of one size for reuse. Without it, a thread that
+// allocates and another that frees would often meet at a lock of the allocator
+// and sleep there. Thread-safe, lock-free.
 template <size_t kBlockBytes, size_t kMaxKept>
 class BlockCache {
  public:
@@ -23,7 +23,7 @@ class BlockCache {
   BlockCache(const BlockCache&) = delete;
   BlockCache& operator=(const BlockCache&) = delete;
 
-  // A block, aligned as by operator new, which throws if there is no memory.
+  // Returns a block, aligned as by operator new. Throws if there is no memory.
   void* Take() {
     for (std::atomic<void*>& slot : slots_) {
       if (slot.load(std::memory_order_relaxed) == nullptr) continue;
@@ -33,7 +33,7 @@ class BlockCache {
     return ::operator new(kBlockBytes);
   }
 
-  // Gives back what Take() gave.
+  // Returns a block of Take() to the cache.
   void Give(void* block) {
     for (std::atomic<void*>& slot : slots_) {
       void* empty = slot.load(std::memory_order_relaxed);
@@ -50,8 +50,8 @@ class BlockCache {
   std::array<std::atomic<void*>, kMaxKept> slots_{};
 };
 
-// A standard allocator that takes single objects from a cache of the program's,
-// for objects of this type.
+// Standard allocator that takes single objects from the program's cache for
+// this type.
 template <typename T>
 class CachedAllocator {
  public:
@@ -59,7 +59,7 @@ class CachedAllocator {
 
   CachedAllocator() = default;
   template <typename U>
-  CachedAllocator(const CachedAllocator<U>&) {}  // NOLINT: as the standard's.
+  CachedAllocator(const CachedAllocator<U>&) {}  // NOLINT: as in the standard.
 
   T* allocate(size_t count) {
     return static_cast<T*>(count == 1 ? Cache().Take()
@@ -74,14 +74,14 @@ class CachedAllocator {
 
  private:
 #ifdef ABSL_HAVE_ADDRESS_SANITIZER
-  static constexpr size_t kMaxKept = 0;  // It finds who uses one that is gone.
+  static constexpr size_t kMaxKept = 0;  // To detect use after free.
 #else
   static constexpr size_t kMaxKept = 64;  // Calls under way in a small program.
 #endif
   static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
   using OfThisType = BlockCache<sizeof(T), kMaxKept>;
 
-  // Never destroyed: threads may outlive main().
+  // Never destroyed, because threads may outlive main().
   static OfThisType& Cache() {
     static auto& cache = *new OfThisType;
     return cache;

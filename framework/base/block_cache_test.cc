@@ -19,7 +19,7 @@ TEST(BlockCacheTest, WhatIsGivenBackIsTakenAgain) {
   cache.Give(block);
 }
 
-// What it does not keep, or still has at the end, would leak.
+// Blocks beyond the limit, or left at the end, would leak.
 TEST(BlockCacheTest, KeepsNoMoreThanItMay) {
   BlockCache<64, 2> cache;
   std::vector<void*> blocks;

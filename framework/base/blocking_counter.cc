@@ -6,7 +6,7 @@
 
 namespace tutti {
 
-// Number of events still to come. Thread-safe.
+// Number of events that have not happened yet. Thread-safe.
 class BlockingCounter::Count {
  public:
   explicit Count(int count) : count_(count) {}

@@ -12,8 +12,8 @@ class Cancellation::Watchers {
  public:
   using Map = absl::flat_hash_map<WatchId, Watcher>;
 
-  // Sets `reason`, which is not OK, and `cancelled`, and returns the watchers
-  // to run; none if there was a reason before.
+  // Sets `reason`, which is not OK, and `cancelled`. Returns the watchers to
+  // run; none if there was a reason before.
   Map Cancel(const absl::Status& reason, std::atomic<bool>& cancelled)
       ABSL_LOCKS_EXCLUDED(mu_) {
     Map watchers;

@@ -86,7 +86,7 @@ TEST_F(CancellationTest, UnwatchIgnoresUnknownIds) {
   EXPECT_EQ(seen_.size(), 1u);
 }
 
-// As do all of these: they would wait for ever for a lock that is held.
+// Watchers that call back would block for ever if Cancel() held a lock.
 TEST_F(CancellationTest, WatchersMayComeBackToTheCancellation) {
   const auto other = cancellation_.Watch([](const absl::Status&) {});
   cancellation_.Watch([this, other](const absl::Status& reason) {
@@ -128,7 +128,7 @@ TEST_F(CancellationTest, WatchersRunOnceHoweverThreadsMeet) {
                                              HasSubstr("reason")));
                 ++runs[i];
               });
-          // Half of the watchers leave; they may have run by then.
+          // Unwatches half of the watchers; they may have run before.
           if (half == 1) cancellation.Unwatch(id);
         }
       });

@@ -41,12 +41,12 @@ class DefaultEnvironment::Pool : public WorkQueue {
   std::optional<asio::thread_pool> pool_;
 };
 
-// Alarms are entries of one io_context that one thread runs; a timer is alive
-// as long as its entry in `alarms_`.
+// Alarms are entries of one io_context, run by one thread. A timer lives as
+// long as its entry in `alarms_`.
 class DefaultEnvironment::SystemClock : public Clock {
  public:
-  // Drops the alarms that have not begun to ring. Setting them and cancelling
-  // them stays allowed; they are dropped at once.
+  // Drops the alarms that have not begun to ring. Later CallAt() and Cancel()
+  // are allowed; their alarms are dropped at once.
   void Stop() {
     context_.stop();
     std::optional<std::thread> thread;
@@ -56,7 +56,7 @@ class DefaultEnvironment::SystemClock : public Clock {
       thread.swap(thread_);
     }
     if (thread) thread->join();
-    Alarms dropped;  // Without the lock: what they hold may come back here.
+    Alarms dropped;  // Destroyed without the lock; may call back here.
     {
       MutexLock lock(&mu_);
       dropped.swap(alarms_);
@@ -151,7 +151,7 @@ DefaultEnvironment::DefaultEnvironment(int num_workers)
       environment_{pool_.get(), clock_.get(), random_.get()} {}
 
 DefaultEnvironment::~DefaultEnvironment() {
-  // Alarms may give work to the pool, and work may set alarms.
+  // Stopped first, because alarms may schedule work and work may set alarms.
   clock_->Stop();
 }
 

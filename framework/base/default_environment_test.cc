@@ -23,7 +23,7 @@ namespace default_environment_test {
 using testing::ElementsAre;
 using testing::Not;
 
-// Of this process. One that has been joined may still be among them.
+// Threads of this process. A joined thread may still be among them.
 std::set<std::string> Threads() {
   std::set<std::string> threads;
   for (const auto& task :
@@ -33,13 +33,13 @@ std::set<std::string> Threads() {
   return threads;
 }
 
-// That were not among those `before`.
+// Number of threads that are not in `before`.
 int NumNewThreads(const std::set<std::string>& before) {
   return static_cast<int>(absl::c_count_if(
       Threads(), [&](const auto& thread) { return !before.contains(thread); }));
 }
 
-// What several threads tell.
+// Values recorded by several threads.
 template <typename T>
 class Record {
  public:
@@ -120,7 +120,7 @@ TEST(ClockTest, AlarmsRingInTheOrderOfTheirTimes) {
   BlockingCounter is_busy(1);
   BlockingCounter all_are_set(1);
   BlockingCounter left(4);
-  // Keeps the timer busy until all are due.
+  // Keeps the timer busy until all alarms are due.
   clock.CallAt(past, [&] {
     is_busy.DecrementCount();
     all_are_set.Wait();
@@ -263,7 +263,7 @@ TEST(ClockTest, TheDestructorDropsAlarmsThatAreNotDue) {
   EXPECT_TRUE(alive.expired());
 }
 
-// Calls what it is given when it is destroyed.
+// Calls a function on destruction.
 class AtEnd {
  public:
   explicit AtEnd(std::function<void()> then) : then_(std::move(then)) {}
@@ -291,7 +291,7 @@ TEST(DefaultEnvironmentTest, WhatAlarmsHoldThatAreDroppedMayComeBack) {
   EXPECT_TRUE(has_worked);
 }
 
-// An alarm that sets itself again and gives work to the queue for ever.
+// An alarm that sets itself again and schedules work, for ever.
 class Heart {
  public:
   explicit Heart(const Environment& environment) : environment_(environment) {}

@@ -7,11 +7,11 @@
 
 namespace tutti {
 
-// A number that differs, but for rare chance, where numbers or their order do.
-// The same in all processes, unlike Abseil's hashes. For what peers tell each
-// other in order to find mistakes; whoever wants to can make two equal.
+// Digests of number sequences: different sequences almost always get different
+// digests. The same in all processes, unlike Abseil's hashes. Peers compare
+// digests to find mistakes; a digest does not protect against an attacker.
 
-// Of one number more: the mixing of splitmix64.
+// Adds one number to a digest: the mixing of splitmix64.
 inline uint64_t AddToDigest(uint64_t digest, uint64_t value) {
   uint64_t z = digest + 0x9e3779b97f4a7c15 + value;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
@@ -19,7 +19,7 @@ inline uint64_t AddToDigest(uint64_t digest, uint64_t value) {
   return z ^ (z >> 31);
 }
 
-// Of numbers in their order.
+// Digest of numbers in this order.
 inline uint64_t DigestOf(absl::Span<const int64_t> numbers) {
   uint64_t digest = 0;
   for (const int64_t number : numbers) {

@@ -19,7 +19,7 @@ TEST(DigestTest, DiffersWhereNumbersOrTheirOrderDo) {
   EXPECT_NE(Digest({}), Digest({0}));
 }
 
-// Processes compare them.
+// Fixed values, because processes compare digests.
 TEST(DigestTest, IsTheSameInEveryProcess) {
   EXPECT_EQ(Digest({1, 2}), uint64_t{0xbcd9dbb49673066b});
 }

@@ -6,7 +6,7 @@
 
 namespace tutti {
 
-// Errors: INVALID_ARGUMENT unless it has all its parts.
+// Errors: INVALID_ARGUMENT if a part of `environment` is missing.
 absl::Status Validate(const Environment& environment);
 
 }  // namespace tutti

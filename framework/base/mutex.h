@@ -9,13 +9,13 @@
 
 namespace tutti {
 
-// The standard library's mutex with the annotations by which Clang checks who
-// holds what. Not Abseil's: distributions package that one with its deadlock
-// detector on, which takes a process-wide lock at each of ours, and
+// Standard mutex with annotations, so Clang checks who holds which lock.
+// Abseil's mutex has two faults here. Distributions package it with its
+// deadlock detector on, which takes a process-wide lock at each lock.
 // ThreadSanitizer cannot see into it.
 //
-// Who finds it locked first tries again for about a microsecond: what it guards
-// is mostly done by then, and to sleep and be woken takes some 20 us.
+// Lock() on a locked mutex first spins for about a microsecond. Most critical
+// sections end in that time, and sleeping and waking takes some 20 us.
 class ABSL_LOCKABLE Mutex {
  public:
   Mutex() = default;
@@ -38,12 +38,12 @@ class ABSL_LOCKABLE Mutex {
 
   std::mutex mutex_;
 
-  // About: for who waits to look at. To try would take the cache line from who
-  // holds it.
+  // Approximate copy of the state, for waiting threads to read. A try_lock()
+  // would take the cache line from the holder.
   std::atomic<bool> is_held_{false};
 };
 
-// Holds a mutex as long as it lives.
+// Holds a mutex for its own lifetime.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)

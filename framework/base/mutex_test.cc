@@ -29,7 +29,7 @@ TEST(MutexTest, OneAtATimeHoldsIt) {
   EXPECT_EQ(count, kNumThreads * kNumRounds);
 }
 
-// Longer than anybody tries before it sleeps.
+// Holds the lock longer than a thread spins before it sleeps.
 TEST(MutexTest, WhoSleepsIsWoken) {
   const DefaultEnvironment environment(1);
   Mutex mu;
@@ -46,7 +46,7 @@ TEST(MutexTest, WhoSleepsIsWoken) {
     ended.DecrementCount();
   });
   tries.Wait();
-  // Some milliseconds, in which the other one gives up trying.
+  // Takes some milliseconds, in which the other thread stops spinning.
   for (int i = 0; i < 1'000'000; ++i) {
     static_cast<void>(environment.get().clock->Now());
   }

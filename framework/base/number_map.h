@@ -9,12 +9,12 @@
 
 namespace tutti {
 
-// Values by number, for numbers that mostly come in ascending order and go in
-// about the same: what is new is appended, and a look-up is a binary search
-// among few. Memory that was once needed is kept, so that coming and going in
-// turn allocates nothing.
+// Maps numbers to values. Fast if numbers arrive in ascending order and leave
+// in about the same order. New numbers are appended; a look-up is a binary
+// search among few entries. Keeps its memory, so alternating inserts and
+// removals allocate nothing.
 //
-// A null value stands for none.
+// A null value means no value.
 template <typename T>
 class NumberMap {
  public:
@@ -23,7 +23,7 @@ class NumberMap {
     T value = nullptr;
   };
 
-  // The value of `number`, null if it had none; valid until the next call.
+  // Value of `number`, null at first; valid until the next call.
   T& operator[](uint64_t number) {
     const size_t at = LowerBound(number);
     if (!IsAt(at, number)) {
@@ -33,24 +33,24 @@ class NumberMap {
     return entries_[at].value;
   }
 
-  // Null if there is none.
+  // Value of `number`; null if there is none.
   const T* Find(uint64_t number) const {
     const size_t at = LowerBound(number);
     if (!IsAt(at, number) || entries_[at].value == nullptr) return nullptr;
     return &entries_[at].value;
   }
 
-  // The value that is gone; null if there was none.
+  // Removes and returns the value; null if there was none.
   T Take(uint64_t number) {
     const size_t at = LowerBound(number);
     if (!IsAt(at, number)) return nullptr;
     T value = std::exchange(entries_[at].value, nullptr);
-    // As many are dropped as are moved.
+    // Drops as many entries as it moves.
     if (++num_null_ > entries_.size() / 2 + kFewNull) DropNull();
     return value;
   }
 
-  // All of them, in ascending order.
+  // All values, in ascending order of their numbers.
   std::vector<T> Values() const {
     std::vector<T> values;
     for (const Entry& entry : entries_) {
@@ -68,7 +68,7 @@ class NumberMap {
  private:
   static constexpr size_t kFewNull = 8;
 
-  // Index of the first entry with that number or a higher one.
+  // Index of the first entry with `number` or a higher one.
   size_t LowerBound(uint64_t number) const {
     if (entries_.empty() || entries_.back().number < number) {
       return entries_.size();
@@ -89,8 +89,8 @@ class NumberMap {
     num_null_ = 0;
   }
 
-  std::vector<Entry> entries_;  // In ascending order.
-  size_t num_null_ = 0;         // At most so many are null.
+  std::vector<Entry> entries_;  // In ascending order of numbers.
+  size_t num_null_ = 0;         // Upper bound on null values.
 };
 
 }  // namespace tutti

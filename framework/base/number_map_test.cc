@@ -58,7 +58,7 @@ TEST(NumberMapTest, HoldsWhatAnOrdinaryMapHolds) {
   Map map;
   std::map<uint64_t, int> expected;
   for (int i = 0; i < 20'000; ++i) {
-    // Mostly near the number of calls, as executions are.
+    // Stays near the number of calls, like execution numbers.
     const uint64_t number = static_cast<uint64_t>(i) / 4 + generator() % 50;
     if (generator() % 2 == 0) {
       map[number] = std::make_shared<int>(i);

@@ -7,22 +7,21 @@
 
 namespace tutti {
 
-// A set of numbers of which most follow one another: takes memory for each run
-// of consecutive numbers, not for each number.
+// A set of mostly consecutive numbers. Uses memory for each run of consecutive
+// numbers, not for each number.
 class NumberSet {
  public:
   void Insert(uint64_t number);
   bool Contains(uint64_t number) const;
 
-  // The first number from there on that is not in the set. REQUIRES: there is
-  // one.
+  // First number >= `from` that is not in the set. REQUIRES: there is one.
   uint64_t FirstMissing(uint64_t from) const;
 
   size_t num_runs() const { return runs_.size(); }
 
  private:
-  // First and last number of each run. A number that is in none lies between
-  // any two.
+  // First and last number of each run. Between two runs, at least one number is
+  // missing.
   std::map<uint64_t, uint64_t> runs_;
 };
 

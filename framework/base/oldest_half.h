@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-// The half, rounded up, of `entries` that was used longest ago. An entry is
-// when it was used, and its key.
+// Returns the keys of the less recently used half of `entries`, rounded up. An
+// entry is the time of its last use, and its key.
 template <typename Key>
 std::vector<Key> OldestHalf(std::vector<std::pair<uint64_t, Key>> entries) {
   const size_t half = (entries.size() + 1) / 2;

@@ -11,11 +11,11 @@ namespace tutti {
 
 // Lists in error messages, which stay short however large the group is.
 
-// "a, b, c": the first eight of `count` items; then "and N more".
+// Returns "a, b, c": the first eight of `count` items; then "and N more".
 std::string ShortList(size_t count,
                       absl::FunctionRef<std::string(size_t index)> item);
 
-// The same of ranks, after the word: "rank 3", "ranks 0, 2, 5".
+// Returns ranks likewise, with the word: "rank 3", "ranks 0, 2, 5".
 std::string RankList(absl::Span<const int> ranks);
 
 }  // namespace tutti

@@ -6,7 +6,7 @@
 namespace tutti {
 namespace {
 
-// Of one thread. Keeps its memory for the next turn.
+// Works of one thread. Keeps its memory for the next turn.
 struct Turn {
   bool is_running = false;
   std::vector<Work> waiting;
@@ -27,7 +27,7 @@ void RunInTurn(Work work) {
   while (!turn.waiting.empty()) {
     turn.now.swap(turn.waiting);
     for (Work& next : turn.now) {
-      Work mine = std::move(next);  // Ends, with what it holds, in its turn.
+      Work mine = std::move(next);  // Destroyed, with its captures, in turn.
       std::move(mine)();
     }
     turn.now.clear();

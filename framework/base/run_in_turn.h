@@ -6,13 +6,13 @@
 
 namespace tutti {
 
-// Runs `work` on this thread: inside this call, or, if what calls this is
-// itself such work, once that has ended. So a chain in which each callback
-// causes the next one needs no stack, however long it is.
+// Runs `work` on this thread, inside this call. Inside other such work, runs it
+// after that work has ended. So a chain of callbacks that each cause the next
+// one does not deepen the stack.
 void RunInTurn(Work work);
 
-// Runs `done` with `status` so: for a callback that may make the next call, of
-// which the same is to be expected, such as that it fails too.
+// Runs `done(status)` by RunInTurn(). For callbacks that may issue the next
+// call, which may fail in the same way.
 void EndInTurn(StatusCallback done, absl::Status status);
 
 }  // namespace tutti

@@ -21,7 +21,7 @@ bool Has(const DeviceAttributes& device, absl::string_view library) {
          libraries.end();
 }
 
-// Whether the needs are also this member's.
+// True if the needs apply to this member.
 bool Concerns(const DeviceNeeds& needs, const GroupLayout& layout, int rank) {
   return !needs.within_tasks || layout.tasks()[layout.task_of(rank)].size() > 1;
 }

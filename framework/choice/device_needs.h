@@ -9,12 +9,12 @@
 
 namespace tutti {
 
-// Whether a link leads from the one to the other, or both are on one piece of
+// True if a link leads from `from` to `to`, or both are on one piece of
 // hardware.
 bool Reaches(const DeviceAttributes& from, const DeviceAttributes& to);
 
-// Why the group's devices do not do for who has these needs, naming the first
-// that does not; empty if they do. The group has members and layout. Pure.
+// Returns the reason why the group's devices do not meet the needs, naming the
+// first such device; empty if they do. The group has members and layout. Pure.
 std::string WhyNotOn(const CollGroupParams& group, const DeviceNeeds& needs);
 
 }  // namespace tutti

@@ -15,8 +15,8 @@ namespace device_needs_test {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// `num_tasks` tasks of two devices, each of which has the library and shares
-// its unit with nobody.
+// Returns `num_tasks` tasks of two devices. Each device has the library and a
+// unit for itself.
 CollGroupParams GroupOf(int num_tasks) {
   CollGroupParams group;
   group.device_type = "GPU";
@@ -83,7 +83,7 @@ TEST(DeviceNeedsTest, TheFirstReachesAllByLinks) {
             "needs links from rank 0 (/job:worker/replica:0/task:0/device:GPU:0"
             ") to all, but none leads to rank 1 "
             "(/job:worker/replica:0/task:0/device:GPU:1)");
-  Device(group, 1).locality.links = {{.device_index = 0}};  // The other way.
+  Device(group, 1).locality.links = {{.device_index = 0}};  // Wrong direction.
   EXPECT_THAT(WhyNotOn(group, needs), HasSubstr("none leads to rank 1"));
   Device(group, 0).locality.links = {{.device_index = 7}, {.device_index = 1}};
   EXPECT_THAT(WhyNotOn(group, needs), IsEmpty());

@@ -7,8 +7,8 @@
 
 namespace tutti {
 
-// Why CheckParts() fails, in words that follow the implementation's name; empty
-// if it does not.
+// Returns the reason why CheckParts() fails, as words that follow the
+// implementation's name; empty if it is OK.
 std::string WhyNotOfParts(const ImplementationTraits& traits);
 
 }  // namespace tutti

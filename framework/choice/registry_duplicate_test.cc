@@ -1,4 +1,4 @@
-// A program in which two libraries register one name.
+// Program in which two libraries register one name.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

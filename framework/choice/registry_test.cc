@@ -164,7 +164,7 @@ TEST(RegistryTest, AFactoryMakesAnObjectOfItsClassEachTime) {
   EXPECT_NE(first, second);
 }
 
-// registry_test_plugin.cc is linked in, and nothing here names it.
+// Nothing here names registry_test_plugin.cc; the program only links it.
 TEST(RegistryTest, LinkingALibraryIsEnoughToRegisterWhatItHas) {
   const auto found = CollectiveRegistry::Global().Find("LinkedPlugin");
   ASSERT_THAT(found, IsOk());

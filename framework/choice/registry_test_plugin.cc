@@ -1,4 +1,4 @@
-// An implementation that a program gets by linking it.
+// Implementation that a program gets by linking it.
 
 #include <utility>
 

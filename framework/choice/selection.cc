@@ -16,7 +16,7 @@
 namespace tutti {
 namespace {
 
-// Why it cannot take the list of ranks; empty if it can.
+// Returns the reason why it cannot take the list of ranks; empty if it can.
 std::string WhyNotListed(const ImplementationTraits& traits,
                          const SelectionRequest& request) {
   const size_t num_listed = request.num_listed_ranks;
@@ -28,7 +28,7 @@ std::string WhyNotListed(const ImplementationTraits& traits,
                       num_listed);
 }
 
-// Why it cannot run on the devices of the group; empty if it can.
+// Returns the reason why it cannot run on the group's devices; empty if it can.
 std::string WhyNotInGroup(const ImplementationTraits& traits,
                           const CollGroupParams& group) {
   std::string why_not = WhyNotOn(group, traits.device_needs);
@@ -40,7 +40,7 @@ std::string WhyNotInGroup(const ImplementationTraits& traits,
                       details.key_status.message());
 }
 
-// Why the library that it leaves all to cannot run it; empty if it can.
+// Returns the reason why its delegate cannot run it; empty if it can.
 std::string WhyNotDelegated(const ImplementationTraits& traits,
                             const SelectionRequest& request) {
   if (traits.delegate.empty()) return "";
@@ -54,7 +54,8 @@ std::string WhyNotDelegated(const ImplementationTraits& traits,
   return "needs each member in a process of its own";
 }
 
-// Why it cannot reduce with the ops of the request; empty if it can.
+// Returns the reason why it cannot reduce with the request's ops; empty if it
+// can.
 std::string WhyNotReduced(const ImplementationTraits& traits,
                           const SelectionRequest& request) {
   if (!Reduces(request.type)) return "";
@@ -80,7 +81,7 @@ Candidate Judge(const CollectiveRegistry::Entry& entry,
                              .bytes = request.bytes,
                              .model = request.model,
                              .one_process = request.one_process});
-    // What no time can be is none.
+    // Ignores values that cannot be a time.
     if (std::isfinite(seconds) && seconds >= 0) {
       candidate.cost_seconds = seconds;
     }
@@ -162,13 +163,13 @@ void AskRules(const CollectiveRegistry& registry, const SelectionRules& rules,
   }
 }
 
-// True if the first one is to be preferred.
+// True if `a` is preferred to `b`.
 bool IsBetter(const Candidate& a, const Candidate& b) {
   return a.cost_seconds != b.cost_seconds ? a.cost_seconds < b.cost_seconds
                                           : a.determinism < b.determinism;
 }
 
-// The first among equals; null if all are ruled out.
+// Returns the first of the best candidates; null if all are ruled out.
 const Candidate* Best(const std::vector<Candidate>& candidates) {
   const Candidate* best = nullptr;
   for (const Candidate& candidate : candidates) {
@@ -182,7 +183,7 @@ std::string DoesNotDo(CollectiveType type) {
   return absl::StrCat("does not do ", Name(type));
 }
 
-// Says nothing of those that do other collectives, which are most.
+// Omits implementations of other collectives, which are the majority.
 absl::Status NobodyError(const SelectionRequest& request,
                          const std::vector<Candidate>& candidates) {
   const std::string does_not = DoesNotDo(request.type);

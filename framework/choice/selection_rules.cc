@@ -19,7 +19,7 @@
 namespace tutti {
 namespace {
 
-// Those that a program makes need not say.
+// Name of a rule in messages. Rules from code may have no `where`.
 std::string Where(const SelectionRule& rule) {
   if (!rule.where.empty()) return rule.where;
   return absl::StrCat("a rule of ", Name(rule.type), " for ",
@@ -31,7 +31,7 @@ absl::Status Blame(const SelectionRule& rule, const Args&... args) {
   return absl::InvalidArgumentError(absl::StrCat(Where(rule), ": ", args...));
 }
 
-// "4 bytes", "4 to 64 bytes", "4 bytes and more".
+// Returns "4 bytes", "4 to 64 bytes" or "4 bytes and more".
 std::string RangeText(const SelectionRule& rule) {
   if (rule.max_bytes == std::numeric_limits<int64_t>::max()) {
     return absl::StrCat(rule.min_bytes, " bytes and more");
@@ -65,12 +65,12 @@ bool IsOfOneTask(const SelectionRule& rule) {
   return absl::StartsWith(rule.layout, "1x");
 }
 
-// Whether all members are in one process; empty: they may be or not.
+// True if the rule is for one process, false for several; unset: for both.
 std::optional<bool> OneProcess(const SelectionRule& rule) {
   return IsOfOneTask(rule) ? true : rule.one_process;
 }
 
-// For each of which it is a rule: whether all members are in one process.
+// Values of `one_process` that the rule matches.
 std::vector<bool> ProcessesOf(const SelectionRule& rule) {
   const std::optional<bool> one_process = OneProcess(rule);
   if (one_process.has_value()) return {*one_process};
@@ -98,27 +98,27 @@ absl::Status CheckRange(const SelectionRule& rule) {
                " bytes");
 }
 
-// What rules are about, but for sizes.
+// Conditions of a rule, except for sizes.
 using Scope = std::tuple<CollectiveType, std::string, std::optional<bool>>;
 
 Scope ScopeOf(const SelectionRule& rule) {
   return {rule.type, rule.layout, OneProcess(rule)};
 }
 
-// A rule, and what its implementation can do.
+// A rule and the traits of its implementation.
 struct Known {
   const SelectionRule* rule;
   const ImplementationTraits* traits;
 };
 
-// Rules of one scope and implementation, whose sizes do not overlap, by the
-// first of them.
+// Rules of one scope and implementation, by their smallest size. Their sizes do
+// not overlap.
 using Ranges = std::map<int64_t, Known>;
 
-// Of one scope, by implementation.
+// Rules of one scope, by implementation.
 using RangesByName = std::map<std::string, Ranges>;
 
-// Null: none has it.
+// Rule for this size; null if none.
 const Known* FindSize(const Ranges& ranges, int64_t bytes) {
   const auto next = ranges.upper_bound(bytes);
   if (next == ranges.begin()) return nullptr;
@@ -126,7 +126,7 @@ const Known* FindSize(const Ranges& ranges, int64_t bytes) {
   return bytes <= known.rule->max_bytes ? &known : nullptr;
 }
 
-// The first that has a size of the rule's. Null: none has one.
+// First rule that shares a size with `rule`; null if none.
 const Known* FindSizesOf(const Ranges& ranges, const SelectionRule& rule) {
   const Known* const known = FindSize(ranges, rule.min_bytes);
   if (known != nullptr) return known;
@@ -135,7 +135,8 @@ const Known* FindSizesOf(const Ranges& ranges, const SelectionRule& rule) {
                                                               : &next->second;
 }
 
-// Whether such groups' devices and processes always do for it.
+// True if the implementation can run on all devices and processes of such
+// groups.
 bool ServesAll(const ImplementationTraits& traits, bool one_process) {
   const DeviceNeeds& needs = traits.device_needs;
   return (one_process || !traits.needs_one_process) &&
@@ -149,7 +150,7 @@ bool MayBeUneven(CollectiveType type) {
          type == CollectiveType::kAllToAll;
 }
 
-// Whether a reduction may have ops that rule out `before` and not `after`.
+// True if a reduction may have ops that `before` cannot reduce and `after` can.
 bool LeavesOps(const ImplementationTraits& before,
                const ImplementationTraits& after) {
   return (after.preserves_rank_order && !before.preserves_rank_order) ||
@@ -157,8 +158,8 @@ bool LeavesOps(const ImplementationTraits& before,
           before.why_not_ops != after.why_not_ops);
 }
 
-// Whether a request may ask for what rules out `before` and not `after`, by
-// each of the demands that WhyNot() looks at but for devices and processes.
+// True if a request may have a demand that `before` cannot serve and `after`
+// can. Covers each demand that WhyNot() checks, except devices and processes.
 bool LeavesRequests(const ImplementationTraits& before,
                     const ImplementationTraits& after, CollectiveType type) {
   return !Satisfies(before.determinism, after.determinism) ||
@@ -167,26 +168,27 @@ bool LeavesRequests(const ImplementationTraits& before,
           !before.supports_uneven) ||
          (after.supports_subdivisions && !before.supports_subdivisions) ||
          (after.is_made_of_steps && !before.is_made_of_steps) ||
-         // Each use takes the lists of those before it.
+         // A later use accepts every list that an earlier one accepts.
          before.rank_list < after.rank_list;
 }
 
-// Whether `before` leaves nothing to `after` of what both match: what its
-// implementation cannot serve, the same one after it cannot either.
+// True if `before` leaves no request to `after`, among requests that both
+// match. A later rule for the same implementation can serve no more than the
+// earlier one.
 bool Takes(const Known& before, const Known& after, bool one_process) {
   return before.rule->implementation == after.rule->implementation ||
          (ServesAll(*before.traits, one_process) &&
           !LeavesRequests(*before.traits, *after.traits, after.rule->type));
 }
 
-// The same, whatever groups the rules, which are of one scope, match.
+// True if Takes() holds for all groups that the rules, of one scope, match.
 bool TakesAlways(const Known& before, const Known& after) {
   return absl::c_all_of(ProcessesOf(*after.rule), [&](bool one_process) {
     return Takes(before, after, one_process);
   });
 }
 
-// Rules that have been looked at, in order.
+// Rules checked before, in order.
 class RulesBefore {
  public:
   void Add(const Known& known) {
@@ -198,9 +200,8 @@ class RulesBefore {
   absl::Status CheckReached(const Known& known) const;
 
  private:
-  // Those that leave the rule nothing, in groups whose members are all in one
-  // process, or not, the one with the largest size last. Empty: something is
-  // left.
+  // Earlier rules that leave no size to the rule, in groups with this
+  // `one_process`, in ascending order of sizes. Empty if a size is left.
   std::vector<const SelectionRule*> FindTakers(const Known& known,
                                                bool one_process) const;
 
@@ -222,11 +223,12 @@ absl::Status RulesBefore::CheckOverlap(const Known& known) const {
   return absl::OkStatus();
 }
 
-// Goes from size to size that rules before leave, and ends where there is none.
+// Steps through the sizes that earlier rules take; stops at a size that is
+// left.
 std::vector<const SelectionRule*> RulesBefore::FindTakers(
     const Known& known, bool one_process) const {
   const SelectionRule& rule = *known.rule;
-  // Of those that are about all that the rule is about there.
+  // Rules whose conditions include all of the rule's groups.
   std::vector<const Ranges*> covering;
   for (const std::string& layout : std::set<std::string>{"", rule.layout}) {
     for (const std::optional<bool> processes :

@@ -38,7 +38,7 @@ class SelectionRulesTest : public testing::Test {
                 IsOk());
   }
 
-  // Of Ring, called by the number of rules before.
+  // Adds a rule for Ring. Its name is the number of rules before.
   SelectionRule& Add(int64_t min_bytes, int64_t max_bytes) {
     const std::string where = "f:" + std::to_string(rules_.size());
     rules_.push_back({.min_bytes = min_bytes,
@@ -160,7 +160,7 @@ TEST_F(SelectionRulesTest, ARuleForWhatTheOneBeforeCannotServeIsFine) {
   EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
                                 AllOf(StartsWith("f:1: is never reached"),
                                       HasSubstr("f:0, before it, takes all"))));
-  // The same one cannot serve it either.
+  // A later rule for the same implementation cannot serve these groups either.
   rules_[1] = {.layout = "2x2", .implementation = "Local", .where = "f:1"};
   rules_[1].max_bytes = 9;
   EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
@@ -204,7 +204,7 @@ TEST_F(SelectionRulesTest, WhatSomeGroupsCannotRunLeavesThoseToLaterRules) {
   }
 }
 
-// What only the second of two implementations can serve.
+// Traits of two implementations. Only the second one can serve a demand.
 struct Demand {
   const char* name;
   ImplementationTraits first, second;
@@ -233,7 +233,8 @@ std::vector<Demand> Demands(CollectiveType type) {
 
 class RulesOfDemandsTest : public SelectionRulesTest {
  protected:
-  // A rule for any layout, and one for some or for any.
+  // Checks a rule for any layout, followed by one for `layout`; empty: any
+  // layout.
   absl::Status CheckPair(const std::string& first, const std::string& second,
                          const std::string& layout) {
     rules_.clear();
@@ -279,7 +280,7 @@ TEST_F(RulesOfDemandsTest, WhatTheFirstServesIsNotLeftToTheSecond) {
   }
 }
 
-// All-reduces have contributions of one size.
+// Contributions to an all-reduce have one size.
 TEST_F(RulesOfDemandsTest, NobodyAsksForWhatTheCollectiveHasNot) {
   RegisterAll();
   EXPECT_THAT(CheckPair("Uneven1", "Uneven2", "2x2"),
@@ -317,7 +318,7 @@ TEST_F(SelectionRulesTest, OfOneScopeTheSecondIsForWhatTheFirstCannotServe) {
                                 HasSubstr("overlap")));
 }
 
-// As many as a file may have: with a look at all pairs this would take hours.
+// Largest number of rules in a file: a check of all pairs would take hours.
 TEST_F(SelectionRulesTest, ManyRulesAreCheckedAtOnce) {
   constexpr int64_t kMany = 50'000;
   for (int64_t i = 0; i < kMany; ++i) Add(2 * i, 2 * i);

@@ -41,7 +41,7 @@ const MergeOp kAppend =
 double OneSecond(const CostQuery&) { return 1; }
 double TwoSeconds(const CostQuery&) { return 2; }
 
-// Cheap for short messages.
+// Makes short messages cheap.
 double ASecondPerByte(const CostQuery& query) {
   return static_cast<double>(query.bytes);
 }
@@ -66,7 +66,7 @@ class SelectionTest : public testing::Test {
     return SelectImplementation(registry_, request_);
   }
 
-  // The name of the selection, or what went wrong.
+  // Name of the selection, or the error.
   std::string Selected() {
     const auto selection = Select();
     return selection.ok() ? selection->name : selection.status().ToString();
@@ -474,7 +474,7 @@ class RulesTest : public SelectionTest {
     request_.bytes = 100;
   }
 
-  // Of all-reduces of 10 to 100 bytes, to change.
+  // Adds a rule for all-reduces of 10 to 100 bytes, and returns it for changes.
   SelectionRule& Add(const std::string& implementation) {
     rules_.push_back(
         {.min_bytes = 10, .max_bytes = 100, .implementation = implementation});
@@ -575,7 +575,7 @@ TEST_F(SelectionTest, ADeviceTypeNeedsWhoRunsOnIt) {
   EXPECT_EQ(Selected(), "Nccl");
 }
 
-// Of two members, only one of which has "Lib".
+// Group of two members. Only the first one has "Lib".
 class DevicesTest : public RulesTest {
  protected:
   DevicesTest() {

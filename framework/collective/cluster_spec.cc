@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// As many as a group may have members.
+// Largest number of members of a group.
 constexpr int kMaxTasks = 65536;
 
 absl::Status CheckAddress(int task, absl::string_view address) {

@@ -12,21 +12,20 @@
 
 namespace tutti {
 
-// What connects the processes of a group, where that is a library that runs
-// whole collectives by itself, such as MPI. Implementations that leave all
-// or a part to it find it by PeerAccessInterface::delegate().
+// Library that connects the processes of a group and can run whole collectives,
+// such as MPI. Implementations that delegate all or a part of their work find
+// it by PeerAccessInterface::delegate().
 //
-// Thread-safe. It outlives the executions that it was given.
+// Thread-safe. Outlives the executions given to it.
 class CollectiveDelegate {
  public:
   virtual ~CollectiveDelegate() = default;
 
-  // The library: what ImplementationTraits::delegate asks for.
+  // Name of the library, as in ImplementationTraits::delegate.
   virtual absl::string_view name() const = 0;
 
-  // As InitializeCollectiveContext() and Run() of
-  // CollectiveImplementationInterface, for a group each of whose members is in
-  // another process.
+  // Prepare and Run do the same as InitializeCollectiveContext() and Run() of
+  // CollectiveImplementationInterface, for a group with one member per process.
   virtual absl::Status Prepare(CollectiveContext* context) = 0;
   virtual void Run(const CollectiveContext& context, StatusCallback done) = 0;
 

@@ -62,7 +62,7 @@ absl::Status ValidateHasRows(const CollectiveRequest& request) {
   return Invalid(request, "needs at least one dimension, got a scalar");
 }
 
-// The first dimension can be cut into one block per rank.
+// Checks that the first dimension can be cut into one block per rank.
 absl::Status ValidateBlocks(const CollectiveRequest& request) {
   const absl::Status status = ValidateHasRows(request);
   if (!status.ok()) return status;

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 constexpr int64_t kInt64Max = std::numeric_limits<int64_t>::max();
 
-// A request of a group of four that is fine for every collective.
+// Returns a request of a group of four that is valid for every collective.
 CollectiveRequest Good(CollectiveOp op) {
   return {.group_key = 5,
           .group_size = 4,

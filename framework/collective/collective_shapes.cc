@@ -14,7 +14,7 @@ absl::StatusOr<TensorShape> WithRows(const CollInstanceParams& instance,
                    shape.status().message()));
 }
 
-// What all ranks contribute to a gather.
+// Sum of all ranks' rows in a gather.
 absl::StatusOr<int64_t> GatheredRows(const CollInstanceParams& instance,
                                      int group_size) {
   int64_t total = 0;

@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-// Digest of `instance.rows` if members give them; else 0. The same in all
+// Digest of `instance.rows` if members give them, else 0. The same in all
 // processes.
 inline uint64_t DigestOfGivenRows(const CollInstanceParams& instance) {
   return instance.rows_are_given ? DigestOf(instance.rows) : 0;

@@ -17,39 +17,39 @@
 
 namespace tutti {
 
-// The groups, by key and generation, that this process is in: what the resolver
-// has learned and whoever serves other tasks must know, to refuse what does not
-// belong.
+// Groups that this process is in, by key and generation. The resolver adds
+// them. Servers of other tasks' requests look them up, to refuse requests that
+// do not belong here.
 //
-// Thread-safe. Of each key it keeps one generation that lives and the newest
-// that has ended.
+// Thread-safe. Keeps one living generation of each key, and the newest ended
+// one.
 class GroupDirectory {
  public:
   using Listener = std::function<void(GroupKey, uint64_t generation)>;
 
-  // Runs after each Add() and End(), with no lock held. Set once, before the
-  // first of them.
+  // Called after each Add() and End(), with no lock held. Set the listener
+  // once, before the first call.
   void SetListener(Listener listener) { listener_ = std::move(listener); }
 
-  // An older generation that still lives ends with ABORTED. Nothing happens if
-  // this generation, or a later one, lived or ended before.
+  // Adds a generation; an older one that still lives ends with ABORTED. Does
+  // nothing if this generation, or a later one, was added or ended before.
   void Add(std::shared_ptr<const CollGroupParams> group)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The generation, and all before it, have ended: sets the group's
-  // cancellation. The first reason stays. True if it had not ended before.
+  // Ends this generation and all before it: sets the group's cancellation. The
+  // first reason stays. Returns true if the generation had not ended before.
   bool End(GroupKey key, uint64_t generation, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Errors: NOT_FOUND for a generation that is later than all known here;
-  // ABORTED, with the reason in the text, for one that has ended.
+  // Errors: NOT_FOUND for a generation later than all known here; ABORTED, with
+  // the reason in the text, for an ended generation.
   absl::StatusOr<std::shared_ptr<const CollGroupParams>> Find(
       GroupKey key, uint64_t generation) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The newest generation of the key that has ended; 0 if none.
+  // Newest ended generation of the key; 0 if none.
   uint64_t EndedGeneration(GroupKey key) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Those that live.
+  // All living generations.
   std::vector<std::shared_ptr<const CollGroupParams>> Living() const
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -57,7 +57,7 @@ class GroupDirectory {
   struct Entry {
     std::shared_ptr<const CollGroupParams> living;
     uint64_t ended_generation = 0;
-    absl::Status reason;  // Of the newest one that ended.
+    absl::Status reason;  // Reason of `ended_generation`.
   };
 
   Listener listener_;

@@ -102,7 +102,7 @@ TEST(GroupDirectoryTest, TellsTheListenerOfEachChange) {
   GroupDirectory directory;
   std::vector<std::pair<GroupKey, uint64_t>> changes;
   directory.SetListener([&](GroupKey key, uint64_t generation) {
-    directory.Living();  // No lock is held.
+    directory.Living();  // Would block if a lock was held.
     changes.emplace_back(key, generation);
   });
   directory.Add(Group(1, 4));

@@ -11,18 +11,19 @@
 
 namespace tutti {
 
-// What implementations keep as long as a group lives: schedule caches,
-// communicators. One object of each type; freed with the group.
+// Objects that implementations keep for a group's lifetime, such as schedule
+// caches and communicators. One object of each type; destroyed with the group.
 //
-// Thread-safe. Objects are made with no lock held, and may use other types'.
+// Thread-safe. Objects are made with no lock held, and may use objects of other
+// types.
 class GroupResources {
  public:
   GroupResources() = default;
   GroupResources(const GroupResources&) = delete;
   GroupResources& operator=(const GroupResources&) = delete;
 
-  // The object of type T, default-constructed by who comes first; others wait
-  // for it.
+  // Object of type T. The first caller default-constructs it; other callers
+  // wait.
   template <typename T>
   std::shared_ptr<T> GetOrCreate() ABSL_LOCKS_EXCLUDED(mu_) {
     const std::shared_ptr<Entry> entry = FindOrAdd(typeid(T));

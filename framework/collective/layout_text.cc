@@ -13,10 +13,10 @@
 namespace tutti {
 namespace {
 
-// Of a text that an error quotes.
+// Longest text that an error quotes.
 constexpr size_t kMaxShownBytes = 100;
 
-// The numbers between separators; empty if there is anything else.
+// Returns the numbers between separators; empty if the text has anything else.
 std::vector<int64_t> NumbersIn(absl::string_view text, char separator) {
   std::vector<int64_t> numbers;
   for (absl::string_view word : absl::StrSplit(text, separator)) {

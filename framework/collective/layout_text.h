@@ -10,15 +10,15 @@
 
 namespace tutti {
 
-// Layouts as people write them. Pure.
+// Text form of layouts. Pure.
 
-// How many devices each task has: four times 2 of "4x2" (tasks x devices), and
-// 3, 1, 2 of "3+1+2". Errors: INVALID_ARGUMENT that quotes the text, if it is
-// no layout or has more than `max_ranks` devices in all.
+// Parses the number of devices of each task: "4x2" (tasks x devices) is four
+// times 2, and "3+1+2" is 3, 1, 2. Errors: INVALID_ARGUMENT, with the text, if
+// it is not a layout or has more than `max_ranks` devices in all.
 absl::StatusOr<std::vector<int>> ParseLayoutText(absl::string_view text,
                                                  int max_ranks);
 
-// The text that GroupLayout::ToString() gives such a layout: "2x2" of 2, 2.
+// Returns the same text as GroupLayout::ToString(): "2x2" for 2, 2.
 std::string LayoutText(absl::Span<const int> devices_of_tasks);
 
 }  // namespace tutti

@@ -9,18 +9,18 @@
 
 namespace tutti {
 
-// What the member of rank `rank` gets. Errors: INVALID_ARGUMENT if a shape or
-// the output is too large.
+// Makes the params of the member with rank `rank`. Errors: INVALID_ARGUMENT if
+// a shape or the output is too large.
 absl::StatusOr<std::shared_ptr<const CollectiveParams>> MakeMemberParams(
     std::shared_ptr<const CollGroupParams> group,
     std::shared_ptr<const CollInstanceParams> instance,
     std::shared_ptr<const CollTaskParams> task, int rank);
 
-// What the member gets that asked by `request`, of an instance that was settled
-// for it as `settled`: where the request gives other rows (GivenRows()), by
-// these; else `settled` itself. Errors: INVALID_ARGUMENT if the rows are not as
-// many as the group has members, or the request's own shape is not what they
-// say; those of MakeMemberParams(). REQUIRES: Validate() has found it good.
+// Params of a call with `request`, whose instance was settled for the member as
+// `settled`. Replaces the rows if the request gives other rows (GivenRows()),
+// else returns `settled`. Errors: INVALID_ARGUMENT if the number of rows is not
+// the group size, or if the request's shape differs from its row; errors of
+// MakeMemberParams(). REQUIRES: Validate(request) is OK.
 absl::StatusOr<std::shared_ptr<const CollectiveParams>> ParamsOfCall(
     std::shared_ptr<const CollectiveParams> settled,
     const CollectiveRequest& request);

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 constexpr int kRank = 1;
 
-// An all_gather among three.
+// Params of an all_gather among three members.
 std::shared_ptr<const CollectiveParams> Settled(std::vector<int64_t> rows) {
   return ParamsOf({.type = CollectiveType::kAllGather,
                    .shape = ShapeOf({rows[0], 2}),

@@ -10,14 +10,14 @@
 
 namespace tutti {
 
-// REQUIRES: dimensions that TensorShape::Create takes.
+// REQUIRES: TensorShape::Create accepts the dimensions.
 TensorShape ShapeOf(std::initializer_list<int64_t> dims);
 
-// A complete group of CPU devices, all in one task.
+// Returns a complete group of CPU devices, all in one task.
 std::shared_ptr<const CollGroupParams> GroupOf(int size);
 
-// What a resolver would answer to one member. REQUIRES: an instance that fits
-// the group.
+// Returns a resolver's answer to one member. REQUIRES: the instance fits the
+// group.
 std::shared_ptr<const CollectiveParams> ParamsOf(
     const CollInstanceParams& instance,
     std::shared_ptr<const CollGroupParams> group, int rank);

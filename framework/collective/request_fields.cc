@@ -26,7 +26,7 @@ bool IsBarrier(const Request& request) {
 
 bool ReducesData(const Request& request) { return Reduces(TypeOf(request.op)); }
 
-// Whether members may differ in the first dimension.
+// True if members may differ in the first dimension.
 bool HasOwnRows(const Request& request) {
   const auto* gather = std::get_if<AllGather>(&request.op);
   const auto* exchange = std::get_if<AllToAll>(&request.op);
@@ -55,7 +55,7 @@ absl::Span<const int> PermutationOf(const Request& request) {
   return permute->permutation;
 }
 
-// The dimensions in which members must agree.
+// Dimensions that are equal for all members.
 absl::Span<const int64_t> CommonDims(const Request& request) {
   const auto dims = request.shape.dims();
   return HasOwnRows(request) && !dims.empty() ? dims.subspan(1) : dims;
@@ -80,8 +80,8 @@ std::string DependenciesText(const Request& request) {
                        });
 }
 
-// In the order in which a difference is most telling. All but the first see
-// requests of one collective only.
+// Fields, the most informative first. All fields after the first only see
+// requests of one collective.
 constexpr RequestField kFields[] = {
     {"collective",
      [](const Request& a, const Request& b) {

@@ -9,32 +9,30 @@
 
 namespace tutti {
 
-// A part of a request on which members must agree.
+// Part of a request that must be equal for all members.
 struct RequestField {
   absl::string_view name;
   bool (*same)(const CollectiveRequest& a, const CollectiveRequest& b);
 
-  // As long as the value is.
+  // Returns the whole value, of any length.
   std::string (*text)(const CollectiveRequest& request);
 };
 
-// The most telling field in which the requests differ; null if both run the
-// same collective. Of several fields, the more telling one is at the lower
-// address.
+// Returns the most informative field in which the requests differ; null if both
+// run the same collective. Fields at lower addresses are more informative.
 const RequestField* FirstDifference(const CollectiveRequest& a,
                                     const CollectiveRequest& b);
 
-// The field's value, for messages: not longer than a line, "none" if empty.
+// Returns the field's value for messages: at most one line; "none" if empty.
 std::string ValueText(const RequestField& field,
                       const CollectiveRequest& request);
 
-// "group 1, instance 2".
+// Returns "group 1, instance 2".
 std::string InstanceLabel(const CollectiveRequest& request);
 
-// That `now` asks for what `first` asked for when the instance was completed,
-// both being requests of one member: but for AllGather::rows and the first
-// dimension that goes with them. Errors: INVALID_ARGUMENT naming both
-// values.
+// Checks that a member's request `now` equals its request `first`, with which
+// the instance was completed. AllGather::rows, and the first dimension with
+// them, may differ. Errors: INVALID_ARGUMENT naming both values.
 absl::Status CheckSameRequest(const CollectiveRequest& first,
                               const CollectiveRequest& now);
 

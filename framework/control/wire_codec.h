@@ -7,16 +7,17 @@
 
 namespace tutti {
 
-// Parts of messages that several kinds of them have. Pure.
+// Parts shared by several kinds of messages. Pure.
 
-// Keeps the first few thousand bytes of the message.
+// Encodes a status, with the first few thousand bytes of its message.
 proto::Error EncodeError(const absl::Status& status);
 
-// Errors: INVALID_ARGUMENT for a code that is none, or is OK, and for a message
-// that is longer than what EncodeError() keeps.
+// Errors: INVALID_ARGUMENT for an unknown code, for OK, and for a message
+// longer than EncodeError() keeps.
 absl::Status CheckError(const proto::Error& message);
 
-// UNKNOWN, saying so, for one that is wrong.
+// Decodes an error. Returns UNKNOWN, with an explanation, if `message` is
+// invalid.
 absl::Status DecodeError(const proto::Error& message);
 
 proto::ExecutionKey EncodeKey(const ExecKey& key);

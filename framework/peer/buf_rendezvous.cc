@@ -39,7 +39,7 @@ void Fail(const Offer& offer, const absl::Status& status) {
   offer.lender->OnReleased(offer.id, status);
 }
 
-// Both sides are there. No lock is held.
+// Connects both sides. Call with no lock held.
 void Meet(const BufKey& key, const Offer& offer, const Ask& ask) {
   const absl::Status status = CheckMatch(key, offer, ask);
   if (!status.ok()) {
@@ -266,7 +266,8 @@ std::string BufRendezvous::DescribeWaiting(const ExecKey& exec) const {
   for (const Shard& shard : shards_) {
     MutexLock lock(&shard.mu);
     for (const auto& [key, waiting] : shard.table) {
-      // Who asks itself only waits for the end of the execution.
+      // A rank that requests its own data only waits for the end of the
+      // execution.
       if (key.exec != exec || key.from == key.to) continue;
       (std::holds_alternative<Ask>(waiting) ? asked : offered).push_back(key);
     }

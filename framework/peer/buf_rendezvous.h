@@ -22,7 +22,7 @@
 
 namespace tutti {
 
-// Pairs each buffer that a sender offers with the receiver that asks for it.
+// Pairs each buffer that a sender offers with the receiver that requests it.
 //
 // Thread-safe. Does not own the bytes: they stay valid until OnReleased().
 // Every side is told exactly once, with no lock held: a borrower on the thread
@@ -33,8 +33,8 @@ class BufRendezvous {
  public:
   static constexpr size_t kNoBound = std::numeric_limits<size_t>::max();
 
-  // The bytes of all offers that wait are `max_offered_bytes` at the most, or
-  // one offer's, however large, if no other one waits.
+  // Bounds the bytes of all waiting offers by `max_offered_bytes`. A single
+  // waiting offer may be larger.
   explicit BufRendezvous(size_t max_offered_bytes = kNoBound)
       : max_offered_bytes_(max_offered_bytes) {}
   ~BufRendezvous();
@@ -52,8 +52,8 @@ class BufRendezvous {
   // already asks under `key`.
   void Consume(const BufKey& key, const Ask& ask);
 
-  // Ends `borrower`'s ask with `reason` if it waits under `key`; false if it
-  // does not.
+  // Ends `borrower`'s request under `key` with `reason`. False if it does not
+  // wait.
   bool CancelAsk(const BufKey& key, const Borrower* borrower,
                  absl::Status reason);
 
@@ -72,12 +72,12 @@ class BufRendezvous {
     }
   };
 
-  // One side of a transfer, waiting for the other.
+  // A side of a transfer that waits for the other.
   using Waiting = std::variant<Offer, Ask>;
 
-  // What ended, for Tell().
+  // Result of an End function, for Tell().
   struct [[nodiscard]] Ended {
-    bool is_first = false;  // Neither it nor its step had ended before.
+    bool is_first = false;  // Neither this nor the step had ended before.
     absl::Status reason;
     std::vector<Waiting> sides;
   };
@@ -102,7 +102,7 @@ class BufRendezvous {
   // come later end with StepHasEndedError(). REQUIRES: EndStep() was called.
   void ForgetReasonOf(int64_t step) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
-  // Tells the owners of what waited. Returns `is_first`.
+  // Runs the callbacks of the ended sides. Returns `is_first`.
   static bool Tell(const Ended& ended);
 
   // Both at once.
@@ -110,10 +110,10 @@ class BufRendezvous {
     return Tell(EndExecution(exec, std::move(reason)));
   }
 
-  // As EndStep() for everything, for ever; tells the owners.
+  // Ends everything for ever, in the way of EndStep(); runs the callbacks.
   void StartAbort(absl::Status reason);
 
-  // What ends the transfers of `exec`; OK if nothing does.
+  // Reason that ends the transfers of `exec`; OK if none does.
   absl::Status StatusOf(const ExecKey& exec) const
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
@@ -122,14 +122,14 @@ class BufRendezvous {
   // 7)", or both. Empty if none waits.
   std::string DescribeWaiting(const ExecKey& exec) const;
 
-  // The ranks that have not asked for what lies here for them in `exec`, in
-  // order.
+  // Ranks, in order, with a waiting offer in `exec` that they have not
+  // requested.
   std::vector<int> RanksThatHaveNotAsked(const ExecKey& exec) const;
 
-  // Offers and asks that wait; for tests and reports.
+  // Number of waiting offers and requests; for tests and reports.
   size_t num_waiting() const;
 
-  // Bytes of the offers that wait; 0 where they are not bounded.
+  // Bytes of waiting offers; 0 if not bounded.
   size_t num_offered_bytes() const {
     return num_offered_bytes_.load(std::memory_order_relaxed);
   }
@@ -137,7 +137,7 @@ class BufRendezvous {
  private:
   using Table = absl::flat_hash_map<BufKey, Waiting>;
 
-  // Locks are split by key so that members rarely meet at one.
+  // Keys are spread over several locks, so members rarely contend.
   struct alignas(64) Shard {
     mutable Mutex mu;
     Table table ABSL_GUARDED_BY(mu);
@@ -156,11 +156,11 @@ class BufRendezvous {
   absl::StatusOr<std::optional<Other>> MeetOrWait(const BufKey& key,
                                                   const Mine& mine);
 
-  // Counts an offer that begins to wait, or ends to.
+  // Counts an offer that begins, or ends, to wait.
   absl::Status CountIn(const BufKey& key, const Offer& offer);
   void CountOut(const Offer& offer);
 
-  // An ask takes no memory: it is bounded by whoever lets it in.
+  // A request uses no memory here; its source limits the number of requests.
   absl::Status CountIn(const BufKey&, const Ask&) { return absl::OkStatus(); }
   void CountOut(const Ask&) {}
 
@@ -176,8 +176,8 @@ class BufRendezvous {
   std::atomic<size_t> num_offered_bytes_{0};
   std::array<Shard, kNumShards> shards_;
 
-  // Set before the tables are swept, read under a shard's lock before a side is
-  // left to wait: so nobody waits who should have been swept.
+  // Set before the tables are swept, and read under a shard's lock before a
+  // side begins to wait. So no side waits that a sweep should have removed.
   std::atomic<int> num_cancelled_{0};
   mutable Mutex cancelled_mu_;
   absl::Status aborted_ ABSL_GUARDED_BY(cancelled_mu_);

@@ -28,9 +28,10 @@ BufKey KeyOf(int transfer) {
           .to = transfer % 7};
 }
 
-// Makes kTransfers transfers, each side of each once, on whatever threads. The
-// lender writes a buffer before it lends it and after it has it back, and the
-// borrower reads it in between: a loan that is too long or too short is a race.
+// Makes kTransfers transfers, each side once, on any threads. The sender writes
+// a buffer before it offers the buffer and after the release. The receiver
+// reads it in between. So a release that is too early or too late shows as a
+// race.
 class Traffic : public Lender, public Borrower {
  public:
   explicit Traffic(BufRendezvous* rendezvous)
@@ -86,8 +87,8 @@ class Traffic : public Lender, public Borrower {
 
 class BufRendezvousStressTest : public testing::TestWithParam<uint32_t> {
  protected:
-  // Runs both sides of all transfers, in an order of the seed, spread over the
-  // threads; `also` runs on each thread between its transfers.
+  // Runs both sides of all transfers, in an order given by the seed, on several
+  // threads. `also` runs on each thread between its transfers.
   template <typename Also>
   void RunAll(Traffic& traffic, Also also) {
     std::vector<int> sides(2 * kTransfers);

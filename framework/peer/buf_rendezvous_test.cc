@@ -50,8 +50,8 @@ struct Arrival {
   Delivery delivery;
 };
 
-// Both sides of all transfers. Whenever it is told something it comes back to
-// the rendezvous, which waits for ever if a lock is held then.
+// Both sides of all transfers. Each callback calls the rendezvous, which blocks
+// for ever if a lock is held.
 class Sides : public Lender, public Borrower {
  public:
   explicit Sides(BufRendezvous* rendezvous) : rendezvous_(rendezvous) {}
@@ -70,7 +70,7 @@ class Sides : public Lender, public Borrower {
   std::vector<Release> releases;
   std::vector<Arrival> arrivals;
 
-  // Run once, when told next.
+  // Functions that run once, at the next callback.
   std::function<void()> on_released;
   std::function<void()> on_delivery;
 
@@ -86,7 +86,7 @@ class Sides : public Lender, public Borrower {
 
 class BufRendezvousTest : public testing::Test {
  protected:
-  ~BufRendezvousTest() override { rendezvous_.reset(); }  // Tells the sides.
+  ~BufRendezvousTest() override { rendezvous_.reset(); }  // Calls back.
 
   Offer MakeOffer(int32_t id = kOfferId) {
     return {.bytes = bytes_, .incarnation = 5, .lender = &sides_, .id = id};
@@ -121,7 +121,7 @@ class BufRendezvousTest : public testing::Test {
     EXPECT_EQ(rendezvous_->num_waiting(), 0u);
   }
 
-  // Each side was told once, with this status.
+  // Checks that each side was called once, with this status.
   void ExpectBothTold(testing::Matcher<const absl::Status&> matches) {
     ASSERT_THAT(sides_.arrivals, SizeIs(1));
     EXPECT_EQ(sides_.arrivals[0].id, kAskId);
@@ -443,7 +443,7 @@ TEST_F(BufRendezvousTest, TeardownAfterAnAbortTellsNobodyTwice) {
   EXPECT_THAT(sides_.releases, SizeIs(1));
 }
 
-// Each callback here begins and ends further transfers under the same keys.
+// Callbacks that begin and end further transfers under the same keys.
 TEST_F(BufRendezvousTest, CallbacksRunUnderNoLock) {
   sides_.on_delivery = [&] {
     Provide(Key(0), /*id=*/17);
@@ -613,7 +613,7 @@ TEST(BoundedBufRendezvousTest, OffersPastTheBoundEndWithUsedAskedAndBound) {
                                   .id = tag});
   };
   offer(1, 40);
-  offer(2, 24);  // Just fits.
+  offer(2, 24);  // Reaches the bound exactly.
   EXPECT_THAT(sides.releases, IsEmpty());
   offer(3, 1);
   ASSERT_THAT(sides.releases, SizeIs(1));
@@ -624,14 +624,15 @@ TEST(BoundedBufRendezvousTest, OffersPastTheBoundEndWithUsedAskedAndBound) {
                              HasSubstr("bound of 64"))));
   EXPECT_EQ(rendezvous.num_waiting(), 2u);
 
-  // Whichever way they go, there is room again.
+  // Sides that leave in any way make room.
   rendezvous.Consume(Key(1), {.num_bytes = 40, .borrower = &sides});
   EXPECT_EQ(rendezvous.num_offered_bytes(), 24u);
   rendezvous.CancelExecution(kExec, absl::AbortedError("over"));
   EXPECT_EQ(rendezvous.num_offered_bytes(), 0u);
   rendezvous.ForgetExecution(kExec);
 
-  // One alone may be larger, and whoever is awaited does not wait.
+  // A single offer may be larger. An offer that meets its request does not
+  // wait.
   offer(4, 100);
   rendezvous.Consume(Key(5), {.num_bytes = 90, .borrower = &sides});
   offer(5, 90);

@@ -10,7 +10,7 @@
 namespace tutti {
 
 // Transfers among members of this process: the receiver reads the sender's
-// buffer where it lies.
+// buffer directly.
 class LocalPeerAccess : public PeerAccessInterface {
  public:
   void PostToPeer(const CollGroupMember& /*peer*/, const BufKey& key,

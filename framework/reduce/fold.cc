@@ -40,7 +40,8 @@ absl::Status MergeTile(DType dtype, const MergeOp& merge_op,
   return absl::OkStatus();
 }
 
-// Bytes [begin, begin + num_bytes) of the inputs, with the final op.
+// Folds bytes [begin, begin + num_bytes) of the inputs into `tile`, with the
+// final op.
 absl::Status FoldTile(DType dtype, const MergeOp& merge_op,
                       const FinalOp& final_op, const FoldBuffers& buffers,
                       int64_t begin, int64_t num_bytes, uint8_t* tile) {

@@ -16,7 +16,7 @@ namespace fold_test {
 // Longer than a tile, by an odd number of elements.
 constexpr int64_t kElements = 5001;
 
-// 2 left + right: the order of operands shows.
+// Returns 2 left + right, which shows the order of operands.
 MergeOp Doubling() {
   return *MergeOp::Custom(
       {.name = "doubling",
@@ -107,7 +107,7 @@ TEST(FoldTest, SmallFloatsAreRoundedOnce) {
                     .outputs = absl::MakeConstSpan(&output, 1),
                     .num_bytes = 2}),
               IsOk());
-  EXPECT_EQ(Float16ToFloat(sum), 2050.0f);  // Pair by pair: 2048.
+  EXPECT_EQ(Float16ToFloat(sum), 2050.0f);  // Pairwise: 2048.
 }
 
 TEST(FoldTest, SmallFloatsAreRoundedOnceBeforeAFinalOpOfTheCaller) {

@@ -11,8 +11,8 @@ namespace {
 constexpr absl::string_view kIdentityName = "identity";
 constexpr absl::string_view kDivideName = "divide_by_group_size";
 
-// Runs a caller's function; its errors say whose they are, and no exception
-// passes.
+// Runs a caller's function. Adds the op's name to errors; turns exceptions into
+// INTERNAL.
 template <typename Function>
 absl::Status Guarded(absl::string_view name, Function&& function) {
   try {

@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-// left * 10 + right: associative enough to see who was left.
+// Returns left * 10 + right, which shows the order of operands.
 absl::Status Append(DType dtype, const void* left, const void* right,
                     void* into, int64_t num_elements) {
   if (dtype != DType::kInt32) return absl::UnimplementedError("int32 only");

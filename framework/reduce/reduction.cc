@@ -7,12 +7,12 @@
 namespace tutti {
 namespace {
 
-// Null until first needed. What it points to is constant, so that threads may
-// race to set it.
+// Null until first needed. Threads may race to set it, because the target is
+// constant.
 constinit std::atomic<const ReductionKernels*> chosen_kernels = nullptr;
 
-// Choosing anew for each call would take twice as long as the rest of a call
-// for one element does.
+// Keeps the choice: choosing at each call would take twice as long as the rest
+// of a call for one element.
 const ReductionKernels& Kernels() {
   const ReductionKernels* kernels =
       chosen_kernels.load(std::memory_order_relaxed);

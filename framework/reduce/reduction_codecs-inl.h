@@ -1,24 +1,21 @@
-// How the elements of each dtype are computed with.
+// Codecs: the arithmetic on the elements of each dtype.
 //
-// A codec is, for one dtype,
-// - Stored: what lies in memory;
-// - LanesOf: a type. The best vectors of Stored have as many lanes as those of
-//   LanesOf have;
-// - Sum: what is computed in;
-// - Compute(d, f): a vector of Stored whose Highway tag is `d`, as f computes
-//   it;
-// - kInHalves<D>: whether such a vector is computed with as two of Sum, whose
-//   tag is LanesOfHalf(d). Then Low(d, from, i) and High(d, from, i) are those
-//   of the elements from `from[i]` on, each of some of them, and Encode(d, low,
-//   high) is the vector of Stored. Else Visit(d, f) calls f as Compute does.
+// A codec has, for one dtype,
+//  - Stored: type in memory;
+//  - LanesOf: the best vectors of Stored have as many lanes as vectors of it;
+//  - Sum: type of the arithmetic;
+//  - Compute(d, f): returns a vector of Stored with tag `d`, computed by f;
+//  - kInHalves<D>: true if such a vector is computed as two vectors of Sum,
+//    with tag LanesOfHalf(d). Then Low(d, from, i) and High(d, from, i) each
+//    load half of the elements from `from[i]` on, and Encode(d, low, high)
+//    returns the vector of Stored. Else Visit(d, f) calls f as Compute does.
 //
-// `f(lane_tag, decode)` returns a vector of the type that is computed in;
-// `decode(v)` makes such a vector of one of Stored. f may be called more than
-// once, each time for some of the elements. Only what it returns is rounded to
-// the dtype: once, to nearest even. Every NaN is given the same bits. So
-// results do not depend on the CPU.
+// `f(lane_tag, decode)` returns a vector of Sum; `decode(v)` makes such a
+// vector from one of Stored. f may be called several times, each for some of
+// the elements. Only f's result is rounded to the dtype: once, to nearest even.
+// Every NaN gets the same bits. So results do not depend on the CPU.
 
-// Seen once per Highway target, hence the unusual guard.
+// Included once per Highway target, hence the unusual guard.
 #if defined(TUTTI_FRAMEWORK_REDUCE_REDUCTION_CODECS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef TUTTI_FRAMEWORK_REDUCE_REDUCTION_CODECS_INL_H_
@@ -34,9 +31,9 @@
 #include "framework/reduce/reduction_loop-inl.h"
 #include "hwy/highway.h"
 
-// Whether the target's own conversions between float16 and float32 round to
-// nearest even and keep denormals, infinities and NaNs. Where it has none,
-// Highway's do not.
+// 1 if the target's conversions between float16 and float32 round to nearest
+// even and keep denormals, infinities and NaNs. Highway's emulated conversions
+// do not.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || \
     HWY_TARGET == HWY_AVX3_DL ||                        \
     (HWY_ARCH_ARM_A64 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
@@ -51,14 +48,14 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// `v`, with sign 0, the quiet bit and no payload in every NaN.
+// Returns `v` with sign 0, the quiet bit and no payload in every NaN.
 template <class D>
 HWY_INLINE hn::Vec<D> CanonicalNaN(D d, hn::Vec<D> v) {
   const auto nan = hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN());
   return hn::IfThenElse(hn::IsNaN(v), nan, v);
 }
 
-// Where elements are computed with as they are stored.
+// Identity, for types that are computed as they are stored.
 struct Unchanged {
   template <class V>
   HWY_INLINE V operator()(V v) const {
@@ -104,9 +101,9 @@ struct FloatCodec {
   }
 };
 
-// A bfloat16 is the upper half of a float. So a vector of them holds two of
-// floats: the elements at odd positions need only their lower halves cleared,
-// those at even positions a shift. Nothing crosses lanes.
+// A bfloat16 is the upper half of a float, so a vector of bfloat16 contains two
+// vectors of floats. Elements at odd positions need only their lower halves
+// cleared; those at even positions need a shift. No element crosses lanes.
 struct BFloat16Codec {
   using Stored = uint16_t;
   using LanesOf = uint16_t;
@@ -114,7 +111,7 @@ struct BFloat16Codec {
   template <class D>
   static constexpr bool kInHalves = hn::MaxLanes(D()) > 1;
 
-  // Low are the elements at even positions, high those at odd ones.
+  // Low: elements at even positions. High: elements at odd positions.
   template <class D>
   static HWY_INLINE hn::Repartition<float, D> LanesOfHalf(D) {
     return {};
@@ -186,9 +183,9 @@ struct BFloat16Codec {
     }
   };
 
-  // The codes, in the upper halves of the lanes. By hand, because Highway's own
-  // conversion truncates. Adding could turn a NaN into infinity or -0, but not
-  // the canonical one.
+  // Returns the codes in the upper halves of the lanes. Written by hand,
+  // because Highway's conversion truncates. The addition could turn some NaNs
+  // into infinity or -0, but not the canonical NaN.
   template <class DF>
   static HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> Round(DF df,
                                                             hn::Vec<DF> v) {
@@ -199,7 +196,7 @@ struct BFloat16Codec {
   }
 };
 
-// The vector of float16 codes that belongs to a vector of floats.
+// Vector of float16 codes that corresponds to a vector of floats.
 template <class DF>
 using Codes = hn::Vec<hn::Rebind<uint16_t, DF>>;
 
@@ -222,9 +219,10 @@ HWY_INLINE Codes<DF> EncodeFloat16(DF df, hn::Vec<DF> v) {
 
 #else
 
-// With integers: the bits of magnitudes compare like the magnitudes do.
+// Integer arithmetic: the bits of magnitudes compare in the same way as the
+// magnitudes.
 constexpr int32_t kFloat16Rebias = (127 - 15) << 23;
-constexpr int32_t kFloat16FirstNormal = 1 << 23;  // Before it is rebiased.
+constexpr int32_t kFloat16FirstNormal = 1 << 23;  // Before the rebias.
 constexpr int32_t kFloat16Infinity = 31 << 23;
 constexpr int32_t kFloat32Infinity = 255 << 23;
 
@@ -237,7 +235,7 @@ HWY_INLINE hn::Vec<DF> DecodeFloat16(DF df, Codes<DF> codes) {
   const auto shifted = hn::ShiftLeft<13>(magnitude);
   const auto normal = hn::Add(shifted, hn::Set(di, kFloat16Rebias));
   const auto special = hn::Add(normal, hn::Set(di, kFloat16Rebias));
-  // A denormal lacks the implicit bit: put it there, then subtract it.
+  // A denormal lacks the implicit bit: add it, then subtract it.
   const auto implicit = hn::Set(di, kFloat16Rebias + kFloat16FirstNormal);
   const auto denormal =
       hn::BitCast(di, hn::Sub(hn::BitCast(df, hn::Add(shifted, implicit)),
@@ -249,8 +247,8 @@ HWY_INLINE hn::Vec<DF> DecodeFloat16(DF df, Codes<DF> codes) {
   return hn::BitCast(df, hn::Or(sign, value));
 }
 
-// A mantissa that rounds up past its last bit carries into the exponent, which
-// is right, up to and including infinity.
+// A mantissa that rounds up past its last bit carries into the exponent. The
+// result is correct, even at infinity.
 template <class DI>
 HWY_INLINE hn::Vec<DI> EncodeNormalFloat16(DI di, hn::Vec<DI> magnitude) {
   const auto is_odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(di, 1));
@@ -258,8 +256,8 @@ HWY_INLINE hn::Vec<DI> EncodeNormalFloat16(DI di, hn::Vec<DI> magnitude) {
   return hn::ShiftRight<13>(hn::Add(magnitude, rounding));
 }
 
-// Floats next to 0.5 are as far apart as denormal float16s, so that adding 0.5
-// rounds to one of those.
+// Floats next to 0.5 have the spacing of denormal float16s, so adding 0.5
+// rounds to a denormal float16.
 template <class DI>
 HWY_INLINE hn::Vec<DI> EncodeDenormalFloat16(DI di, hn::Vec<DI> magnitude) {
   const hn::RebindToFloat<DI> df;
@@ -293,7 +291,7 @@ HWY_INLINE Codes<DF> EncodeFloat16(DF df, hn::Vec<DF> v) {
 
 #endif  // TUTTI_NATIVE_FLOAT16
 
-// One vector of two halves. A target that has no vectors has no halves.
+// Joins two halves into one vector. A target without vectors has no halves.
 #if HWY_TARGET == HWY_SCALAR
 template <class D, class V>
 HWY_INLINE V Joined(D, V low, V) {
@@ -313,7 +311,7 @@ struct Float16Codec {
   template <class D>
   static constexpr bool kInHalves = hn::MaxLanes(D()) > 1;
 
-  // Low are the elements of the lower half, high the others.
+  // Low: elements of the lower half. High: the others.
   template <class D>
   static HWY_INLINE hn::Repartition<float, D> LanesOfHalf(D) {
     return {};

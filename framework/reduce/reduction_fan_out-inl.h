@@ -1,6 +1,6 @@
-// The loop that writes one result to many buffers.
+// Loop that writes one result to many buffers.
 
-// Seen once per Highway target, hence the unusual guard.
+// Included once per Highway target, hence the unusual guard.
 #if defined(TUTTI_FRAMEWORK_REDUCE_REDUCTION_FAN_OUT_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef TUTTI_FRAMEWORK_REDUCE_REDUCTION_FAN_OUT_INL_H_
@@ -26,11 +26,11 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What the memory system moves at a time. Stores past the caches that do not
-// fill one at a stretch cost several times as much.
+// Unit of transfer of the memory system. Stores past the caches cost several
+// times as much if they do not fill a line without interruption.
 constexpr size_t kLineBytes = 64;
 
-// The buffers of a fold, all of them through the caches.
+// Writes to all buffers of a fold through the caches.
 struct ToAll {
   const FoldArguments& arguments;
 
@@ -51,8 +51,8 @@ HWY_INLINE size_t BytesToLine(const uint8_t* p) {
          kLineBytes;
 }
 
-// Elements before the first line of all streamed buffers; `num_elements` if
-// their lines do not begin at the same elements.
+// Number of elements before the first line of all streamed buffers.
+// `num_elements` if their lines do not begin at the same elements.
 template <typename Stored>
 HWY_INLINE size_t ElementsBeforeLines(const FoldArguments& arguments) {
   const size_t bytes = BytesToLine(arguments.streamed[0]);
@@ -84,12 +84,12 @@ HWY_INLINE void WriteLine(D d, const Source& source,
   }
 }
 
-// `source` as in reduction_loop-inl.h.
+// Writes `source` (see reduction_loop-inl.h) to all buffers.
 template <class Codec, class Source>
 HWY_INLINE void WriteToAll(const Source& source,
                            const FoldArguments& arguments) {
   using Stored = typename Codec::Stored;
-  // No wider than a line.
+  // At most as wide as a line.
   const hn::CappedTag<Stored, kLineBytes / sizeof(Stored)> line;
   const ToAll to_all{arguments};
   const size_t size = arguments.num_elements;

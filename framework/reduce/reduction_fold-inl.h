@@ -1,6 +1,6 @@
-// The reduction of many buffers: in one pass, or in two levels.
+// Reduction of many buffers: in one pass, or in two levels.
 
-// Seen once per Highway target, hence the unusual guard.
+// Included once per Highway target, hence the unusual guard.
 #if defined(TUTTI_FRAMEWORK_REDUCE_REDUCTION_FOLD_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef TUTTI_FRAMEWORK_REDUCE_REDUCTION_FOLD_INL_H_
@@ -28,27 +28,27 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Of more than kManyBuffers inputs or outputs, kMostBuffers at a time are read
-// or written side by side. Else their lines would drive each other out of the
-// first-level cache, which has as many places for buffers that lie alike, and
-// the processor would not see what to fetch. Measured on an AMD EPYC (Zen 4),
-// November 2026, with 32 MiB in all: among 16 buffers 1.8 times as fast as one
-// pass (0.9 times in place), among 64 3 times; among 9 0.8 times.
+// Beyond kManyBuffers inputs or outputs, only kMostBuffers are read or written
+// side by side. More would evict each other's lines from the first-level cache,
+// whose associativity limits equally aligned buffers, and would defeat
+// prefetching. Measured on an AMD EPYC (Zen 4), November 2026, with 32 MiB in
+// all. Compared with one pass: 1.8 times as fast with 16 buffers (0.9 in
+// place), 3 times with 64, 0.8 times with 9.
 constexpr size_t kManyBuffers = 12;
 constexpr size_t kMostBuffers = 8;
 
-// What is worked on at a time then. With what goes by, it stays in a
-// first-level cache of 32 KiB.
+// Tile size in this case. A tile and its inputs stay in a first-level cache of
+// 32 KiB.
 constexpr size_t kTileBytes = 8192;
 
-// Sums on their way, of the elements of a tile. Those of one vector of elements
-// follow each other, in the order in which the codec computes them.
+// Partial sums of the elements of a tile. Sums of one vector of elements are
+// adjacent, in the order in which the codec computes them.
 struct Sums {
   uint8_t* bytes;
-  size_t begin;  // The element whose sum is the first one.
+  size_t begin;  // Element of the first sum.
 };
 
-// Some inputs of a fold, in order. Each function below is for as many elements
+// Some inputs of a fold, in order. Each function below handles as many elements
 // from `index` on as `d` has lanes.
 template <class Codec, class Op>
 struct Folded {
@@ -56,9 +56,9 @@ struct Folded {
 
   absl::Span<const uint8_t* const> inputs;
   int64_t divisor = 1;
-  const Sums* sums = nullptr;  // Of the inputs before; null if there are none.
+  const Sums* sums = nullptr;  // Sums of earlier inputs; null if none.
 
-  // The sum of all, divided: a vector of the dtype.
+  // Returns the sum of all inputs, divided: a vector of the dtype.
   template <class D>
   HWY_INLINE hn::Vec<D> operator()(D d, size_t index) const {
     if constexpr (Codec::template kInHalves<D>) {
@@ -74,7 +74,7 @@ struct Folded {
     }
   }
 
-  // The same, neither divided nor rounded, to `to`.
+  // Stores the sum, neither divided nor rounded, to `to`.
   template <class D>
   HWY_INLINE void Store(D d, size_t index, const Sums& to) const {
     if constexpr (Codec::template kInHalves<D>) {
@@ -100,7 +100,7 @@ struct Folded {
                             sizeof(hn::TFromD<DL>);
   }
 
-  // What stands before the inputs from First() on.
+  // Index of the first input to add. Input 0 starts the sum if there is none.
   size_t First() const { return sums == nullptr ? 1 : 0; }
 
   template <class D, class DL>
@@ -110,7 +110,7 @@ struct Folded {
                      : Codec::High(d, inputs[0], index);
   }
 
-  // Both halves in turn, so that a line is read while it is at hand.
+  // Alternates between both halves, so a line is read while it is in the cache.
   template <class D, class DL>
   HWY_INLINE void AddBoth(D d, DL lanes, size_t index, hn::Vec<DL>& low,
                           hn::Vec<DL>& high) const {
@@ -140,7 +140,7 @@ struct Folded {
   }
 };
 
-// `from` to all buffers, a few at a time. They begin at byte `offset`.
+// Copies `from` to all buffers, a few at a time, from byte `offset` on.
 HWY_INLINE void CopyToAll(const uint8_t* from, const FoldArguments& arguments,
                           size_t offset, size_t num_bytes) {
   std::array<uint8_t*, kMostBuffers> at;
@@ -162,8 +162,8 @@ HWY_INLINE void CopyToAll(const uint8_t* from, const FoldArguments& arguments,
   copy(arguments.streamed, /*past_caches=*/true);
 }
 
-// The result for elements [begin, end), which are whole lines, into `tile`: the
-// inputs in turn, a few at a time, each time added to the sums of those before.
+// Computes elements [begin, end), which are whole lines, into `tile`. Adds a
+// few inputs at a time to the sums of the inputs before.
 template <class Codec, class Op>
 HWY_INLINE void FoldTile(const FoldArguments& arguments, size_t begin,
                          size_t end, uint8_t* tile) {
@@ -187,7 +187,7 @@ HWY_INLINE void FoldTile(const FoldArguments& arguments, size_t begin,
   }
 }
 
-// In two levels: tile by tile.
+// Folds in two levels: tile by tile.
 template <class Codec, class Op>
 HWY_NOINLINE void FoldByTiles(const FoldArguments& arguments) {
   using Stored = typename Codec::Stored;
@@ -218,7 +218,7 @@ void FoldElements(const FoldArguments& arguments) {
                     arguments);
 }
 
-// The bytes of the only input to all outputs.
+// Copies the bytes of the only input to all outputs.
 inline void CopyElements(const FoldArguments& arguments) {
   const uint8_t* const from = arguments.inputs[0];
   for (size_t begin = 0; begin < arguments.num_elements; begin += kTileBytes) {

@@ -4,13 +4,13 @@
 #include <cstring>
 #include <type_traits>
 
-// Between the baseline and SSE4 lies nothing that is still in use.
+// No CPU in use has SSSE3 without SSE4.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "framework/reduce/reduction_kernels.cc"
 #include "hwy/foreach_target.h"
-// Order matters: after foreach_target.h.
+// Included after foreach_target.h; the order matters.
 #include "framework/reduce/reduction_codecs-inl.h"
 #include "framework/reduce/reduction_fan_out-inl.h"
 #include "framework/reduce/reduction_fold-inl.h"
@@ -96,9 +96,9 @@ struct Folding {
   static constexpr Fold kKernel = FoldElements<Codec, Op>;
 };
 
-// Rows of the tables, in the order of DType, with Kernel<Codec, Op> for what is
-// supported and `nothing` for the rest. Signed and unsigned integers share what
-// wraps around, and so avoid undefined overflow too.
+// Rows of the tables, in the order of DType: Kernel<Codec, Op> for supported
+// dtypes, `nothing` for the others. Signed integers use the unsigned kernels of
+// operations that wrap around, which avoids undefined overflow.
 template <template <class, class> class Kernel, class Op>
 constexpr auto Wrapping(decltype(Kernel<Float16Codec, Op>::kKernel) nothing) {
   return PerDType<std::remove_const_t<decltype(nothing)>>{
@@ -142,7 +142,7 @@ constexpr auto Bitwise(
       nothing};
 }
 
-// In the order of ReductionKind.
+// Table in the order of ReductionKind.
 template <template <class, class> class Kernel, typename Function>
 constexpr std::array<PerDType<Function>, kAllReductionKinds.size()> Table(
     Function nothing) {

@@ -11,18 +11,17 @@
 
 namespace tutti {
 
-// What ReductionKernels::fold works on: a ManyReduction of reduction.h.
+// Arguments of ReductionKernels::fold; see ManyReduction in reduction.h.
 struct FoldArguments {
   absl::Span<const uint8_t* const> inputs;  // At least one.
   absl::Span<uint8_t* const> outputs;
-  absl::Span<uint8_t* const> streamed;  // Past the caches.
+  absl::Span<uint8_t* const> streamed;  // Written past the caches.
   size_t num_elements = 0;
-  int64_t divisor = 1;  // Of floats.
+  int64_t divisor = 1;  // Used for floats.
 };
 
-// The loops behind reduction.h, which says what they compute, for one
-// instruction set. No entry is null: one for a pair that is not supported does
-// nothing.
+// Loops for one instruction set; reduction.h has their contracts. No entry is
+// null. Entries of unsupported pairs do nothing.
 struct ReductionKernels {
   using Fold = void (*)(const FoldArguments& arguments);
   using Combine = void (*)(const uint8_t* left, const uint8_t* right,
@@ -38,12 +37,12 @@ struct ReductionKernels {
 
   PerDType<Divide> divide;
 
-  // The bytes of the only input to all outputs.
+  // Copies the bytes of the only input to all outputs.
   Fold copy = nullptr;
 };
 
-// The kernels for the best instruction set of this CPU, or for the one that
-// hwy::SetSupportedTargetsForTest() asked for.
+// Kernels for the best instruction set of this CPU, or for the set chosen by
+// hwy::SetSupportedTargetsForTest().
 const ReductionKernels& KernelsOfThisCpu();
 
 }  // namespace tutti

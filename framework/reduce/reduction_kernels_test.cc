@@ -31,8 +31,8 @@ constexpr auto kProd = ReductionKind::kProd;
 constexpr auto kMin = ReductionKind::kMin;
 constexpr auto kMax = ReductionKind::kMax;
 
-// A copy of some bytes at an address that is `offset` past a multiple of 64,
-// between canaries.
+// Copy of some bytes between canaries, at an address `offset` past a multiple
+// of 64.
 class Guarded {
  public:
   Guarded(const Bytes& content, size_t offset)
@@ -76,7 +76,7 @@ Bytes BytesOf(const std::vector<uint16_t>& elements) {
   return bytes;
 }
 
-// Names the first element that differs, rather than print thousands.
+// Names the first element that differs, instead of printing thousands.
 void ExpectSameElements(DType dtype, const Bytes& actual,
                         const Bytes& expected) {
   ASSERT_EQ(actual.size(), expected.size());
@@ -90,7 +90,7 @@ void ExpectSameElements(DType dtype, const Bytes& actual,
                 << int{*e};
 }
 
-// The kernels that were compiled for `target`, or the fallback's.
+// Returns the kernels compiled for `target`, or the fallback's.
 const ReductionKernels& KernelsFor(int64_t target) {
   hwy::SetSupportedTargetsForTest(target);
   const ReductionKernels& kernels = KernelsOfThisCpu();
@@ -98,8 +98,8 @@ const ReductionKernels& KernelsFor(int64_t target) {
   return kernels;
 }
 
-// The instruction sets of this CPU, plainest first, without those that would
-// run the kernels of one before.
+// Instruction sets of this CPU, plainest first. Omits sets that would run the
+// same kernels as an earlier one.
 std::vector<int64_t> TargetsOfThisCpu() {
   std::vector<int64_t> targets;
   absl::flat_hash_set<const ReductionKernels*> seen;
@@ -113,8 +113,8 @@ std::vector<int64_t> TargetsOfThisCpu() {
   return targets;
 }
 
-// Runs once for each instruction set of this CPU. As each must agree with the
-// reference to the bit, all agree with each other.
+// Runs once for each instruction set of this CPU. Each must agree with the
+// reference to the bit, so all agree with each other.
 class ReductionKernelsTest : public testing::TestWithParam<int64_t> {
  protected:
   void Combine(const ReductionPair& pair, const uint8_t* left,
@@ -249,7 +249,8 @@ TEST_P(ReductionKernelsTest, SumsOfEvery16BitCodeMatchTheReference) {
   std::vector<uint16_t> every(0x10000);
   std::iota(every.begin(), every.end(), 0);
   for (DType dtype : {DType::kFloat16, DType::kBFloat16}) {
-    // 64 others: both signs, exponents all over the range, various mantissas.
+    // Covers 64 codes: both signs, the whole range of exponents, various
+    // mantissas.
     for (uint32_t chosen = 0; chosen < 0x10000; chosen += 0x0400) {
       const auto code = static_cast<uint16_t>(chosen ^ (chosen >> 6));
       SCOPED_TRACE(absl::StrCat(Name(dtype), " + ", code));
@@ -261,8 +262,8 @@ TEST_P(ReductionKernelsTest, SumsOfEvery16BitCodeMatchTheReference) {
   }
 }
 
-// `num_inputs` buffers of random elements, which a fold reads and may write to.
-// Number i begins (`offset` + i) % 5 bytes past a multiple of 64.
+// Buffers of random elements, `num_inputs` in number, which a fold reads and
+// may write. Buffer i begins (`offset` + i) % 5 bytes past a multiple of 64.
 class ManyBuffers {
  public:
   ManyBuffers(DType dtype, size_t num_inputs, size_t length, size_t offset)
@@ -308,8 +309,8 @@ TEST_P(ReductionKernelsTest, FoldsOfManyBuffersMatchTheReference) {
         const Bytes expected = buffers.Expected(pair, divisor);
         Guarded plain(Bytes(expected.size()), 1);
         Guarded streamed(Bytes(expected.size()), offset);
-        // The second lies at other addresses modulo a cache line only if the
-        // number of inputs is even.
+        // With an even number of inputs, `other` has another alignment modulo a
+        // cache line than `streamed`.
         Guarded other(Bytes(expected.size()),
                       offset + (num_inputs % 2 == 0 ? 8 : 0));
         Fold(pair, {.inputs = buffers.inputs(),
@@ -348,7 +349,7 @@ TEST_P(ReductionKernelsTest, FoldsInPlaceMatchTheReference) {
   }
 }
 
-// Some are whole tiles and more, which end within a line.
+// Some folds are longer than a tile and end within a line.
 TEST_P(ReductionKernelsTest, FoldsOfMoreBuffersThanFitSideBySideMatch) {
   for (const ReductionPair& pair : SupportedPairs()) {
     SCOPED_TRACE(Describe(pair));
@@ -361,7 +362,7 @@ TEST_P(ReductionKernelsTest, FoldsOfMoreBuffersThanFitSideBySideMatch) {
       const int64_t divisor = IsFloating(pair.dtype) ? 3 : 1;
       ManyBuffers buffers(pair.dtype, num_inputs, length, length % 2);
       const Bytes expected = buffers.Expected(pair, divisor);
-      // In place but for one member, who keeps the input.
+      // All members work in place, except one that keeps its input.
       std::vector<uint8_t*> outputs;
       for (size_t i = 1; i < num_inputs; ++i) {
         outputs.push_back(buffers.input(i));
@@ -428,8 +429,8 @@ TEST_P(ReductionKernelsTest, FoldsOfEvery16BitCodeAreRoundedOnce) {
   }
 }
 
-// From here on the expectations are written out, so that a mistake in the
-// reference cannot hide one in the kernels.
+// Literal expectations from here on, so that a mistake in the reference cannot
+// hide a mistake in the kernels.
 
 TEST_P(ReductionKernelsTest, IntegerSumsAndProductsWrapAround) {
   constexpr int32_t kMin32 = std::numeric_limits<int32_t>::min();
@@ -477,7 +478,7 @@ TEST_P(ReductionKernelsTest, MinusZeroIsBelowPlusZeroInEitherOrder) {
 TEST_P(ReductionKernelsTest, EveryNaNIsTheQuietOneWithoutSignOrPayload) {
   const struct {
     DType dtype;
-    uint64_t infinity, nan;  // The NaN as it must come out.
+    uint64_t infinity, nan;  // The NaN expected in results.
   } kDTypes[] = {{DType::kFloat16, 0x7C00, 0x7E00},
                  {DType::kBFloat16, 0x7F80, 0x7FC0},
                  {DType::kFloat32, 0x7F800000, 0x7FC00000},
@@ -571,7 +572,7 @@ TEST_P(ReductionKernelsTest, DivisionByMoreThanTheDTypeHoldsIsRight) {
 }
 
 TEST_P(ReductionKernelsTest, FoldsOfFloat16AreInFloat32ToTheEnd) {
-  // 2048 + 1 + 1 is 2050, but rounded after each step it stays 2048.
+  // 2048 + 1 + 1 is 2050, but stays 2048 if each step is rounded.
   const uint16_t big = FloatToFloat16(2048), one = FloatToFloat16(1);
   const auto bytes = [](const uint16_t& code) {
     return reinterpret_cast<const uint8_t*>(&code);
@@ -586,10 +587,10 @@ TEST_P(ReductionKernelsTest, FoldsOfFloat16AreInFloat32ToTheEnd) {
 
 TEST_P(ReductionKernelsTest, DivisionOfFloat16IsInFloat32) {
   EXPECT_EQ(DivideOne<uint16_t>(DType::kFloat16, 0x3C00, 3), 0x3555);
-  // A divisor that is no float16: 65504 / 65536.
+  // The divisor is not a float16: 65504 / 65536.
   EXPECT_EQ(DivideOne<uint16_t>(DType::kFloat16, 0x7BFF, 65536),
             FloatToFloat16(0.99951171875f));
-  // One that is no bfloat16: 256 / 257.
+  // The divisor is not a bfloat16: 256 / 257.
   EXPECT_EQ(DivideOne<uint16_t>(DType::kBFloat16, 0x4380, 257),
             FloatToBFloat16(256.0f / 257.0f));
 }

@@ -1,6 +1,6 @@
-// The loop over the elements of a buffer, whatever is computed for them.
+// Loop over the elements of a buffer, for any computation.
 
-// Seen once per Highway target, hence the unusual guard.
+// Included once per Highway target, hence the unusual guard.
 #if defined(TUTTI_FRAMEWORK_REDUCE_REDUCTION_LOOP_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef TUTTI_FRAMEWORK_REDUCE_REDUCTION_LOOP_INL_H_
@@ -21,8 +21,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Memory is read and written as bytes, because it need not be aligned to its
-// elements.
+// Loads and stores bytes, because memory need not be aligned to elements.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadBytes(D d, const uint8_t* from) {
   if constexpr (hn::MaxLanes(D()) == 1) {
@@ -45,7 +44,7 @@ HWY_INLINE void StoreBytes(D, hn::Vec<D> v, uint8_t* to) {
   }
 }
 
-// The elements from `elements[index]` on, as many as `d` has lanes.
+// Loads the elements from `elements[index]` on, as many as `d` has lanes.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadElements(D d, const uint8_t* elements, size_t index) {
   return LoadBytes(d, elements + index * sizeof(hn::TFromD<D>));
@@ -57,11 +56,12 @@ HWY_INLINE void StoreElements(D d, hn::Vec<D> v, uint8_t* elements,
   StoreBytes(d, v, elements + index * sizeof(hn::TFromD<D>));
 }
 
-// The loops below write elements [begin, end) of a result. `source(d, i)` is
-// what to write from index i on, as a vector of tag `d`; `sink(d, v, i)` writes
-// it. The sink may overwrite what the source reads, but only where it writes.
+// The loops below write elements [begin, end) of a result. `source(d, i)`
+// returns the elements from index i on, as a vector of tag `d`; `sink(d, v, i)`
+// writes it. The sink may overwrite inputs of the source, but only at the
+// elements it writes.
 
-// One buffer.
+// Writes to one buffer.
 struct ToOne {
   uint8_t* into;
 
@@ -71,10 +71,9 @@ struct ToOne {
   }
 };
 
-// WriteElements() with vectors of one size. The last one ends where the
-// elements end and may overlap the one before it. It is computed first, since
-// by the end its inputs may have been overwritten.
-// REQUIRES: end - begin >= Lanes(d).
+// WriteElements() with vectors of one size. The last vector ends at `end` and
+// may overlap the one before it. It is computed first, because its inputs may
+// be overwritten later. REQUIRES: end - begin >= Lanes(d).
 template <class D, class Source, class Sink>
 HWY_INLINE void WriteVectors(D d, const Source& source, const Sink& sink,
                              size_t begin, size_t end) {
@@ -86,8 +85,8 @@ HWY_INLINE void WriteVectors(D d, const Source& source, const Sink& sink,
   sink(d, last_vector, last);
 }
 
-// With the widest vectors that the elements fill: with as many lanes as those
-// of LanesOf have.
+// Uses the widest vectors that the elements fill, with as many lanes as vectors
+// of LanesOf.
 template <typename Stored, typename LanesOf, class Source, class Sink>
 HWY_INLINE void WriteElements(const Source& source, const Sink& sink,
                               size_t begin, size_t end) {

@@ -1,7 +1,7 @@
-// What a reduction does to two vectors of lanes. Each operation is commutative
-// to the bit, apart from which NaN it returns.
+// Operations of reductions on two vectors of lanes. Each operation is
+// commutative to the bit, except for the choice between NaNs.
 
-// Seen once per Highway target, hence the unusual guard.
+// Included once per Highway target, hence the unusual guard.
 #if defined(TUTTI_FRAMEWORK_REDUCE_REDUCTION_OPS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef TUTTI_FRAMEWORK_REDUCE_REDUCTION_OPS_INL_H_
@@ -27,8 +27,8 @@ struct Sum {
   }
 };
 
-// The product of bytes, modulo 256: those at even positions and those at odd
-// ones, as the lower half of 16-bit products.
+// Product of bytes, modulo 256: products at even and at odd positions, each as
+// the lower half of a 16-bit product.
 template <class D>
 HWY_INLINE hn::Vec<D> MultiplyBytes(D d, hn::Vec<D> a, hn::Vec<D> b) {
   if constexpr (hn::MaxLanes(D()) == 1) {
@@ -56,9 +56,9 @@ struct Prod {
   }
 };
 
-// Highway's Min and Max of floats differ among targets where an operand is a
-// NaN or both are zeros. Here the two selections differ only then. Of zeros the
-// Or is -0 if either is; of a NaN and anything else it is a NaN.
+// Highway's Min and Max of floats differ among targets if an operand is a NaN
+// or both are zeros. Only in these cases, the two selections below differ.
+// Their Or is -0 if either zero is -0, and a NaN if either operand is a NaN.
 template <class V>
 HWY_INLINE V LesserFloat(V a, V b) {
   return hn::Or(hn::IfThenElse(hn::Lt(a, b), a, b),
@@ -108,7 +108,7 @@ struct Bxor {
   }
 };
 
-// Of one vector: each lane over the same divisor.
+// Divides each lane of a vector by the divisor.
 struct Quotient {
   int64_t divisor;
 

@@ -11,8 +11,7 @@
 namespace tutti {
 namespace {
 
-// How elements that are `Stored` in memory are read and written as values of
-// type Value.
+// Reads and writes elements of type Stored in memory as values of type Value.
 template <typename T>
 struct Plain {
   using Stored = T;

@@ -10,9 +10,9 @@
 
 namespace tutti {
 
-// For tests: what reduction.h promises, one element at a time and in the
-// plainest way. Shares no code with it. The same contracts, except that `kind`
-// and `dtype` must pass CheckSupported().
+// Reference for tests: the functions of reduction.h, written as simply as
+// possible, one element at a time. Shares no code with them. Same contracts,
+// except that `kind` and `dtype` must pass CheckSupported().
 void ReferenceReduce(ReductionKind kind, DType dtype, const void* left,
                      const void* right, void* into, size_t num_elements);
 void ReferenceReduceMany(ReductionKind kind, DType dtype,

@@ -11,8 +11,7 @@
 namespace tutti {
 namespace reduction_test {
 
-// The kernels have tests of their own. Here: that each call finds the right
-// one.
+// Checks that each call finds the right kernel. Kernels have separate tests.
 
 constexpr size_t kNumElements = 1001;
 

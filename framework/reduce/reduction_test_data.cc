@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// Bits of elements, without sign, where arithmetic has its corners. Those of
+// Bits of elements, without sign, at corner cases of arithmetic. Bits of
 // integers are cut to the size of the dtype.
 std::vector<uint64_t> SpecialMagnitudes(DType dtype) {
   switch (dtype) {

@@ -22,23 +22,23 @@ struct ReductionPair {
   DType dtype;
 };
 
-// All that CheckSupported() allows.
+// All pairs that CheckSupported() allows.
 std::vector<ReductionPair> SupportedPairs();
 
-// "sum of float16".
+// Returns "sum of float16".
 std::string Describe(const ReductionPair& pair);
 
-// One element of `dtype`, given its bits.
+// Returns one element of `dtype` with these bits.
 Bytes Element(DType dtype, uint64_t bits);
 
-// The bit that is the sign of `dtype`'s floats and signed integers.
+// Sign bit of floats and signed integers of `dtype`.
 uint64_t SignBit(DType dtype);
 
-// Random bits, but for every second element, which is special: a zero, one,
-// extreme, infinity, NaN, denormal, ... of either sign.
+// Random bits; every second element is special instead: a zero, one, extreme,
+// infinity, NaN, denormal, ... of either sign.
 Bytes RandomElements(DType dtype, size_t num_elements, uint64_t seed);
 
-// Two operands in which each special element meets each other.
+// Two operands in which each special element meets every other one.
 std::pair<Bytes, Bytes> SpecialOperands(DType dtype);
 
 }  // namespace tutti

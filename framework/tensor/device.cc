@@ -16,7 +16,7 @@ class Device::OutfeedSlot {
     return channel_;
   }
 
-  // Returns the channel that stays: the first.
+  // Sets the channel if there is none. Returns the channel that stays.
   std::shared_ptr<OutfeedChannel> Give(std::shared_ptr<OutfeedChannel> channel)
       ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);

@@ -9,12 +9,12 @@
 
 namespace tutti {
 
-// Has `copies` copy, by what it is given, among tensors of the device: inside
-// this call where the processor may, else as steps of the device. `done` runs
-// once all is over, inside the call or as that of StepStream::CallWhenOver();
-// until then the tensors stay as they are, and device and clock live. Errors:
-// those of `copies` and of the device; UNIMPLEMENTED for one that has a memory
-// of its own, and runs no steps.
+// Calls `copies` with a function that copies among tensors of the device.
+// Copies inside this call if the processor can, else as steps of the device.
+// `done` runs once all copies have ended, inside the call or like that of
+// StepStream::CallWhenOver(). Until then nobody writes the tensors, and device
+// and clock live. Errors: any error of `copies` and of the device;
+// UNIMPLEMENTED for a device with its own memory that runs no steps.
 void CopyOnDevice(Device& device, Clock& clock,
                   absl::FunctionRef<absl::Status(CopyPiece)> copies,
                   StatusCallback done);

@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// In the order of the enumeration.
+// Names in the order of the enumeration.
 constexpr absl::string_view kNames[] = {"float16", "bfloat16", "float32",
                                         "float64", "int8",     "uint8",
                                         "int32",   "int64",    "bool"};

@@ -6,11 +6,11 @@
 
 namespace tutti {
 
-// Conversions, one value at a time, between float and the codes of the 16-bit
-// dtypes. Widening is exact. Narrowing rounds once, to nearest, ties to even:
-// what is too large becomes infinity, what is too small a denormal or a zero of
-// the same sign. A NaN stays a NaN of the same sign, becomes quiet and keeps as
-// much of its payload as fits.
+// Conversions, value by value, between float and the codes of the 16-bit
+// dtypes. Widening is exact. Narrowing rounds once, to nearest, ties to even.
+// Large values become infinity; small values become a denormal or a zero of the
+// same sign. A NaN keeps its sign, becomes quiet, and keeps as much of its
+// payload as fits.
 //
 // The bits depend neither on the CPU nor on its rounding or flushing modes.
 
@@ -23,30 +23,31 @@ constexpr uint16_t FloatToFloat16(float value);
 constexpr float BFloat16ToFloat(uint16_t code);
 constexpr uint16_t FloatToBFloat16(float value);
 
-// Implementation from here on.
+// Implementation below.
 
 namespace float16_internal {
 
 inline constexpr uint32_t kMagnitudeMask = 0x7FFFFFFF;
-inline constexpr uint32_t kInfinity = 0x7F800000;  // binary32, as below.
+inline constexpr uint32_t kInfinity = 0x7F800000;  // In binary32, as below.
 inline constexpr uint32_t kQuietBit = 0x00400000;
-// From binary16's exponent bias to that of binary32, in place.
+// Difference of the exponent biases of binary16 and binary32, at its bit
+// position.
 inline constexpr uint32_t kRebias = (127 - 15) << 23;
-// The smallest binary16 that is not denormal: 2^-14.
+// Smallest binary16 that is not denormal: 2^-14.
 inline constexpr uint32_t kSmallestNormal = kRebias + (1 << 23);
-// The first power of two past binary16: 2^16.
+// First power of two that is too large for binary16: 2^16.
 inline constexpr uint32_t kPastLargest = kRebias + (31 << 23);
 
-// value / 2^shift, to nearest, ties to even. REQUIRES: 0 < shift < 32, and
-// value < 2^31.
+// Returns value / 2^shift, to nearest, ties to even. REQUIRES: 0 < shift < 32,
+// and value < 2^31.
 constexpr uint32_t ShiftRightToNearestEven(uint32_t value, int shift) {
   const uint32_t below_half = (uint32_t{1} << (shift - 1)) - 1;
   const uint32_t is_odd = (value >> shift) & 1;
   return (value + below_half + is_odd) >> shift;
 }
 
-// `magnitude` has the bits of a binary32 below kSmallestNormal. Returns it in
-// units of 2^-24, the smallest binary16.
+// Converts the bits of a binary32 below kSmallestNormal into units of 2^-24,
+// the smallest binary16.
 constexpr uint32_t DenormalFloat16(uint32_t magnitude) {
   const int exponent = static_cast<int>(magnitude >> 23);
   if (exponent < 102) return 0;  // Below half a unit.
@@ -87,8 +88,8 @@ constexpr uint16_t FloatToFloat16(float value) {
   if (magnitude < internal::kSmallestNormal) {
     return static_cast<uint16_t>(sign | internal::DenormalFloat16(magnitude));
   }
-  // A mantissa that rounds up past its last bit carries into the exponent,
-  // which is right, up to and including infinity.
+  // A mantissa that rounds up past its last bit carries into the exponent. The
+  // result is correct, even at infinity.
   const uint32_t rounded =
       internal::ShiftRightToNearestEven(magnitude - internal::kRebias, 13);
   return static_cast<uint16_t>(sign | rounded);

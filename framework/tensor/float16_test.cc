@@ -20,8 +20,8 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 float FloatOf(uint32_t bits) { return std::bit_cast<float>(bits); }
 uint32_t BitsOf(float value) { return std::bit_cast<uint32_t>(value); }
 
-// One of the two formats, with a reference that shares nothing with the code
-// under test: values come from their definition, in double, and rounding from a
+// A 16-bit format, with a reference that shares nothing with the code under
+// test. The reference computes values by definition, in double, and rounds by a
 // search among them.
 struct Format {
   std::string name;
@@ -38,8 +38,8 @@ struct Format {
   }
   bool IsNaN(uint16_t code) const { return (code & 0x7FFF) > infinity(); }
 
-  // The value of a code without sign. That of infinity is the power of two that
-  // would follow the largest number, which is where rounding meets it.
+  // Value of a code without sign. Infinity gets the power of two after the
+  // largest number, which is where rounding reaches it.
   double MagnitudeOf(uint16_t code) const {
     const int exponent = code >> mantissa_bits;
     const int mantissa = code & ((1 << mantissa_bits) - 1);
@@ -51,11 +51,11 @@ struct Format {
   }
 };
 
-// Of the codes in [0, infinity] the one nearest to `magnitude`, the even one if
-// two are.
+// Returns the code in [0, infinity] nearest to `magnitude`; of two, the even
+// one.
 uint16_t NearestCode(const Format& format, double magnitude) {
   int low = 0, high = format.infinity();
-  while (low < high) {  // The first code that is not below `magnitude`.
+  while (low < high) {  // Finds the first code >= `magnitude`.
     const int middle = (low + high) / 2;
     if (format.MagnitudeOf(static_cast<uint16_t>(middle)) < magnitude) {
       low = middle + 1;

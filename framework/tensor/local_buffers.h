@@ -9,19 +9,19 @@
 
 namespace tutti {
 
-// What is worked on at a time where results are set aside: with what it is made
-// of, it stays in a first-level cache of 32 KiB.
+// Tile size for results in a temporary buffer. A tile and its operands stay in
+// a first-level cache of 32 KiB.
 inline constexpr int64_t kTileBytes = 8192;
 
-// Passes over the buffers of so many members, and exchanges of so many blocks,
-// allocate nothing.
+// Bounds up to which nothing is allocated: members of a pass over buffers, and
+// blocks of an exchange.
 inline constexpr size_t kInlineMembers = 16;
 inline constexpr size_t kInlineBlocks = 64;
 
 template <typename Byte>
 using Pointers = absl::InlinedVector<Byte*, kInlineMembers>;
 
-// The same position in each buffer.
+// Pointers to the same offset in each buffer.
 template <typename Byte>
 Pointers<Byte> At(absl::Span<Byte* const> buffers, int64_t offset) {
   Pointers<Byte> moved(buffers.begin(), buffers.end());

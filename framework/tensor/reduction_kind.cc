@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-// In the order of the enumeration.
+// Names in the order of the enumeration.
 constexpr absl::string_view kNames[] = {"sum",  "prod", "min", "max",
                                         "band", "bor",  "bxor"};
 

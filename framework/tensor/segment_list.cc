@@ -34,7 +34,7 @@ absl::Status CheckSegment(const SegmentList::Segment& segment, DType dtype) {
   return absl::OkStatus();
 }
 
-// A stretch of memory that is read, or written.
+// A range of memory that is read or written.
 struct Stretch {
   const std::byte* begin = nullptr;
   const std::byte* end = nullptr;
@@ -42,7 +42,7 @@ struct Stretch {
   bool is_written = false;
 };
 
-// What a segment reads and writes: in place, that is one stretch.
+// Ranges that each segment reads and writes: just one if it works in place.
 std::vector<Stretch> StretchesOf(
     const std::vector<SegmentList::Segment>& segments) {
   std::vector<Stretch> stretches;
@@ -58,16 +58,17 @@ std::vector<Stretch> StretchesOf(
   return stretches;
 }
 
-// Those of one segment are apart. So what reaches into the next stretch is of
-// another one, and whatever does so does it where it ends last.
+// Checks that no written range overlaps another. Ranges of one segment are
+// known to be apart, so two ranges that overlap belong to different segments.
+// In the order of their begins, an overlap shows at the range that ends last.
 absl::Status CheckApart(const std::vector<SegmentList::Segment>& segments) {
   std::vector<Stretch> stretches = StretchesOf(segments);
   std::sort(stretches.begin(), stretches.end(),
             [](const Stretch& a, const Stretch& b) {
               return std::less<>()(a.begin, b.begin);
             });
-  Stretch last;          // Of those so far, what ends last.
-  Stretch last_written;  // The same of what is written.
+  Stretch last;          // Range seen so far that ends last.
+  Stretch last_written;  // Written range that ends last.
   for (const Stretch& stretch : stretches) {
     const Stretch& other = stretch.is_written ? last : last_written;
     if (other.end != nullptr && std::less<>()(stretch.begin, other.end)) {

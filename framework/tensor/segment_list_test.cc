@@ -58,7 +58,7 @@ TEST(SegmentListTest, WhatIsWrittenOverlapsNoOtherSegment) {
     return *all.Slice(begin, end);
   };
   const auto apart = [] { return Floats({0, 0}); };
-  // Output and output, output and input, input and output.
+  // Overlaps of two outputs, of output and input, and of input and output.
   ExpectRefused(
       {{apart(), part(0, 2)}, {apart(), apart()}, {apart(), part(1, 3)}}, why);
   ExpectRefused(
@@ -66,7 +66,7 @@ TEST(SegmentListTest, WhatIsWrittenOverlapsNoOtherSegment) {
   ExpectRefused(
       {{part(0, 2), apart()}, {apart(), apart()}, {part(1, 3), part(1, 3)}},
       why);
-  // A short one within a long one, behind another.
+  // Overlap with a long range, hidden behind a short one.
   ExpectRefused({{part(0, 6), Floats({0, 0, 0, 0, 0, 0})},
                  {part(1, 2), Floats({0})},
                  {apart(), part(4, 6)}},

@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-// Runs a deleter when the last owner lets go.
+// Runs a deleter when the last owner is destroyed.
 class Adopted {
  public:
   explicit Adopted(Tensor::Deleter deleter) : deleter_(std::move(deleter)) {}

@@ -63,7 +63,7 @@ TEST(TensorShapeTest, AZeroDimensionMakesItEmpty) {
   EXPECT_EQ(shape->dim(2), 3);
 }
 
-// A row of an empty tensor is a size too, and is computed with.
+// An empty tensor's row size is also used in computations.
 TEST(TensorShapeTest, TheOtherDimensionsOfAnEmptyShapeMustFit64Bits) {
   for (const auto& dims : {std::vector<int64_t>{0, kHuge, kHuge},
                            {kHuge, kHuge, 0},

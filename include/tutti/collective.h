@@ -1,10 +1,10 @@
 #ifndef TUTTI_COLLECTIVE_H_
 #define TUTTI_COLLECTIVE_H_
 
-// Requests: the types of collectives, what one member asks for, how the
-// collective runs, and how far its bits are the same on every run. Values.
-// All members of an instance ask for the same; Validate() finds what is
-// wrong whatever the others ask.
+// Requests: the types of collectives, the request of one member, the details of
+// how a collective runs, and the determinism of its bits. Values. All members
+// of an instance give equal requests. Validate() finds errors that do not
+// depend on other members.
 
 #include <array>
 #include <cstdint>
@@ -21,8 +21,8 @@
 
 namespace tutti {
 
-// What a collective does. n is the size of the group; every member has one
-// input and one output unless said otherwise. docs/architecture.md has shapes.
+// Types of collectives. n is the size of the group. Every member has one input
+// and one output unless said otherwise. docs/architecture.md has the shapes.
 enum class CollectiveType : uint8_t {
   kAllReduce,      // Every output is the reduction of all inputs.
   kAllGather,      // Every output is all inputs, one after the other.
@@ -43,10 +43,10 @@ inline constexpr std::array<CollectiveType, 10> kAllCollectiveTypes = {
     CollectiveType::kBarrier,       CollectiveType::kReduce,
     CollectiveType::kGather,        CollectiveType::kScatter};
 
-// "all_reduce", "reduce_scatter", ...
+// Returns "all_reduce", "reduce_scatter", ...
 absl::string_view Name(CollectiveType type);
 
-// The inverse of Name(). Errors: INVALID_ARGUMENT listing the known names.
+// Inverse of Name(). Errors: INVALID_ARGUMENT listing the known names.
 absl::StatusOr<CollectiveType> ParseCollectiveType(absl::string_view name);
 
 // True where inputs are combined: all_reduce, reduce_scatter, reduce.
@@ -55,38 +55,40 @@ bool Reduces(CollectiveType type);
 // True where one member is special: broadcast, reduce, gather, scatter.
 bool HasRoot(CollectiveType type);
 
-// True where the larger buffer, or both, are one block for each rank:
-// all_gather, reduce_scatter, all_to_all, gather, scatter.
+// True where a buffer consists of one block for each rank: all_gather,
+// reduce_scatter, all_to_all, gather, scatter.
 bool HasRankBlocks(CollectiveType type);
 
-// True where the input is this rank's block of the output: all_gather, gather;
-// and the other way round: reduce_scatter, scatter.
+// InputIsOwnBlock: the input is this rank's block of the output: all_gather,
+// gather. OutputIsOwnBlock: the reverse: reduce_scatter, scatter.
 bool InputIsOwnBlock(CollectiveType type);
 bool OutputIsOwnBlock(CollectiveType type);
 
-// Which members have an input and an output. `root` matters where HasRoot().
+// True if this member has an input, or an output. `root` matters only where
+// HasRoot(type).
 bool HasInput(CollectiveType type, int rank, int root);
 bool HasOutput(CollectiveType type, int rank, int root);
 
-// How far the results of an implementation are the same bits on every run,
-// whatever the timing. From the most to the least; who wants one class is
-// served by those before it too.
+// Classes of determinism: how far results are the same bits on every run, for
+// any timing. Ordered from strongest to weakest. A stronger class satisfies a
+// request for a weaker one.
 enum class Determinism : uint8_t {
-  // They depend on the inputs in rank order alone: not on how ranks lie on
-  // tasks, who arrives first, or the number of threads. Two implementations may
-  // still differ, by where they put the brackets: (a + b) + (c + d).
+  // Results depend only on the inputs in rank order: not on the placement of
+  // ranks on tasks, on arrival order, or on the number of threads. Two
+  // implementations may still bracket differently: (a + b) + (c + d).
   kByRankOrder,
-  kFixedLayout,   // They also depend on how ranks lie on tasks.
-  kNotGuaranteed  // They may differ from run to run.
+  kFixedLayout,   // Also depends on the placement of ranks on tasks.
+  kNotGuaranteed  // May differ from run to run.
 };
 
-// "by rank order", "fixed layout", "not guaranteed".
+// Returns "by rank order", "fixed layout" or "not guaranteed".
 absl::string_view Name(Determinism determinism);
 
-// A name, with spaces or underscores. Errors: INVALID_ARGUMENT listing them.
+// Parses a name, with spaces or underscores. Errors: INVALID_ARGUMENT listing
+// the names.
 absl::StatusOr<Determinism> ParseDeterminism(absl::string_view text);
 
-// Whether what is offered is at least what is wanted.
+// True if the class offered is at least as strong as the class wanted.
 inline bool Satisfies(Determinism offered, Determinism wanted) {
   return offered <= wanted;
 }
@@ -96,12 +98,12 @@ using InstanceKey = int64_t;
 
 inline constexpr int kMaxGroupSize = 65536;
 
-// Bounds on explicit subdivisions: how many, and times the group size, in how
-// many chunks they cut the buffers.
+// Bounds on explicit subdivisions: their number, and the number of chunks
+// (subdivisions times group size).
 inline constexpr int kMaxSubdivisions = 1024;
 inline constexpr int64_t kMaxChunks = int64_t{1} << 24;
 
-// What is particular to each type of collective. The alternatives are in the
+// Fields particular to each type of collective. The alternatives are in the
 // order of CollectiveType.
 struct AllReduce {
   friend bool operator==(AllReduce, AllReduce) = default;
@@ -110,11 +112,11 @@ struct AllGather {
   // Members may differ in the first dimension of their shapes.
   bool uneven = false;
 
-  // The first dimension of each rank's shape, this member's included; only with
-  // `uneven`. They hold for one execution, and nobody is asked for them. Empty:
-  // the members tell each other once, when the instance is settled. All members
-  // give them or none does; where they differ, the execution fails with
-  // INVALID_ARGUMENT.
+  // First dimension of each rank's shape, this member's included; only with
+  // `uneven`. The rows hold for one execution, and save the exchange between
+  // members. Empty: the members exchange their rows once, when the instance is
+  // settled. Either all members give rows or none does. If the rows differ
+  // between members, the execution fails with INVALID_ARGUMENT.
   std::vector<int64_t> rows;
   friend bool operator==(const AllGather&, const AllGather&) = default;
 };
@@ -122,18 +124,19 @@ struct ReduceScatter {
   friend bool operator==(ReduceScatter, ReduceScatter) = default;
 };
 struct Broadcast {
-  // True at exactly one member: the one whose input everybody gets.
+  // True at exactly one member: the source, whose input all members get.
   bool is_source = false;
   friend bool operator==(Broadcast, Broadcast) = default;
 };
 struct AllToAll {
-  // Rows of the first dimension that go to each rank; they add up to it. Empty:
-  // the same number to all. All members give them or none does.
+  // Number of rows of the first dimension that go to each rank; the sum is that
+  // dimension. Empty: the same number to all. Either all members give rows or
+  // none does.
   std::vector<int64_t> send_rows;
   friend bool operator==(const AllToAll&, const AllToAll&) = default;
 };
 struct Permute {
-  std::vector<int> permutation;  // What rank i has goes to permutation[i].
+  std::vector<int> permutation;  // Input of rank i goes to permutation[i].
   friend bool operator==(const Permute&, const Permute&) = default;
 };
 struct Barrier {
@@ -160,9 +163,9 @@ inline CollectiveType TypeOf(const CollectiveOp& op) {
   return static_cast<CollectiveType>(op.index());
 }
 
-// Names a collective among all that a step runs. What it is, as its shape, is
-// settled once for each generation of the group: anything else is another
-// instance.
+// Names a collective among all that a step runs. Its request is settled once
+// for each generation of the group. A request with another shape or type is
+// another instance.
 struct InstanceId {
   GroupKey group_key = 0;
   InstanceKey instance_key = 0;
@@ -173,57 +176,60 @@ struct InstanceId {
   }
 };
 
-// How a collective runs. In a request, wishes; once completed, the decision.
+// How a collective runs: wishes in a request, the decision once completed.
 struct CollImplDetails {
-  // A registered name. Empty in a request: the best one is chosen.
+  // A registered name. Empty in a request: Tutti chooses the best
+  // implementation.
   std::string implementation;
 
-  // What the chosen implementation, or the named one, must offer at least.
+  // Weakest class that the implementation, chosen or named, must offer.
   Determinism determinism = Determinism::kNotGuaranteed;
 
-  // One ring, or one piece that goes through a chain or a pair of trees, per
-  // entry: how far it rotates the devices of each task; negative also reverses
-  // them. At most kMaxSubdivisions. Empty in a request: chosen from the size.
+  // Entries, one per subdivision: a ring, or a piece that goes through a chain
+  // or a pair of trees. The entry rotates the devices of each task by that many
+  // places; a negative entry also reverses them. At most kMaxSubdivisions
+  // entries. Empty in a request: Tutti chooses from the size.
   std::vector<int> subdiv_offsets;
 
-  // The most subdivisions to choose: -1 never more than one; 0 as 2 for rings,
-  // but -1 among GPUs of one process, and as many as suit the size for pieces.
+  // Largest number of subdivisions to choose, per device of a task. -1: one in
+  // all. 0: for rings, 2 per device, but one in all among GPUs of one process;
+  // for pieces, as many as suit the size.
   int max_subdivs_per_device = 0;
 
-  // Ranks in the order in which the implementation is to use them, each at most
-  // once: around a ring, all of them; as those that each reduce a piece, any
-  // (RankListUse). Empty: its own order.
+  // Ranks in the order in which the implementation uses them, each at most
+  // once. Around a ring: all ranks. As the ranks that each reduce a piece: any
+  // subset (RankListUse). Empty: the implementation's default order.
   std::vector<int> rank_list;
 
-  // Collectives that this process must have launched before this one, in the
-  // same step: the n-th execution waits for the n-th of each.
+  // Collectives of the same step that this process must launch before this one.
+  // The n-th execution waits for the n-th execution of each.
   std::vector<InstanceId> dependencies;
 
   friend bool operator==(const CollImplDetails&,
                          const CollImplDetails&) = default;
 };
 
-// What one member asks for: which group it is in and what it takes part in. All
-// members of an instance must agree, but for `rank`, Broadcast::is_source,
+// Request of one member: its group and its collective. All members of an
+// instance give equal requests, except for `rank`, Broadcast::is_source,
 // AllToAll::send_rows and the first dimension of an uneven gather. AllGather's
-// `rows` are those of one execution.
+// `rows` belong to one execution.
 struct CollectiveRequest {
-  // The group. Its first member fixes size and type.
+  // Group. The first member to join fixes size and device type.
   GroupKey group_key = 0;
   int group_size = 0;  // 1 to kMaxGroupSize.
   std::string device_type = "CPU";
-  int rank = -1;  // This member's rank; all members give theirs or none does.
+  int rank = -1;  // This member's rank. Given by all members or by none.
 
-  // The instance.
+  // Instance.
   InstanceKey instance_key = 0;
   CollectiveOp op;
   DType dtype = DType::kFloat32;
 
-  // Of this member's input. Where only the root has one (broadcast, scatter),
-  // all give the root's. Ignored by Barrier.
+  // Shape of this member's input. Where only the root has an input (broadcast,
+  // scatter), all members give the root's shape. Ignored by Barrier.
   TensorShape shape;
 
-  // Of the reducing collectives; ignored by the others.
+  // Used by the reducing collectives only.
   MergeOp merge_op;
   FinalOp final_op;
 
@@ -233,13 +239,13 @@ struct CollectiveRequest {
                          const CollectiveRequest&) = default;
 };
 
-// AllGather's `rows`; empty where there are none.
+// Returns AllGather's `rows`; empty for other types.
 absl::Span<const int64_t> GivenRows(const CollectiveRequest& request);
 
-// Errors: INVALID_ARGUMENT for what is wrong whatever the other members ask:
-// sizes, ranks and roots out of range, a permutation that is not one, shapes
-// that do not divide, a dtype that the merge op does not support, a dependency
-// on itself.
+// Checks one request without the other members' requests. Errors:
+// INVALID_ARGUMENT for a size, rank or root out of range, for a list that is
+// not a permutation, and for a shape that does not divide. Likewise for a dtype
+// that the merge op does not support, and for a dependency on itself.
 absl::Status Validate(const CollectiveRequest& request);
 
 }  // namespace tutti

@@ -1,10 +1,10 @@
 #ifndef TUTTI_DEVICE_H_
 #define TUTTI_DEVICE_H_
 
-// Devices: names, attributes and links; the memory of a device; the stream
-// on which a device runs steps in an order of its own; and its outfeed
-// channel. A runtime derives its devices from Device, and a DeviceManager
-// owns the devices of this process. Thread-safe.
+// Devices: names, attributes and links; a device's memory; the stream on which
+// a device runs steps in its own order; and its outfeed channel. A runtime
+// derives its devices from Device. A DeviceManager owns the devices of this
+// process. Thread-safe.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,7 @@
 
 namespace tutti {
 
-// The parts of a full device name, as in
+// Parts of a full device name, such as
 // "/job:worker/replica:0/task:3/device:CPU:1".
 struct DeviceName {
   std::string job;
@@ -35,37 +35,40 @@ struct DeviceName {
   std::string type;
   int index = 0;
 
-  // Errors: INVALID_ARGUMENT saying what was given and the form wanted.
+  // Errors: INVALID_ARGUMENT with the name given and the form wanted.
   static absl::StatusOr<DeviceName> Parse(absl::string_view full_name);
 
   std::string ToString() const;
 
-  // "/job:worker/replica:0/task:3": the process that owns the device.
+  // Returns "/job:worker/replica:0/task:3": the name of the process that owns
+  // the device.
   std::string TaskName() const;
 
   friend bool operator==(const DeviceName&, const DeviceName&) = default;
 };
 
-// A point in what a device was told to do. What waits for it runs when all that
-// lies before it has run. Only devices of its kind look into it.
+// A point in the work of a device. Steps that wait for the fence run after all
+// work before it. Only devices of the same kind look inside.
 class DeviceFence {
  public:
   virtual ~DeviceFence() = default;
 };
 
-// Memory of a device where bytes from or for other processes may lie, without
-// the host's in between. Only devices of its kind look into it. It can be
-// written to at once, and is the device's again when nobody has it any more:
-// also whoever lets something write there keeps it as long as that.
+// Memory of a device that holds bytes from or for other processes, without a
+// copy in host memory. Only devices of the same kind look inside. The memory
+// can be written at once. It returns to the device when the last reference is
+// destroyed. Code that starts a write keeps a reference until the write has
+// ended.
 class DeviceLanding {
  public:
   virtual ~DeviceLanding() = default;
   virtual absl::Span<std::byte> bytes() const = 0;
 };
 
-// into = (operands[0] (+) operands[1] (+) ..., from left to right) / divisor.
-// `into` is an operand, or apart from all. Of many operands a device may round
-// float16 and bfloat16 in between, always at the same ones.
+// Computes into = (operands[0] (+) operands[1] (+) ..., from left to right) /
+// divisor. `into` is an operand, or separate from all. A device may round
+// intermediate results of many float16 or bfloat16 operands, always at the same
+// operands.
 struct StepReduction {
   ReductionKind kind = ReductionKind::kSum;
   DType dtype = DType::kFloat32;
@@ -75,18 +78,17 @@ struct StepReduction {
   int64_t divisor = 1;
 };
 
-// Where the steps of one member's execution run if the device does its work in
-// an order of its own, as a GPU does on a stream. Calls put steps there and
-// return; the steps run later, each after all that was put there before it. So
-// nobody waits between two steps: what another device's steps must wait for, or
-// must be waited for, is a fence.
+// Runs the steps of one member's execution on a device that works in its own
+// order, as a GPU does on a stream. Calls enqueue steps and return. The steps
+// run later, each after all earlier ones. The host never waits between two
+// steps: fences order steps of different devices.
 //
-// Thread-safe. Steps begin when what the device was to compute by
-// Device::OpenSteps() is done. The buffers stay valid until CallWhenOver()
-// calls. Errors are those of the device.
+// Thread-safe. Steps begin when the device has done the work it had at
+// Device::OpenSteps(). The buffers stay valid until CallWhenOver() calls. All
+// errors come from the device.
 class StepStream {
  public:
-  // Puts steps that read `bytes`.
+  // Enqueues steps that read `bytes`.
   using Put = absl::FunctionRef<absl::Status(const std::byte* bytes)>;
   using HostCallback = absl::AnyInvocable<void(absl::StatusOr<Tensor>) &&>;
 
@@ -96,131 +98,135 @@ class StepStream {
                             size_t num_bytes) = 0;
   virtual absl::Status Reduce(const StepReduction& reduction) = 0;
 
-  // Behind all that was put here.
+  // Returns a fence behind all steps enqueued before.
   virtual absl::StatusOr<std::shared_ptr<const DeviceFence>> Mark() = 0;
 
-  // What is put here from now on waits for the fence. Errors:
-  // FAILED_PRECONDITION if it is not one of this kind of device.
+  // Makes all steps enqueued later wait for the fence. Errors:
+  // FAILED_PRECONDITION for a fence of another kind of device.
   virtual absl::Status WaitFor(const DeviceFence& fence) = 0;
 
-  // Calls `put` once, inside, for the bytes of another device of this process,
-  // which are there after `written`. The steps it puts read those bytes or,
-  // where the device does not reach them, a copy. Errors: as WaitFor(); those
-  // of `put`.
+  // Calls `put` once, inside this call, for bytes of another device of this
+  // process. The bytes are valid after `written`. The steps of `put` read those
+  // bytes, or a copy if the device cannot reach them. Errors: as WaitFor(); any
+  // error of `put`.
   virtual absl::Status ReadPeer(absl::Span<const std::byte> bytes,
                                 const DeviceFence& written, Put put) = 0;
 
-  // The same for bytes of the host, which are copied before this returns.
+  // Calls `put` likewise for bytes of the host, copied before this returns.
   virtual absl::Status ReadHost(absl::Span<const std::byte> bytes, Put put) = 0;
 
-  // Whether other processes may read and write landings of the device: what the
-  // next three are for.
+  // True if other processes may read and write landings of the device. Land(),
+  // ReadLanding() and CallWhenWritten() serve this case.
   virtual bool opens_memory() const = 0;
 
-  // A landing of so many bytes; null where there is none, or no more: the
-  // host's memory will do.
+  // Returns a landing of `num_bytes`. Null if the device has none left, or none
+  // at all: then use host memory.
   virtual std::shared_ptr<DeviceLanding> Land(size_t num_bytes) = 0;
 
-  // Calls `put` once, inside, for a landing of Land(), which is kept until the
-  // steps it puts have run. They read what has come there, or write what is to
-  // be sent.
+  // Calls `put` once, inside this call, for a landing of Land(). The stream
+  // keeps the landing until the steps of `put` have run. These steps read the
+  // bytes received, or write the bytes to send.
   virtual absl::Status ReadLanding(std::shared_ptr<DeviceLanding> landing,
                                    Put put) = 0;
 
-  // Calls `done` once all has run that was put here by now: then others may
-  // read what that wrote. On the environment's queue or its clock's thread, or
-  // inside the call with an error.
+  // Calls `done` once all steps enqueued before have run: then others may read
+  // their results. Calls on the environment's queue or its clock's thread, or
+  // inside this call with an error.
   virtual void CallWhenWritten(StatusCallback done) = 0;
 
-  // Copies bytes of the device to memory of the host. `done` gets them once
-  // they are there, on the same threads.
+  // Copies bytes of the device to host memory. `done` gets the copy, on the
+  // same threads as in CallWhenWritten().
   virtual void CopyToHost(absl::Span<const std::byte> bytes,
                           HostCallback done) = 0;
 
-  // Calls `done` on the environment's queue or its clock's thread once all has
-  // run that was put here, or nothing will any more: with the error that keeps
-  // it from running. Call once, as the last thing.
+  // Calls `done` on the environment's queue or its clock's thread once all
+  // enqueued steps have run. If an error keeps steps from running, calls with
+  // that error once none can run. Call once, last.
   virtual void CallWhenOver(StatusCallback done) = 0;
 };
 
-// The host's end of an OutfeedChannel.
+// Host's end of an OutfeedChannel.
 class OutfeedListener {
  public:
   virtual ~OutfeedListener() = default;
 
-  // `arrays`, at least one, are what was transferred and not taken, in that
-  // order. Takes as many as it can keep, from the front: moves them out and
-  // returns their number. If it leaves some it is not called again until
+  // Takes arrays from the front of `arrays`: moves out as many as it can keep,
+  // and returns their number. `arrays` has at least one entry: all transferred
+  // arrays not taken yet, in order. If some are left, the next call comes after
   // OutfeedChannel::Resume().
   //
-  // The calls of one channel come one at a time, with no lock of its held, on
-  // the thread of who transfers or resumes. Must not block.
+  // The calls of one channel come one at a time, with no lock held, on the
+  // thread that transfers or resumes. Must not block.
   virtual size_t TakeArrays(absl::Span<Tensor> arrays) = 0;
 
-  // Nothing more comes, because the device is lost or its stream broken: called
-  // as TakeArrays() is, once, after all that came before was taken. The
-  // listener ends the stream, by OutfeedChannel::End() with this status. Only
-  // channels that can lose their device call it.
+  // Reports that nothing more comes, because the device is lost or its stream
+  // broken. Called once, in the same way as TakeArrays(), after all earlier
+  // arrays were taken. The listener ends the stream by OutfeedChannel::End()
+  // with this status. Only channels that can lose their device call it.
   virtual void OnFailed(absl::Status status) = 0;
 };
 
-// The way of arrays from one device to the host: first in, first out, bounded.
-// It is a stream from the TransferFromOutfeed() of a listener to its End(), and
-// then may become another. What the arrays mean is not its business.
+// Carries arrays from one device to the host: first in, first out, bounded. A
+// stream lasts from TransferFromOutfeed() of a listener to its End(); then
+// another stream may begin. The channel does not interpret the arrays.
 //
-// Thread-safe. The arrays go by reference where the device's memory is the
-// host's: see TransferToOutfeed(). A listener is held until the end of its
+// Thread-safe. Arrays go by reference where the device's memory is host memory:
+// see TransferToOutfeed(). The channel holds a listener until the end of its
 // stream.
 class OutfeedChannel {
  public:
-  // Most bytes that one transfer may have.
+  // Largest number of bytes of one transfer.
   static constexpr int64_t kMaxTransferBytes = int64_t{1} << 62;
 
   struct Tallies {
     size_t queued_arrays = 0;
-    int64_t queued_bytes = 0;  // Of those.
+    int64_t queued_bytes = 0;  // Bytes of the queued arrays.
     size_t waiting_transfers = 0;
   };
 
   virtual ~OutfeedChannel() = default;
 
-  // The device's side. Moves `arrays` into the channel, all at once, after all
-  // transfers before. `done`, which may be null, runs with OK when they are in:
-  // inside this call if there is room, later if not; but where this is called
-  // by another such `done`, once that one has ended. Their bytes are the
-  // channel's, and then the host's, from the call on: nobody may write them as
-  // long as a tensor shares them. `done` says nothing of that.
+  // Device's side: moves `arrays` into the channel, all at once, after all
+  // earlier transfers. `done`, which may be null, runs with OK once the arrays
+  // are in the channel: inside this call if there is room, else later. Inside
+  // another such `done`, it runs only after that `done` has ended.
   //
-  // Errors, with which nothing is transferred: FAILED_PRECONDITION if nobody
-  // has listened yet; the status with which the stream ended, also of a
-  // transfer that waits then; INVALID_ARGUMENT above kMaxTransferBytes.
+  // From the call on, the bytes belong to the channel, then to the host. Nobody
+  // may write them while a tensor shares them, and `done` does not signal that
+  // end.
+  //
+  // On an error nothing is transferred. Errors: FAILED_PRECONDITION if there
+  // was no listener yet; the status with which the stream ended, also for a
+  // transfer that was waiting then; INVALID_ARGUMENT above kMaxTransferBytes.
   virtual void TransferToOutfeed(absl::Span<Tensor> arrays,
                                  StatusCallback done) = 0;
 
-  // The host's side. From now on, but not inside this call, `listener` is given
-  // what is transferred. Errors: FAILED_PRECONDITION if somebody listens.
+  // Host's side: starts a stream to `listener`, which gets all transfers from
+  // now on, but not inside this call. Errors: FAILED_PRECONDITION if the
+  // channel has a listener.
   virtual absl::Status TransferFromOutfeed(
       std::shared_ptr<OutfeedListener> listener) = 0;
 
-  // The following do nothing if the stream is not, or no longer, `listener`'s.
+  // Resume, Close and End do nothing unless `listener` owns the current stream.
 
-  // Gives the listener what it left. May call it inside.
+  // Gives the listener the arrays it left. May call the listener inside this
+  // call.
   virtual void Resume(const OutfeedListener& listener) = 0;
 
-  // Transfers one more array, after all others and whether there is room or
-  // not. Whatever is transferred later fails with `refusal`.
+  // Transfers one last array after all others, even if there is no room. Later
+  // transfers fail with `refusal`.
   virtual void Close(const OutfeedListener& listener, Tensor last,
                      absl::Status refusal) = 0;
 
-  // Ends the stream: drops what the listener has not taken; what waits, and
-  // what is transferred later, fails with `status`. A call of the listener may
-  // still be under way.
+  // Ends the stream: drops arrays that the listener has not taken. Waiting and
+  // later transfers fail with `status`. A call of the listener may still be
+  // running.
   virtual void End(const OutfeedListener& listener, absl::Status status) = 0;
 
   virtual Tallies tallies() const = 0;
 };
 
-// A direct connection to another device of the same task.
+// Direct connection to another device of the same task.
 struct DeviceLink {
   int device_index = 0;
   int strength = 0;  // Larger is better; comparable within a task.
@@ -239,23 +245,24 @@ struct DeviceAttributes {
   DeviceName name;
   DeviceLocality locality;
 
-  // Another number each time the device's process starts: tells a restarted
-  // device from the one that it replaces.
+  // Changes each time the device's process starts. Tells a restarted device
+  // from its predecessor.
   uint64_t incarnation = 0;
 
-  // What it can call to run collectives (DeviceNeeds), by name.
+  // Names of the libraries that can run collectives on the device
+  // (DeviceNeeds).
   std::vector<std::string> libraries;
 
-  // The piece of hardware that it is on, where several devices may be on one:
-  // the same text for all there, whatever process they are of, and for no
-  // others. Empty: it shares none.
+  // Piece of hardware that several devices may share. Devices on one piece have
+  // the same text, across processes; others have different texts. Empty: not
+  // shared.
   std::string unit;
 
   friend bool operator==(const DeviceAttributes&,
                          const DeviceAttributes&) = default;
 };
 
-// Where tensors live, and what is computed there. Thread-safe.
+// Holds tensors and computes on them. Thread-safe.
 class Device {
  public:
   explicit Device(DeviceAttributes attributes);
@@ -270,23 +277,24 @@ class Device {
   virtual absl::StatusOr<Tensor> Allocate(DType dtype,
                                           const TensorShape& shape) = 0;
 
-  // Whether the processor may read and write the bytes of its tensors.
+  // True if the processor may read and write the bytes of the device's tensors.
   virtual bool has_host_memory() const { return true; }
 
-  // For the steps of one execution, where they run in an order of the device's
-  // own; null where the processor runs them. The device and the clock outlive
-  // it. Errors: those of the device.
+  // Returns a stream for the steps of one execution; null if the processor runs
+  // the steps. The device and the clock outlive the stream. Errors: any error
+  // of the device.
   virtual absl::StatusOr<std::unique_ptr<StepStream>> OpenSteps(
       Clock& /*clock*/) {
     return nullptr;
   }
 
-  // Way by which work on this device hands tensors to the host. Null as long as
-  // the device was given none: outfeed/ makes those of CPU devices when it
-  // needs them.
+  // Channel by which work on this device sends tensors to the host. Null until
+  // GiveOutfeedChannel(). outfeed/ creates the channels of CPU devices on first
+  // use.
   std::shared_ptr<OutfeedChannel> outfeed_channel() const;
 
-  // The first one stays, for the device's life. Returns that.
+  // Sets the channel for the device's life, unless it has one. Returns the
+  // device's channel.
   std::shared_ptr<OutfeedChannel> GiveOutfeedChannel(
       std::shared_ptr<OutfeedChannel> channel);
 
@@ -298,8 +306,8 @@ class Device {
   const std::unique_ptr<OutfeedSlot> outfeed_;
 };
 
-// Host memory and the processor. Several may share one machine: a device is a
-// member of groups, not a core.
+// Host memory and the processor. Several CPU devices may share one machine: a
+// device is a member of groups, not a core.
 class CpuDevice : public Device {
  public:
   using Device::Device;
@@ -310,19 +318,19 @@ class CpuDevice : public Device {
   }
 };
 
-// Owns the devices of this process and finds them by name. Immutable after
-// construction, so thread-safe; a Device* is valid as long as the manager.
+// Owns the devices of this process and finds them by name. Immutable, so
+// thread-safe. A Device* is valid for the lifetime of the manager.
 class DeviceManager {
  public:
-  // Errors: INVALID_ARGUMENT for no device or a null one, ALREADY_EXISTS for
-  // two of one name.
+  // Errors: INVALID_ARGUMENT for an empty list or a null device; ALREADY_EXISTS
+  // for two devices with one name.
   static absl::StatusOr<std::unique_ptr<DeviceManager>> Create(
       std::vector<std::unique_ptr<Device>> devices);
 
-  // CPU devices 0..n-1 of /job:localhost/replica:0/task:t for each t, in this
-  // process, with incarnations from `random`. Several tasks serve to try a
-  // layout without processes. Errors: INVALID_ARGUMENT for a count below one or
-  // no `random`.
+  // Creates CPU devices 0..n-1 of /job:localhost/replica:0/task:t for each t,
+  // all in this process, with incarnations from `random`. Use several tasks to
+  // try a layout without processes. Errors: INVALID_ARGUMENT for a count below
+  // one or a null `random`.
   static absl::StatusOr<std::unique_ptr<DeviceManager>> CreateCpu(
       int num_tasks, int devices_per_task, Random* random);
 
@@ -332,10 +340,10 @@ class DeviceManager {
   // Errors: NOT_FOUND naming some of the known devices.
   absl::StatusOr<Device*> Find(absl::string_view full_name) const;
 
-  // Whether it is one of these, not of another manager. Does not look at it.
+  // True if `device` belongs to this manager. Does not read `*device`.
   bool Owns(const Device* device) const { return known_.contains(device); }
 
-  // In the order given to Create.
+  // Devices in the order given to Create.
   const std::vector<Device*>& devices() const { return in_order_; }
 
  private:

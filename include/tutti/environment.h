@@ -1,12 +1,12 @@
 #ifndef TUTTI_ENVIRONMENT_H_
 #define TUTTI_ENVIRONMENT_H_
 
-// Environment: the threads, clock and random numbers that the embedder lends
-// to Tutti, and what asynchronous calls share: StatusCallback, Cancellation,
-// BlockingCounter and Await(). Tutti starts no thread and reads no clock by
-// itself. DefaultEnvironment serves programs that bring nothing; it is a
-// library of its own. Callbacks run exactly once, with no lock held, and
-// must not block.
+// Environment: the threads, clock and random numbers that the embedding program
+// gives Tutti. Also the parts that asynchronous calls share: StatusCallback,
+// Cancellation, BlockingCounter and Await(). Tutti itself starts no thread and
+// reads no clock. DefaultEnvironment, a separate library, serves programs that
+// have none of these. Callbacks run exactly once, with no lock held, and must
+// not block.
 
 #include <atomic>
 #include <cstdint>
@@ -19,26 +19,26 @@
 
 namespace tutti {
 
-// Runs exactly once, with no lock of ours held. It must not block or throw: the
-// thread that runs it may have other members' work to do.
+// Callback that runs exactly once, with no lock of Tutti held. It must not
+// block or throw, because its thread may have other members' work to do.
 using StatusCallback = absl::AnyInvocable<void(absl::Status) &&>;
 
 using Work = absl::AnyInvocable<void() &&>;
 
-// Where work runs that the caller's thread should not do. Thread-safe.
+// Runs work that the caller's thread should not do. Thread-safe.
 class WorkQueue {
  public:
   virtual ~WorkQueue() = default;
 
   // Runs `work` once, later, on any thread; never inside Schedule. Work never
-  // blocks on other work. A queue that is going away runs what it holds.
+  // blocks on other work. A queue runs all its work before it is destroyed.
   virtual void Schedule(Work work) = 0;
 
-  // How many threads run work. At least 1.
+  // Number of threads that run work. At least 1.
   virtual int num_workers() const = 0;
 };
 
-// Time, and what to do at a time. Thread-safe.
+// Current time, and alarms at a given time. Thread-safe.
 class Clock {
  public:
   using AlarmId = uint64_t;
@@ -47,12 +47,12 @@ class Clock {
 
   virtual absl::Time Now() = 0;
 
-  // Runs `alarm` once at `when` or soon after, with no lock held; never inside
+  // Runs `alarm` once, at `when` or soon after, with no lock held; never inside
   // CallAt. All alarms share one timer.
   virtual AlarmId CallAt(absl::Time when, Work alarm) = 0;
 
-  // True if the alarm had not begun to run and now never will; its callback is
-  // destroyed. False if it ran, runs, or is unknown. Does not wait.
+  // Returns true if the alarm had not begun and now never runs; its callback is
+  // destroyed. Returns false if it ran, runs, or is unknown. Does not wait.
   virtual bool Cancel(AlarmId id) = 0;
 };
 
@@ -63,15 +63,15 @@ class Random {
   virtual uint64_t Next() = 0;
 };
 
-// All that Tutti takes from the machine besides memory. The parts outlive
-// everything that was given the environment.
+// Everything that Tutti takes from the machine besides memory. The parts
+// outlive every object that was given the environment.
 struct Environment {
   WorkQueue* queue = nullptr;
   Clock* clock = nullptr;
   Random* random = nullptr;
 };
 
-// Word that many may wait for: set once, with the reason, and never unset.
+// A signal that many can watch: set once, with the reason, and never cleared.
 //
 // Thread-safe. Watchers run on the thread that cancels, with no lock held.
 class Cancellation {
@@ -84,21 +84,21 @@ class Cancellation {
   Cancellation(const Cancellation&) = delete;
   Cancellation& operator=(const Cancellation&) = delete;
 
-  // The first reason stays. OK is taken as CANCELLED.
+  // Signals all watchers. The first reason stays. OK counts as CANCELLED.
   void Cancel(absl::Status reason);
 
-  // One load; use it before anything dearer.
+  // Costs one atomic load; check this before anything more expensive.
   bool cancelled() const { return cancelled_.load(std::memory_order_acquire); }
 
   // OK until cancelled.
   absl::Status status() const;
 
-  // Runs `watcher` once when cancelled; inside this call, returning 0, if that
-  // has happened already.
+  // Runs `watcher` once, on cancellation. If that has happened already, runs it
+  // inside this call and returns 0.
   WatchId Watch(Watcher watcher);
 
-  // After this the watcher does not begin to run, unless Cancel() has begun:
-  // that is not waited for. Unknown ids are ignored.
+  // Keeps the watcher from starting, unless Cancel() has begun. Does not wait
+  // for a running watcher. Ignores unknown ids.
   void Unwatch(WatchId id);
 
  private:
@@ -126,10 +126,10 @@ class BlockingCounter {
   const std::unique_ptr<Count> count_;
 };
 
-// Begins an asynchronous operation, `start(done)`, and waits for it: the status
-// that `done`, a StatusCallback, was given. Blocks, so it is for threads of the
-// caller's own, not for callbacks: the operation may need the thread that runs
-// them.
+// Starts the asynchronous operation `start(done)`, where `done` is a
+// StatusCallback. Blocks until `done` runs, and returns its status. Call it on
+// a thread that may block, never in a callback: the operation may need the
+// thread that runs callbacks.
 template <typename Start>
 absl::Status Await(Start start) {
   absl::Status result;
@@ -142,23 +142,23 @@ absl::Status Await(Start start) {
   return result;
 }
 
-// An Environment for programs that bring none of their own: a pool of worker
-// threads (Asio) that start with the first work, the system's clock with one
-// timer thread that starts with the first alarm, and a random number generator
-// seeded by the system. A program with a pool of its own takes the rest.
+// Environment for programs that have none: worker threads (Asio), the system's
+// clock with one timer thread, and a random number generator seeded by the
+// system. The workers start with the first work, the timer thread with the
+// first alarm. A program with a thread pool can use just the other parts.
 //
-// Thread-safe. The destructor first drops the alarms that have not begun to
-// ring, then runs the work that is queued, and joins its threads; it must not
-// run on one of them.
+// Thread-safe. The destructor drops the alarms that have not begun to ring,
+// then runs the queued work, and joins its threads. It must not run on one of
+// these threads.
 class DefaultEnvironment {
  public:
-  // Below one: one worker per processor.
+  // Numbers below one mean one worker per processor.
   explicit DefaultEnvironment(int num_workers = 0);
   ~DefaultEnvironment();
   DefaultEnvironment(const DefaultEnvironment&) = delete;
   DefaultEnvironment& operator=(const DefaultEnvironment&) = delete;
 
-  // Valid as long as this object.
+  // Valid for the lifetime of this object.
   const Environment& get() const { return environment_; }
 
  private:

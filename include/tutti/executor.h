@@ -1,11 +1,11 @@
 #ifndef TUTTI_EXECUTOR_H_
 #define TUTTI_EXECUTOR_H_
 
-// Executors: CollectiveExecutor runs the collectives of one step,
+// Executors: CollectiveExecutor runs the collectives of one step;
 // CollectiveExecutorMgr makes and cleans up the executors of all steps.
-// PreparedCollective is a collective that runs again and again on the same
-// buffers. CollectiveObserver sees what members get. Thread-safe; each call
-// ends with one status, exactly once.
+// PreparedCollective runs repeatedly on the same buffers. CollectiveObserver
+// sees the results of members. Thread-safe; each call ends with one status,
+// exactly once.
 
 #include <cstdint>
 #include <functional>
@@ -28,59 +28,64 @@
 
 namespace tutti {
 
-// One member's part in a collective that runs again and again on the same
-// buffers: params, implementation and schedule are chosen, the buffers are
-// checked. Made by CollectiveExecutor::Prepare().
+// Part of a member in a collective that runs repeatedly on the same buffers.
+// Params, implementation and schedule are chosen; the buffers are checked. Made
+// by CollectiveExecutor::Prepare().
 //
 // A start is the member's next execution of the instance, as if it had called
-// CollectiveExecutor::ExecuteAsync() with the same arguments: with the same
-// errors and the same bits; abort, the end of the group, and what fails on
-// another member end it alike. Members may start what others call. It only
-// costs less: nothing about the instance is looked up, and where all members
-// are in this process it allocates nothing once it has run a few times, in
-// passes over memory (the Local... implementations) of up to 16 members, 8 of
-// an all_to_all. A schedule meets its peers by keys, as calls do. What
-// allocates all the same is in docs/architecture.md.
+// CollectiveExecutor::ExecuteAsync() with the same arguments. Bits and errors
+// are the same. An abort, the end of the group, or a failure on another member
+// ends both alike. One member may start an execution that another member calls.
 //
-// It belongs to the executor that prepared it, and keeps it. A runtime that has
-// an executor for each step takes one more, that lives as long as the buffers
-// do: a step of its own, whose abort is that of all that is prepared there.
+// A start only costs less than a call, because it looks up nothing about the
+// instance. After the first few runs it allocates nothing, on two conditions.
+// All members are in this process. The collective is a pass over memory (the
+// Local... implementations) of up to 16 members, or 8 for an all_to_all. A
+// schedule meets its peers by keys, like a call. docs/architecture.md lists the
+// allocations that remain.
+//
+// A prepared collective belongs to the executor that prepared it, and keeps
+// that executor alive. A runtime with one executor per step uses one more step,
+// which lives as long as the buffers. An abort of that step ends everything
+// prepared there.
+//
 // After the abort, starts end with its status. After the end of the group's
-// generation, they join the next one as calls do, and cost as much: prepare
-// again. Where the group has several tasks a step may not go on with another
-// generation, and they fail with FAILED_PRECONDITION: prepare again in an
-// executor of another step. A start whose segments are packed
-// (ImplementationTraits::takes_segments) is a call, too.
+// generation, starts join the next generation and cost as much as calls:
+// prepare again. If the group has several tasks, a step cannot go on with
+// another generation. Starts then fail with FAILED_PRECONDITION: prepare again
+// in an executor of another step. A start with packed segments
+// (ImplementationTraits::takes_segments) also costs as much as a call.
 //
-// Thread-safe. May be destroyed while it runs: that start goes on, and `done`
-// runs. The device outlives it and every start.
+// Thread-safe. May be destroyed while it runs: that start continues, and `done`
+// runs. The device outlives this object and every start.
 class PreparedCollective {
  public:
   virtual ~PreparedCollective() = default;
   PreparedCollective(const PreparedCollective&) = delete;
   PreparedCollective& operator=(const PreparedCollective&) = delete;
 
-  // Runs it once more. `done` is as that of ExecuteAsync(); it may start it
-  // again. Errors: also FAILED_PRECONDITION, inside this call, if it runs
-  // already; that one goes on.
+  // Runs the collective once more. `done` is as in ExecuteAsync(); it may call
+  // Start() again. Errors: as ExecuteAsync(). Also FAILED_PRECONDITION, inside
+  // this call, while a start runs; the running start continues.
   virtual void Start(StatusCallback done) = 0;
 
-  // Both cover everything from the start to `done`.
+  // Limits from the start to `done`.
   struct Limits {
     absl::Time deadline = absl::InfiniteFuture();
     std::shared_ptr<Cancellation> cancellation;
   };
 
-  // The same. What has a limit costs as much as a call.
+  // Starts with limits. Costs as much as a call if there is a limit.
   virtual void Start(Limits limits, StatusCallback done) = 0;
 
-  // What was settled; params().instance->impl_details says how it runs.
+  // Settled params; params().instance->impl_details describes how the
+  // collective runs.
   virtual const CollectiveParams& params() const = 0;
 
-  // Where the results are; unset where the member has none, or segments.
-  // Prepare() allocates one that was not given, or, if it may be shared, the
-  // first start: read it once that has ended. It mostly stays the same at each
-  // start.
+  // Place of the results; unset if the member has no output, or has segments.
+  // Prepare() allocates an output that was not given. If the output may be
+  // shared, the first start allocates it: read this after that start has ended.
+  // The output usually stays the same from start to start.
   virtual const Tensor& output() const = 0;
 
  protected:
@@ -89,94 +94,97 @@ class PreparedCollective {
 
 class ExecutorCore;
 
-// One member's part in one execution of a collective.
+// Arguments of one member's part in one execution of a collective.
 struct CollectiveArgs {
-  // The member: one of the manager's devices, which outlives `done`.
+  // Member: one of the manager's devices. Outlives `done`.
   Device* device = nullptr;
 
-  // What it takes part in. Passing the same object each time is fastest.
+  // Collective to run. Passing the same object each time is fastest.
   std::shared_ptr<const CollectiveRequest> request;
 
-  // Unset where the member has none (broadcast and scatter but for the root).
+  // Unset if the member has no input (broadcast and scatter, except at the
+  // root).
   Tensor input;
 
-  // Where the result goes; docs/architecture.md has the shapes. It may be the
-  // input's memory (in place), and is apart from what other members give. An
-  // unset tensor is replaced by one that the device allocates. Valid until
-  // `done`. Null where the member has no output.
+  // Place of the result; docs/architecture.md has the shapes. May be the
+  // input's memory (in place). Never overlaps buffers of other members. The
+  // device allocates a tensor if this one is unset. Valid until `done`. Null if
+  // the member has no output.
   Tensor* output = nullptr;
 
-  // The output, if it is not set, may be a tensor that other members get too:
-  // nobody writes to what it shares. So there is one buffer, written once,
-  // where the outputs of all members are equal (all_reduce, all_gather,
-  // broadcast), all of them allow it and set none, and the implementation can
-  // do it (ImplementationTraits::shares_output); else each gets its own. Then
-  // `output` is set before `done`, not inside the call.
+  // Allows an unset output to become a tensor shared with other members. Nobody
+  // may write to it. All members then get one buffer, written once, on these
+  // conditions. Their outputs are equal (all_reduce, all_gather, broadcast).
+  // All members allow it and set no output. The implementation can do it
+  // (ImplementationTraits::shares_output). Else each member gets its own.
+  // `output` is then set before `done`, not inside the call.
   bool allow_shared_output = false;
 
-  // In the place of both, for all_reduce: tensors that are reduced together, as
-  // if they lay one after the other. The request's shape has as many elements
-  // as they have in all. `allow_shared_output` means nothing then.
+  // Replaces input and output, for all_reduce: tensors reduced together as one
+  // long tensor. The request's shape has as many elements as all segments
+  // together. `allow_shared_output` is then ignored.
   std::shared_ptr<const SegmentList> segments;
 
-  // Overrides how results are written within a process. It is the caches of all
-  // members that are meant: of those that give one, the lowest rank decides.
+  // Overrides how results are written within a process. Affects the caches of
+  // all members: among the members that set it, the lowest rank decides.
   StoreHint store_hint = StoreHint::kBySize;
 
-  // Both cover everything from the call to `done`.
+  // Limits from the call to `done`.
   absl::Time deadline = absl::InfiniteFuture();
   std::shared_ptr<Cancellation> cancellation;
 
-  // Which execution of the instance in this step, as an iteration of a loop;
-  // less than 2^63. Default: the member's n-th call is the n-th execution. A
-  // member gives it always or never.
+  // Number of the execution of the instance in this step, such as a loop
+  // counter; less than 2^63. Default: the member's n-th call is the n-th
+  // execution. A member always gives it or never.
   std::optional<uint64_t> execution;
 };
 
-// From how many bytes of inputs and outputs in all results are written past the
-// caches, where nobody says: as measured with 32 MiB of last-level cache.
+// Default threshold in bytes of all inputs and outputs: from this size on,
+// results are written past the caches. Measured with 32 MiB of last-level
+// cache.
 inline constexpr int64_t kPastCachesFromBytes = int64_t{16} << 20;
 
 // Runs the collectives of one step for the devices of this process.
 //
-// Thread-safe. `done` runs exactly once, on the calling thread, on that of
-// another member or of whoever cancels, on the work queue's, the clock's or the
-// transport's, with no lock held; it must not block. Until then input and
-// output belong to the collective; after an error the output's content is
+// Thread-safe. `done` runs exactly once, with no lock held. Its thread is the
+// caller's, another member's, a canceller's, or one of the work queue, the
+// clock or the transport. `done` must not block. Until `done`, input and output
+// belong to the collective. After an error the content of the output is
 // undefined.
 //
-// An execution fails as a whole, and nothing else fails with it: its first
-// error is what all its members report whose part had not ended.
+// An execution fails as a whole, and other executions are not affected. All
+// members whose part had not ended report its first error.
 class CollectiveExecutor
     : public std::enable_shared_from_this<CollectiveExecutor> {
  public:
-  // For managers: the library alone makes cores.
+  // For managers; only the library makes cores.
   explicit CollectiveExecutor(std::unique_ptr<ExecutorCore> core);
   ~CollectiveExecutor();
   CollectiveExecutor(const CollectiveExecutor&) = delete;
   CollectiveExecutor& operator=(const CollectiveExecutor&) = delete;
 
-  // Errors, as far as possible on all members: INVALID_ARGUMENT for what no
-  // member may ask, and where members ask for different things;
-  // DEADLINE_EXCEEDED saying who had not arrived, in which phase, after how
-  // long; the reason of a cancellation; the status of an abort; CANCELLED after
-  // the step's clean-up. Of this call alone: ALREADY_EXISTS for an execution
-  // that the member was in, INVALID_ARGUMENT for no device or request, another
-  // process's device and a number that is too large.
+  // Errors, on all members where possible: INVALID_ARGUMENT for an invalid
+  // request and for requests that differ; DEADLINE_EXCEEDED with the missing
+  // members, the phase and the time waited; the reason of a cancellation; the
+  // status of an abort; CANCELLED after the step's clean-up. Errors of this
+  // call alone: ALREADY_EXISTS for an execution that the member has already
+  // joined; INVALID_ARGUMENT for no device or request, for another process's
+  // device, and for a number that is too large.
   void ExecuteAsync(CollectiveArgs args, StatusCallback done);
 
   using PrepareCallback = absl::AnyInvocable<
       void(absl::StatusOr<std::shared_ptr<PreparedCollective>>) &&>;
 
-  // Does once, for a collective that runs again and again with the same
-  // arguments, all that comes before the run: what is given to `done` only has
-  // to be started. Nothing of the buffers is read or written, and no execution
-  // is counted. `deadline` and `cancellation` are those of the preparation; an
-  // output that is not set is allocated.
+  // Does all work that comes before the run, once, for a collective that runs
+  // repeatedly with the same arguments. `done` gets an object that only has to
+  // be started. Reads and writes no buffer, and counts no execution. `deadline`
+  // and `cancellation` apply to the preparation. Allocates an output that is
+  // not set.
   //
-  // Waits for the members until they have called or prepared the instance once.
-  // Errors: as ExecuteAsync, on all members whose preparation had not ended;
-  // also INVALID_ARGUMENT for a number of the execution. `done` runs as there.
+  // Waits until all members have called or prepared the instance once. Errors:
+  // as ExecuteAsync(), on all members whose preparation had not ended; also
+  // INVALID_ARGUMENT if `args.execution` is set. `done` runs as in
+  // ExecuteAsync().
   void Prepare(CollectiveArgs args, PrepareCallback done);
 
   // Ends all pending and later calls of this step with `reason`. The first
@@ -193,19 +201,21 @@ class CollectiveExecutor
   const Environment& environment() const;
   int64_t past_caches_from_bytes() const;
 
-  // Runs `ready` once all members of this process have launched what the
-  // context's instance depends on (the n-th execution waits for the n-th of
-  // each), with OK, or with the execution's error.
-  // Called before Run(), for every implementation.
+  // Runs `ready` with OK once all members of this process have launched the
+  // dependencies of the context's instance, or with the execution's error. The
+  // n-th execution waits for the n-th execution of each. Called before Run(),
+  // for every implementation.
   void WaitForDependencies(const CollectiveContext& context,
                            StatusCallback ready);
 
-  // The context's execution has begun what must be in order among collectives.
-  // Once for each context; what ends without a launch counts as launched.
+  // Reports that the execution has begun the part that must be ordered among
+  // collectives. Call once per context. An execution that ends without a launch
+  // counts as launched.
   void Launched(const CollectiveContext& context);
 
-  // The same for members of one execution, of whom no other call to Launched()
-  // is under way: costs as much as for one of them.
+  // Reports the launch of several members of one execution, at the cost of one
+  // member. No other call of Launched() for these members may run at the same
+  // time.
   void LaunchedTogether(absl::Span<const CollectiveContext* const> contexts);
 
   // Ends the execution on all members. The first status stays.
@@ -218,33 +228,32 @@ class CollectiveExecutor
   const std::unique_ptr<ExecutorCore> core_;
 };
 
-// Sees what the members of this process get from their collectives, whatever
-// implementation ran.
+// Observes the results of this process's members, from every implementation.
 class CollectiveObserver {
  public:
-  // One member's part in one execution, which has ended with OK. Valid during
-  // the call.
+  // Part of a member in an execution, after it ended with OK. Valid during the
+  // call.
   struct Finished {
-    Device& device;  // The member.
+    Device& device;  // Member.
     const CollectiveRequest& request;
     int64_t step_id = 0;
-    uint64_t execution = 0;  // Of the instance in this step.
+    uint64_t execution = 0;  // Number within the step, per instance.
 
-    // Complete. Unset where the member has none. Nobody writes it until the
-    // call returns; whoever wants it later copies it.
+    // Complete result; unset if the member has none. Nobody writes it until the
+    // call returns. Copy it for later use.
     const Tensor& output;
 
-    // Where the outputs of the segments are the output; null: there are none.
+    // Holds the output if the member has segments; else null.
     const SegmentList* segments = nullptr;
   };
 
   virtual ~CollectiveObserver() = default;
 
-  // Runs once for each such part, before its `done` and on the same thread,
-  // with no lock held; those of other members may run at once. This one's
-  // `done` waits for it, and so do other members whose parts end on the same
-  // thread: must not block or throw. Parts that fail, and preparations, are not
-  // shown.
+  // Runs once for each part, before its `done` and on the same thread, with no
+  // lock held. Calls for different members may run at the same time. Delays
+  // this member's `done`, and other members whose parts end on the same thread:
+  // must not block or throw. Not called for parts that fail, nor for
+  // preparations.
   virtual void OnFinished(const Finished& finished) = 0;
 };
 
@@ -287,34 +296,35 @@ class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
     std::shared_ptr<DeviceResolverInterface> device_resolver;
     std::shared_ptr<StepSequenceInterface> step_sequence;
 
-    // The transport of a step; runs once for each executor, with no lock held.
-    // If it returns null, all calls of the step end with INTERNAL. No function:
-    // members in this process alone.
+    // Makes the transport of a step. Runs once per executor, with no lock held.
+    // If it returns null, all calls of the step end with INTERNAL. Empty
+    // function: only members in this process can take part.
     std::function<std::unique_ptr<PeerAccessInterface>(int64_t step_id)>
         make_peer_access;
 
-    // From how many bytes on, of the inputs and outputs of all members of an
-    // execution within a process, what is written goes past the caches, in
-    // which it would not stay; CollectiveArgs::store_hint overrides it. `tutti
-    // tune` measures it (SelectionRules). None: kPastCachesFromBytes.
+    // Threshold in bytes of all inputs and outputs of an execution within a
+    // process. From this size on, results are written past the caches, because
+    // they would not stay there. CollectiveArgs::store_hint overrides it.
+    // `tutti tune` measures it (SelectionRules). Unset: kPastCachesFromBytes.
     std::optional<int64_t> past_caches_from_bytes;
   };
 
-  // Errors: INVALID_ARGUMENT for a missing option; that of a collective's
+  // Errors: INVALID_ARGUMENT for a missing option; the first error of a
   // registration (CollectiveRegistry::status).
   static absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>> Create(
       Options options);
   ~CollectiveExecutorMgr() override;
 
-  // Shows it what the collectives yield of all steps whose executor is made
-  // from now on; null, as at first: nobody. Those executors hold it.
+  // Shows `observer` the results of all steps whose executors are made from now
+  // on. Null, the default: no observer. These executors keep the observer
+  // alive.
   void SetObserver(std::shared_ptr<CollectiveObserver> observer);
 
   std::shared_ptr<CollectiveExecutor> FindOrCreate(int64_t step_id) override;
   void Cleanup(int64_t step_id) override;
   void CleanupAll() override;
 
-  // As CleanupAll(); what still runs ends with `reason`.
+  // Does the same as CleanupAll(), but running calls end with `reason`.
   void EndAll(const absl::Status& reason);
   ParamResolverInterface& param_resolver() override;
   DeviceResolverInterface& device_resolver() override;

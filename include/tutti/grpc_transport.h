@@ -1,9 +1,8 @@
 #ifndef TUTTI_GRPC_TRANSPORT_H_
 #define TUTTI_GRPC_TRANSPORT_H_
 
-// Transport over gRPC: connects the tasks of a cluster, with TLS and bounds
-// on what a peer may cost. A library of its own, which brings threads of
-// gRPC.
+// Transport over gRPC: connects the tasks of a cluster, with TLS and bounds on
+// a peer's use of resources. A separate library, which brings threads of gRPC.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,34 +16,35 @@
 
 namespace tutti {
 
-// What a peer may cost. Whoever exceeds a bound gets RESOURCE_EXHAUSTED.
+// Bounds on a peer's use of resources. A peer beyond a bound gets
+// RESOURCE_EXHAUSTED.
 struct GrpcBounds {
   size_t max_control_request_bytes = size_t{64} << 10;
 
-  // A group of 65,536 members must fit.
+  // Large enough for a group of 65,536 members.
   size_t max_control_reply_bytes = size_t{4} << 20;
 
-  // Payload in one message of a transfer stream, that we send or take.
+  // Payload in one message of a transfer stream, sent or received.
   size_t max_frame_bytes = size_t{4} << 20;
 
-  // Of one peer: also those that wait for members that are late.
+  // Transfers of one peer, including those that wait for late members.
   int max_open_transfers = 65536;
 
-  // Of one peer, over which it asks for bytes: one for each of its lanes, and
-  // those that are about to end.
+  // Streams of one peer, on which it requests bytes: one per lane, and those
+  // about to end.
   int max_open_streams = 1024;
 
-  // Of one peer, that wait for their answers: those of its members, for each
-  // collective that other members have not called yet.
+  // Unanswered calls of one peer: one per member for each collective that other
+  // members have not called yet.
   int max_open_calls = 65536;
 
-  // Connections of which no call has been let in. More wait to be accepted, and
-  // each is closed after 10 s.
+  // Connections without an accepted call. Others wait to be accepted. Each such
+  // connection is closed after 10 s.
   int max_unknown_connections = 64;
 };
 
-// Paths of PEM files. The certificate names its task, "task-3", as common name
-// or as alternative DNS name.
+// Paths of PEM files. The certificate names its task, such as "task-3", as
+// common name or as alternative DNS name.
 struct TlsOptions {
   std::string certificate;
   std::string key;
@@ -57,56 +57,57 @@ struct TlsOptions {
 
 struct GrpcTransportOptions {
   ClusterSpec cluster;
-  uint64_t incarnation = 0;  // Of this process. Not 0.
+  uint64_t incarnation = 0;  // Incarnation of this process. Not 0.
   Environment environment;
 
-  // Tasks talk to each other only if both of these are the same.
+  // Tasks accept each other only if both values are equal.
   std::string job_id;
   std::string token;
 
-  // The host to listen at, such as "0.0.0.0"; by default the one that the
-  // cluster gives for this task. The port is that of the cluster.
+  // Host to listen at, such as "0.0.0.0". Default: the cluster's host for this
+  // task. The port is always the cluster's.
   std::string bind_address;
 
-  // Whether to listen at an address that other machines reach without TLS.
+  // Allows listening without TLS at an address that other machines can reach.
   bool insecure = false;
   TlsOptions tls;
 
   GrpcBounds bounds;
 
-  // Connections to each peer that large transfers are spread over: at most half
+  // Number of connections to each peer that share large transfers: at most half
   // of `bounds.max_open_streams`.
   int transfer_lanes = 1;
 
-  // Whether tasks of one user in one network namespace talk to each other over
-  // a Unix socket. Both tasks must want it. With TLS none do: these are plain.
+  // Allows a Unix socket between tasks of one user in one network namespace.
+  // Both tasks must allow it. Never used with TLS, because these sockets are
+  // plain.
   bool same_host_socket = true;
 
-  // Whether tasks on the same host, as the same user, read large payloads from
-  // each other's memory, where the system lets them. Both tasks must want it.
+  // Allows tasks of one user on one host to read large payloads from each
+  // other's memory, if the system permits. Both tasks must allow it.
   bool same_host_memory = true;
 
-  // How long bytes of a transfer that was cancelled may still be with gRPC
-  // before their stream is closed; as long again, and its connection is.
+  // Time that bytes of a cancelled transfer may still be with gRPC. Then the
+  // stream is closed; after the same time again, the connection is closed.
   absl::Duration cancel_grace = absl::Seconds(2);
 };
 
 class Transport;
 
-// A transport over gRPC. Control calls are unary; the bytes of transfers go as
-// slices that alias the lender's memory and are given to the borrower where
+// Creates a transport over gRPC. Control calls are unary. Transfers send slices
+// that alias the sender's memory, and give the receiver the memory in which
 // gRPC received them.
 //
-// gRPC brings threads of its own. Borrowers, `done` and the services are called
-// on them: they must not block, nor shut the transport down.
+// Borrowers, `done` and the services are called on threads of gRPC: they must
+// not block or shut the transport down.
 //
-// When a task answers with another incarnation than before, the calls and
-// requests that were meant for the earlier one end with FAILED_PRECONDITION;
-// those made afterwards reach the new one.
+// A task may answer with another incarnation than before. Calls and requests
+// meant for the earlier incarnation then end with FAILED_PRECONDITION; later
+// ones reach the new one.
 //
-// Errors: INVALID_ARGUMENT for options that make no sense or are not safe: to
-// listen where other machines can connect needs TLS, or `insecure`; NOT_FOUND
-// for a file that cannot be read.
+// Errors: INVALID_ARGUMENT for options that are invalid or unsafe: listening
+// where other machines can connect needs TLS or `insecure`; NOT_FOUND for a
+// file that cannot be read.
 absl::StatusOr<std::shared_ptr<Transport>> CreateGrpcTransport(
     GrpcTransportOptions options);
 

@@ -1,11 +1,11 @@
 #ifndef TUTTI_IMPLEMENTATION_H_
 #define TUTTI_IMPLEMENTATION_H_
 
-// Implementations of collectives: what one gets (CollectiveContext,
-// Execution), what one does (CollectiveImplementationInterface), what one
-// can (ImplementationTraits), and the registry that REGISTER_COLLECTIVE
-// fills. For authors of implementations that are no schedules; schedule.h
-// serves the others.
+// Implementations of collectives: their input (CollectiveContext, Execution),
+// their work (CollectiveImplementationInterface), their abilities
+// (ImplementationTraits), and the registry that REGISTER_COLLECTIVE fills.
+// Serves authors of implementations that are not schedules; schedule.h serves
+// the others.
 
 #include <atomic>
 #include <cstddef>
@@ -31,8 +31,8 @@
 namespace tutti {
 
 // State that the members of this process share in one execution of an instance.
-// Once all have left and nobody else holds it, it may get another number and be
-// used again, unless it failed.
+// Unless it failed, an execution may be reused under another number, once all
+// members have left and no other reference exists.
 class Execution {
  public:
   Execution(InstanceId id, uint64_t number) : id(id), number(number) {}
@@ -40,18 +40,18 @@ class Execution {
   Execution& operator=(const Execution&) = delete;
 
   const InstanceId id;
-  uint64_t number;  // Stays the same while anybody is in it.
+  uint64_t number;  // Constant while any member is in the execution.
 
-  // The execution's fate: set once it fails.
+  // Set once the execution fails.
   Cancellation cancellation;
 
-  // Members that have launched it.
+  // Number of members that have launched the execution.
   std::atomic<size_t> num_launched{0};
 
-  // What the members share for this execution alone, as implementations like:
-  // one object, made from `cancellation` on first use, of the same type in each
-  // call. It lives as long as this does; one that is used again finds it as the
-  // last execution left it.
+  // Returns the object that the members share for this execution alone. Made
+  // from `cancellation` on first use; every call must give the same type. Lives
+  // as long as this object. A reused execution keeps the object as the last one
+  // left it.
   template <typename T>
   T& Shared() {
     void* shared = made_shared_.load(std::memory_order_acquire);
@@ -70,189 +70,189 @@ class Execution {
 
   std::once_flag shared_once_;
   std::shared_ptr<void> shared_;             // Written once, under the flag.
-  std::atomic<void*> made_shared_{nullptr};  // What it owns, once it is made.
+  std::atomic<void*> made_shared_{nullptr};  // Object of `shared_`, once made.
 };
 
 class CollectiveExecutor;
 
-// How results are written where the members share memory.
+// Way to write results where the members share memory.
 enum class StoreHint : uint8_t {
-  kBySize,      // Past the caches if they would not stay there anyway.
-  kToCaches,    // For who reads them soon, however large they are.
-  kPastCaches,  // For who reads them late: spares what is in the caches.
+  kBySize,      // Past the caches if results would not stay there.
+  kToCaches,    // For results that are read soon, whatever their size.
+  kPastCaches,  // For results that are read late: spares the caches.
 };
 
-// What one member's part in one execution gets. All of it is checked: the
-// tensors have the dtype and shape that the params say.
+// Input of one member's part in one execution. Everything is checked: the
+// tensors have the dtype and shape given in the params.
 struct CollectiveContext {
-  const CollectiveParams* params = nullptr;  // Valid as the context is.
+  const CollectiveParams* params = nullptr;  // Valid as long as the context.
   CollectiveExecutor* executor = nullptr;
   Device* device = nullptr;
-  Tensor input;   // Unset where the member has none.
-  Tensor output;  // Unset where the member has none, or `late_output` is set.
+  Tensor input;   // Unset if the member has none.
+  Tensor output;  // Unset if the member has none, or with `late_output`.
 
-  // Where the implementation puts the output that it makes for this member, or
-  // for all that have this, before `done`. It may hold the one of the context's
-  // last execution, which is then free to be written again. Null but for
-  // implementations that share outputs, where the member allows it.
+  // Place for an output that the implementation makes, for this member or for
+  // all members that have a `late_output`, before `done`. May hold the output
+  // of the context's last execution, which may then be written again. Set only
+  // for implementations that share outputs, if the member allows it; else null.
   Tensor* late_output = nullptr;
 
-  // What input and output are made of, if not of one tensor each
-  // (CollectiveArgs::segments). An implementation that does not take segments
-  // (ImplementationTraits) has input and output all the same.
+  // Segments that make up input and output (CollectiveArgs::segments); null if
+  // each is one tensor. An implementation that does not take segments
+  // (ImplementationTraits) gets packed tensors in `input` and `output`.
   std::shared_ptr<const SegmentList> segments;
 
   StoreHint store_hint = StoreHint::kBySize;
 
-  // Where the output is once the implementation has ended.
+  // Output after the implementation has ended.
   const Tensor& result() const {
     return late_output == nullptr ? output : *late_output;
   }
 
   ExecKey exec_key;
 
-  // Its `cancellation` is set when the execution fails: on this member, on
-  // another one, by abort, deadline or cancellation.
+  // Its `cancellation` is set when the execution fails: on this or another
+  // member, or by abort, deadline or cancellation.
   Execution* execution = nullptr;
 
-  // The tags of its transfers count from here. Not 0 where an implementation
-  // runs another one several times in an execution: schedules heed it.
+  // First tag of the implementation's transfers. Not 0 if an implementation
+  // runs another one several times in an execution. Schedules add it to their
+  // tags.
   int32_t first_tag = 0;
 
-  // For the implementation, from InitializeCollectiveContext() to Run().
+  // State of the implementation, from InitializeCollectiveContext() to Run().
   const void* implementation_state = nullptr;
 
-  // Kept by CollectiveExecutor::Launched(); set by an implementation that
-  // launches by another context in the place of this one.
+  // Set by CollectiveExecutor::Launched(). Also set by an implementation that
+  // launches through another context in place of this one.
   mutable std::atomic<bool> launched{false};
 
   int rank() const { return params->default_rank; }
 };
 
-// How a collective is done. One object serves one member of one instance, for
-// all its executions, of which several may run at a time.
+// Runs a collective. One object serves one member of one instance, for all its
+// executions; several may run at a time.
 //
-// Thread-safe. Once `done` has begun, the context that was given to Run() may
-// be that of another execution, and this object may be gone, also while Run()
-// is under way: neither is looked at any more.
+// Thread-safe. Once `done` has begun, nothing reads the context given to Run()
+// or this object, even while Run() is still executing: the context may belong
+// to another execution, and the object may be destroyed.
 class CollectiveImplementationInterface {
  public:
   virtual ~CollectiveImplementationInterface() = default;
 
-  // On the group's leader, once per instance, before any member hears of the
-  // choice: completes `instance->impl_details`. Errors end the instance on all
-  // members. Must not call the resolver.
+  // Completes `instance->impl_details`. Runs on the group's leader, once per
+  // instance, before any member learns the choice. Errors end the instance on
+  // all members. Must not call the resolver.
   virtual absl::Status InitializeCollectiveParams(
       const CollGroupParams& /*group*/, CollInstanceParams* /*instance*/) {
     return absl::OkStatus();
   }
 
-  // On the group's leader, once per group, for each registered implementation
-  // that serves the group's device type, and whose needs of devices the group
-  // meets: adds what it needs to `group->runtime_details`. Errors end the
-  // group.
+  // Adds details that the implementation needs to `group->runtime_details`.
+  // Runs on the group's leader, once per group, for each registered
+  // implementation that serves the group's device type and whose DeviceNeeds
+  // the group meets. Errors end the group.
   virtual absl::Status InitializeCollectiveGroupRuntimeDetails(
       CollGroupParams* /*group*/) {
     return absl::OkStatus();
   }
 
-  // Before the first execution that has this context: finds what it needs, but
-  // for what belongs to an execution. A prepared collective runs with one
-  // context again and again. Errors end the execution.
+  // Prepares everything that does not depend on a single execution. Runs before
+  // the first execution with this context. A prepared collective runs
+  // repeatedly with one context. Errors end the execution.
   virtual absl::Status InitializeCollectiveContext(
       CollectiveContext* context) = 0;
 
-  // Runs `done` exactly once, when nothing of the execution touches the
-  // context's tensors any more. Calls CollectiveExecutor::Launched() when what
-  // must be ordered among collectives has begun; ends soon with an error once
+  // Runs `done` exactly once, when nothing of the execution uses the context's
+  // tensors. Calls CollectiveExecutor::Launched() once the part that must be
+  // ordered among collectives has begun. Ends soon with an error once
   // `context.execution->cancellation` is set.
   virtual void Run(const CollectiveContext& context, StatusCallback done) = 0;
 };
 
-// What a message costs, as in the Hockney model: latency + bytes / bandwidth.
+// Cost of a message as in the Hockney model: latency + bytes / bandwidth.
 struct LinkCost {
   double latency_seconds = 0;
   double bytes_per_second = 0;
 };
 
-// Processors that processes share, as they have not one each.
+// Processors shared by processes, if there are fewer processors than processes.
 struct SharedProcessors {
-  int num = 0;  // 0: each process has one.
+  int num = 0;  // 0: each process has its own.
 
-  // What a message between two processes takes of them, on both sides in all.
+  // Processor time of a message between two processes, on both sides together.
   LinkCost message;
 };
 
-// The links of a machine.
+// Links of a machine.
 struct CostModel {
-  // From member to member in one process; each member has that bandwidth.
+  // Link from member to member in one process. Each member has this bandwidth.
   LinkCost within = {.latency_seconds = 1e-6, .bytes_per_second = 5e9};
 
-  // From process to process; the members of a process share the bandwidth.
-  // About what a call and a stream of slices over gRPC come to on loopback (2
-  // cores, Zen 5, idle).
+  // Link from process to process. The members of a process share the bandwidth.
+  // The defaults are close to a call and a stream of slices over gRPC on
+  // loopback (2 cores, Zen 5, idle).
   LinkCost between = {.latency_seconds = 50e-6, .bytes_per_second = 2.5e9};
 
-  // How much longer each further message takes that enters or leaves a process
-  // at the same time as another one: a gap, as in LogP (D. Culler et al.,
-  // "LogP: towards a realistic model of parallel computation", PPoPP 1993).
-  // Fitted to times on loopback (2 virtual processors of an Intel Xeon, 22
-  // November 2026).
+  // Delay of each further message that enters or leaves a process at the same
+  // time: a gap, as in LogP (D. Culler et al., "LogP: towards a realistic model
+  // of parallel computation", PPoPP 1993). Fitted to times on loopback (2
+  // virtual processors of an Intel Xeon, 22 November 2026).
   double between_gap_seconds = 40e-6;
 
-  // What members of several processes set aside as it comes, and read once more
-  // later. Over gRPC that was not seen to take time to 16 MiB among 3 and 4;
-  // but it takes memory, so from some ten MiB on it decides between those
-  // alike.
+  // Rate for bytes that members of several processes store on arrival and read
+  // again later. Over gRPC no cost was measured up to 16 MiB among 3 and 4. The
+  // bytes take memory, so from about ten MiB this rate decides between
+  // otherwise equal plans.
   double set_aside_bytes_per_second = 1e12;
 
-  // Nothing takes less time than its messages take these.
+  // Lower bound on every time: the processor time of its messages.
   SharedProcessors shared;
 };
 
-// What an implementation is asked to price. `bytes` is the larger of one
-// member's input and output.
+// Request to price a collective. `bytes` is the larger of one member's input
+// and output.
 struct CostQuery {
   CollectiveType type = CollectiveType::kAllReduce;
   const GroupLayout& layout;
   int64_t bytes = 0;
   CostModel model;
-  bool one_process = false;  // Else every task is one.
+  bool one_process = false;  // Else every task is one process.
 };
 
-// What a list of ranks (CollImplDetails::rank_list) is to an implementation.
+// Meaning of a list of ranks (CollImplDetails::rank_list) to an implementation.
 enum class RankListUse : uint8_t {
-  kNone,      // It takes none.
+  kNone,      // Takes no list.
   kAllRanks,  // The order of all ranks around a ring.
-  kOwners,    // Those that each reduce a piece of the buffer.
+  kOwners,    // Ranks that each reduce a piece of the buffer.
 };
 
-// What an implementation needs of a group's devices.
+// Needs of an implementation from a group's devices.
 struct DeviceNeeds {
-  // Each has it (DeviceAttributes::libraries). Empty: none is needed.
+  // Library that each device has (DeviceAttributes::libraries). Empty: none.
   std::string library;
 
-  // No two are on one piece of hardware (DeviceAttributes::unit).
+  // No two devices share one piece of hardware (DeviceAttributes::unit).
   bool own_units = false;
 
-  // The two above among the members of each task alone: one that is the only
-  // member of its task needs nothing.
+  // Applies `library` and `own_units` among the members of each task only. A
+  // member alone in its task then needs nothing.
   bool within_tasks = false;
 
-  // The first member's links lead to all others (DeviceLocality), but for those
+  // Links of the first member lead to all others (DeviceLocality), except those
   // on its own piece of hardware.
   bool first_reaches_all = false;
 };
 
-// What an implementation can do, for choosing among implementations and for
+// Abilities of an implementation, for choosing among implementations and for
 // showing the choice. Immutable once registered.
 struct ImplementationTraits {
-  std::string summary;  // One line for people.
+  std::string summary;  // Text of one line.
   std::vector<CollectiveType> collectives;
 
-  // Empty: any whose memory is the host's (Device::has_host_memory()), and any
-  // that runs steps (Device::OpenSteps()) where the implementation is made of
-  // these.
+  // Types of devices served. Empty: any device with host memory
+  // (Device::has_host_memory()). If the implementation is made of steps, also
+  // any device that runs steps (Device::OpenSteps()).
   std::vector<std::string> device_types;
 
   DeviceNeeds device_needs;
@@ -261,32 +261,35 @@ struct ImplementationTraits {
   // (CollGroupParams::runtime_details).
   bool needs_communicator_key = false;
 
-  // Why nobody can run it, whatever is asked, as where an implementation that
-  // it is made of is not linked into the program. Asked before its price. The
-  // same as long as the program lives. Null: it can be run.
+  // Returns an error if nothing can run the implementation, for example because
+  // one of its parts is not linked into the program. Called before
+  // `cost_seconds`. The result never changes while the program runs. Null:
+  // always OK.
   absl::Status (*check_parts)() = nullptr;
 
-  // Runs schedules (schedule/), and nothing else. Set by Scheduled().
+  // Runs schedules (schedule/) only. Set by Scheduled().
   bool is_made_of_steps = false;
 
-  // Serves only groups whose members are all in one process, whatever tasks
-  // they belong to.
+  // Serves only groups whose members are all in one process, in one or more
+  // tasks.
   bool needs_one_process = false;
 
-  // The library that runs it (CollectiveDelegate::name()): serves only groups
-  // that this one connects, each of whose members is in another process (but
-  // see below). Empty: runs by itself.
+  // Library that runs the collective (CollectiveDelegate::name()). Serves only
+  // groups that this library connects, with one member per process (see
+  // `delegates_between_processes`). Empty: runs by itself.
   std::string delegate;
 
-  // Leaves to it only what goes between processes: members may share one.
+  // Delegates only the part between processes: a process may have several
+  // members.
   bool delegates_between_processes = false;
 
-  // Reduces strictly from the lowest rank to the highest, so that the merge op
-  // need not commute.
+  // Reduces strictly from the lowest rank to the highest, so the merge op need
+  // not commute.
   bool preserves_rank_order = false;
 
-  // Why it cannot reduce with these, in words that follow its name; empty if it
-  // can. Pure. Null: it can with all, the caller's own too.
+  // Returns the reason why the implementation cannot reduce with these ops, as
+  // words that follow its name. Empty if it can. Pure. Null: can reduce with
+  // all ops, custom ones included.
   std::string (*why_not_ops)(const MergeOp& merge_op,
                              const FinalOp& final_op) = nullptr;
 
@@ -295,26 +298,26 @@ struct ImplementationTraits {
 
   RankListUse rank_list = RankListUse::kNone;
 
-  // Members' contributions may differ in size (all_gather, all_to_all).
+  // Contributions of members may differ in size (all_gather, all_to_all).
   bool supports_uneven = false;
 
-  // Gives members one output where they allow it (CollectiveArgs): honours
+  // Gives members one shared output if they allow it (CollectiveArgs): honours
   // CollectiveContext::late_output.
   bool shares_output = false;
 
-  // Reduces the segments of a list where they are (CollectiveArgs): honours
-  // CollectiveContext::segments, which members may have or not, each its own.
-  // For others they are copied into one tensor before, and out of it
-  // afterwards.
+  // Reduces the segments of a list in place (CollectiveArgs): honours
+  // CollectiveContext::segments. Each member may have segments or not. For
+  // other implementations, the executor copies segments into one tensor before,
+  // and out of it afterwards.
   bool takes_segments = false;
 
   Determinism determinism = Determinism::kFixedLayout;
 
-  // Predicted seconds; pure. Null, or not finite: runs only when named.
+  // Predicts seconds. Pure. Null or not finite: runs only when named.
   double (*cost_seconds)(const CostQuery& query) = nullptr;
 };
 
-// Of `check_parts`, if there is one.
+// Returns the result of `check_parts`; OK if that is null.
 inline absl::Status CheckParts(const ImplementationTraits& traits) {
   return traits.check_parts == nullptr ? absl::OkStatus()
                                        : traits.check_parts();
@@ -322,8 +325,8 @@ inline absl::Status CheckParts(const ImplementationTraits& traits) {
 
 class CollectiveImplementationInterface;
 
-// What stands behind a registered name: its traits, and the making of the
-// object that runs one instance of it. Immutable, thread-safe.
+// Entry behind a registered name: its traits, and the creation of the object
+// that runs one instance. Immutable, thread-safe.
 class CollectiveFactory {
  public:
   explicit CollectiveFactory(ImplementationTraits traits)
@@ -337,7 +340,7 @@ class CollectiveFactory {
   const ImplementationTraits traits_;
 };
 
-// A factory for a class with a default constructor:
+// Factory for a class with a default constructor:
 //   REGISTER_COLLECTIVE(MpiReduce, Implemented<MpiReducer>({.summary = ...}));
 template <typename Implementation>
 std::shared_ptr<const CollectiveFactory> Implemented(
@@ -352,8 +355,8 @@ std::shared_ptr<const CollectiveFactory> Implemented(
   return std::make_shared<Factory>(std::move(traits));
 }
 
-// Name -> implementation. Thread-safe. Names stay registered for the life of
-// the registry.
+// Maps names to implementations. Thread-safe. Names stay registered for the
+// life of the registry.
 class CollectiveRegistry {
  public:
   struct Entry {
@@ -361,7 +364,7 @@ class CollectiveRegistry {
     std::shared_ptr<const CollectiveFactory> factory;
   };
 
-  // The registry that REGISTER_COLLECTIVE fills.
+  // Registry that REGISTER_COLLECTIVE fills.
   static CollectiveRegistry& Global();
 
   CollectiveRegistry();
@@ -369,10 +372,10 @@ class CollectiveRegistry {
   CollectiveRegistry(const CollectiveRegistry&) = delete;
   CollectiveRegistry& operator=(const CollectiveRegistry&) = delete;
 
-  // Errors: ALREADY_EXISTS if the name is taken (the first stays),
-  // INVALID_ARGUMENT for an empty name, no factory, or one of no collectives.
-  // They are also kept for status(), because static registration has nobody to
-  // return them to.
+  // Errors: ALREADY_EXISTS if the name is taken (the first entry stays);
+  // INVALID_ARGUMENT for an empty name, no factory, or a factory without
+  // collectives. Errors are also kept for status(), because static registration
+  // has no caller to return them to.
   absl::Status Register(absl::string_view name,
                         std::shared_ptr<const CollectiveFactory> factory);
 
@@ -391,7 +394,7 @@ class CollectiveRegistry {
   // Implementations in the order of names, without aliases.
   std::vector<Entry> List() const;
 
-  // The first error of any registration; a runtime refuses to start with it.
+  // First error of any registration. A runtime refuses to start with an error.
   absl::Status status() const;
 
  private:

@@ -1,9 +1,9 @@
 #ifndef TUTTI_LOWERING_H_
 #define TUTTI_LOWERING_H_
 
-// Lowering: turns a collective into nodes and edges of the embedder's own
-// graph, by a GraphBuilder that the embedder implements. The graph yields
-// the same bits as the engine. Pure: no threads, devices or executor.
+// Lowering: turns a collective into nodes and edges of the host runtime's
+// graph, by a GraphBuilder that the host implements. The graph yields the same
+// bits as the engine. Pure: no threads, devices or executor.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 namespace tutti {
 
-// Bytes of one member: of its input, of its output (kData) or of its scratch
-// memory. In place, input and output are the same memory.
+// Bytes of one member: of its input, its output (kData) or its scratch memory.
+// In place, input and output are the same memory.
 struct Region {
   int rank = 0;
   Space space = Space::kInput;
@@ -28,26 +28,26 @@ struct Region {
   int64_t num_bytes = 0;
 };
 
-// The nodes. All regions of one have the same size, whole elements and at least
-// one. `into` may be the same bytes as an operand, never overlaps one in part,
-// and is never an input unless that is an output too. With `finish` the
-// collective's final op is applied to `into` when the rest is done; by a
-// reduction as Fold() does, to have the bits of the engine.
+// Nodes. All regions of a node have the same size: whole elements, at least
+// one. `into` may equal an operand, but never overlaps one in part. It is never
+// an input unless that input is also an output. `finish` applies the
+// collective's final op to `into` at the end. A reduction with `finish` must
+// work like Fold(), to give the same bits as the engine.
 struct CopyNode {  // into = from.
   Region from;
   Region into;
   bool finish = false;
 };
-struct ReduceNode {  // into = operands[0] (+) operands[1] (+) ..., as Fold().
+struct ReduceNode {  // into = operands[0] (+) operands[1] (+) ..., see Fold().
   std::vector<Region> operands;  // At least two.
   Region into;
   bool finish = false;
 };
 
-// Between two members that are lowered apart. A send meets the receive of the
-// peer that has the same tag; a pair of ranks uses a tag once in each
-// direction. The send is complete when its bytes have been read, the receive
-// when they are in `into`, which nobody may write before the send has started.
+// Transfers between two members that are lowered separately. A send meets the
+// peer's receive with the same tag. A pair of ranks uses a tag once in each
+// direction. A send is complete when its bytes have been read, a receive when
+// they are in `into`. Nobody may write `into` before the send has started.
 struct SendNode {
   Region from;
   int peer = 0;
@@ -59,20 +59,22 @@ struct RecvNode {
   int tag = 0;
 };
 
-// A host runtime's graph, as Lower...() fills it: each call adds one node,
-// which starts when all of `after` are complete. These were added before it,
-// each stands once, and the spans end with the call. Ids are the builder's own.
+// A host runtime's graph, filled by LowerGroup() or LowerMember(). Each call
+// adds one node, which starts when all of `after` are complete. `after` lists
+// nodes added before, each once; the span ends with the call. The builder
+// chooses the ids.
 //
-// A node that touches a member's input or output also waits for these to be
-// there: those edges are the host's.
+// A node that uses a member's input or output also waits until these exist. The
+// host adds these edges.
 class GraphBuilder {
  public:
   using NodeId = int64_t;
 
   virtual ~GraphBuilder() = default;
 
-  // The member needs so much scratch memory, undefined at the start, until all
-  // nodes are complete. Called at most once for each rank, before all others.
+  // Reserves scratch memory for the member, undefined at the start, until all
+  // nodes are complete. Called at most once for each rank, before all other
+  // calls.
   virtual void AddScratch(int rank, int64_t num_bytes) = 0;
 
   virtual NodeId AddCopy(const CopyNode& node,
@@ -81,7 +83,7 @@ class GraphBuilder {
                            absl::Span<const NodeId> after) = 0;
 };
 
-// One for a member whose peers are elsewhere.
+// Graph of one member whose peers are in other graphs.
 class MemberGraphBuilder : public GraphBuilder {
  public:
   virtual NodeId AddSend(const SendNode& node,
@@ -90,75 +92,76 @@ class MemberGraphBuilder : public GraphBuilder {
                          absl::Span<const NodeId> after) = 0;
 };
 
-// What a node calls, each time the graph runs. `operands` are the bytes of its
-// regions, in order. The span ends with the call; the bytes are there, and
-// nobody writes them, until `done`, which runs exactly once, on any thread or
-// inside the call. Must not block. With an error the graph has failed.
+// Function that a node calls each time the graph runs. `operands` are the bytes
+// of the node's regions, in order. The span ends with the call. The bytes
+// exist, and nobody writes them, until `done`. `done` runs exactly once, on any
+// thread or inside the call. Must not block. After an error the graph has
+// failed.
 using HostCall =
     std::function<void(absl::Span<const absl::Span<const std::byte>> operands,
                        StatusCallback done)>;
 
 struct HostCallNode {
-  std::vector<Region> reads;  // Each of a size of its own, at least one byte.
+  std::vector<Region> reads;  // Sizes may differ; each at least one byte.
   HostCall call;
 };
 
-// What a host runtime's graph may offer beside GraphBuilder, or without it:
-// nodes that call something.
+// Nodes that call a function: an optional part of a host runtime's graph, with
+// or without GraphBuilder.
 class HostCallBuilder {
  public:
   using NodeId = GraphBuilder::NodeId;
 
   virtual ~HostCallBuilder() = default;
 
-  // A node that calls when all of `after` are complete, and is complete when
-  // `done` has run. Ids and `after` are as with GraphBuilder.
+  // Adds a node that calls when all of `after` are complete, and is complete
+  // when `done` has run. Ids and `after` are as in GraphBuilder.
   virtual NodeId AddHostCall(HostCallNode node,
                              absl::Span<const NodeId> after) = 0;
 };
 
-// Lowering turns a collective into nodes and edges of a host runtime's own
-// graph: the steps of its schedule, for one size and dtype, in place of one
-// opaque operation. The result of running the graph is the same bits as what
-// the engine computes with the same implementation.
+// Request to lower a collective. Lowering replaces one opaque operation by the
+// steps of a schedule, for one size and dtype. The steps become nodes and edges
+// of a host runtime's graph. The graph yields the same bits as the engine with
+// the same implementation.
 //
-// Pure: no threads, devices or executor. `after` orders all that has to be
-// ordered: of two nodes that use the same bytes, one of them to write these,
-// one waits for the other, directly or by way of others. That holds for reads
-// after writes, writes after reads and writes after writes. So nodes may run in
-// any order and on any threads that respect `after`. Chunks that are empty have
-// no nodes. What members of a barrier send each other is a byte of an input
-// that they do not have: any byte will do.
+// Pure: no threads, devices or executor. `after` gives all the order that nodes
+// need. If two nodes use the same bytes and one of them writes, one waits for
+// the other, directly or through other nodes. So nodes may run in any order and
+// on any threads that respect `after`. Empty chunks have no nodes. Members of a
+// barrier send each other a byte of an input that they do not have: any byte
+// will do.
 //
 // Refers to its collective and layout, which outlive it.
 struct LowerRequest {
-  // What all members ask for. `impl_details.implementation` names an algorithm
+  // Request of all members. `impl_details.implementation` names an algorithm
   // that is a schedule; empty: the cheapest one between processes. Keys and
-  // `rank` do not count.
+  // `rank` are ignored.
   const CollectiveRequest& collective;
 
   // REQUIRES: collective.group_size ranks.
   const GroupLayout& layout;
 
-  int source = 0;              // Of a broadcast.
+  int source = 0;              // Source of a broadcast.
   std::vector<bool> in_place;  // By rank; empty: no member works in place.
 };
 
-// All members, whose memory the host can reach: a transfer is a copy from
-// member to member, or if the receiver adds what it gets, a reduction straight
-// from the sender's memory.
+// Lowers all members into one graph; the host can reach their memory. A
+// transfer is a copy from member to member. If the receiver reduces what it
+// receives, the transfer is a reduction straight from the sender's memory.
 //
-// Errors, before anything is added: INVALID_ARGUMENT as Validate() and for
-// what does not fit the group; NOT_FOUND for an unknown name; UNIMPLEMENTED if
-// the implementation is not a schedule, or members may differ in size.
+// Errors, before anything is added: INVALID_ARGUMENT as in Validate() and for a
+// request that does not fit the group; NOT_FOUND for an unknown name;
+// UNIMPLEMENTED if the implementation is not a schedule, or if members may
+// differ in size.
 absl::Status LowerGroup(const LowerRequest& request, GraphBuilder& builder);
 
-// What one member does; its transfers are nodes of their own. All members must
-// be lowered from equal requests. What they do together is free of races; where
-// the order of two of a member's nodes comes from a message that goes through
-// its peers, there is no edge here.
+// Lowers one member; its transfers become send and receive nodes. Lower all
+// members from equal requests. Their graphs together are free of races. Two
+// nodes of a member may be ordered only by a message through its peers: this
+// graph then has no edge between them.
 //
-// Of `in_place` only the member's own entry counts. Errors: as LowerGroup().
+// Uses only this member's entry of `in_place`. Errors: as LowerGroup().
 absl::Status LowerMember(const LowerRequest& request, int rank,
                          MemberGraphBuilder& builder);
 

@@ -1,11 +1,11 @@
 #ifndef TUTTI_OUTFEED_H_
 #define TUTTI_OUTFEED_H_
 
-// Outfeeds: tensors from devices to callbacks of the host. An OutfeedSender
-// frames items, an OutfeedReceiver calls back with each, in order and within
-// a bound on the bytes that queue. AddOutfeed() puts outfeeds into a host's
-// graph, AllReduceObserver streams results of collectives, and OutfeedExport
-// and RemoteOutfeedDevice are the ends of an outfeed between processes.
+// Outfeeds: tensors from devices to callbacks on the host. An OutfeedSender
+// frames items. An OutfeedReceiver calls back with each item, in order and
+// within a bound on queued bytes. AddOutfeed() adds outfeeds to a host's graph.
+// AllReduceObserver streams results of collectives. OutfeedExport and
+// RemoteOutfeedDevice are the ends of an outfeed between processes.
 
 #include <cstddef>
 #include <cstdint>
@@ -30,31 +30,31 @@
 
 namespace tutti {
 
-// Of one device of a receiver.
+// Statistics of one device of a receiver.
 struct OutfeedStatistics {
-  uint64_t num_items = 0;  // Whose callback has returned OK.
+  uint64_t num_items = 0;  // Callback returned OK.
 
-  // Of payload, that count against the receiver's limit: those received, that
-  // of the running callback, and that which is granted the next room.
+  // Payload that counts against the receiver's limit: received items, the item
+  // of the running callback, and the item that gets the next free room.
   int64_t queued_bytes = 0;
 
-  // How long nothing was received from the device because there was no room.
+  // Time during which nothing was received from the device for lack of room.
   absl::Duration blocked_time;
 
-  // OK while the stream goes on and after its shutdown. Otherwise its error,
-  // which senders get too.
+  // OK while the stream continues and after its shutdown. Otherwise its error,
+  // which senders also get.
   absl::Status status;
 
-  // Nothing more is delivered. Not before Start().
+  // Set once nothing more is delivered. False before Start().
   bool has_ended = false;
 };
 
-// Gets one item of the outfeed of `device`; may take the arrays. What it
-// returns other than OK, or throws, ends the device's stream.
+// Gets one item of the outfeed of `device`; may take the arrays. An error or an
+// exception ends the device's stream.
 using OutfeedCallback = std::function<absl::Status(
     Device& device, uint32_t consumer_id, absl::Span<Tensor> arrays)>;
 
-// What one array of an item is.
+// Dtype and shape of one array of an item.
 struct ArraySpec {
   DType dtype = DType::kFloat32;
   TensorShape shape;
@@ -64,21 +64,21 @@ struct ArraySpec {
   friend bool operator==(const ArraySpec&, const ArraySpec&) = default;
 };
 
-// What the items with one consumer id are.
+// Format of the items with one consumer id.
 struct OutfeedConsumer {
   uint32_t id = 0;
   std::vector<ArraySpec> arrays;
-  int64_t payload_bytes = 0;  // Of all arrays.
-  Tensor header;              // Of every item.
+  int64_t payload_bytes = 0;  // Sum over all arrays.
+  Tensor header;              // Sent with every item.
 };
 
-// OK if `array` is as `consumer.arrays[index]` says. Errors: INVALID_ARGUMENT
-// with what was wanted and found. REQUIRES: such an index.
+// Checks that `array` matches `consumer.arrays[index]`. Errors:
+// INVALID_ARGUMENT with both formats. REQUIRES: `index` is valid.
 absl::Status CheckArray(const OutfeedConsumer& consumer, size_t index,
                         const Tensor& array);
 
-// The consumers of one receiver. What an id stands for never changes, and no id
-// is forgotten. Thread-safe.
+// Consumers of one receiver. The meaning of an id never changes, and no id is
+// removed. Thread-safe.
 class OutfeedRegistry {
  public:
   OutfeedRegistry();
@@ -86,11 +86,13 @@ class OutfeedRegistry {
   OutfeedRegistry(const OutfeedRegistry&) = delete;
   OutfeedRegistry& operator=(const OutfeedRegistry&) = delete;
 
-  // The same again is fine. Errors: INVALID_ARGUMENT for the reserved id, for
-  // other arrays than before, and for more bytes than one transfer may have.
+  // Registers a consumer; repeating the same call is fine. Errors:
+  // INVALID_ARGUMENT for the reserved id, for arrays that differ from before,
+  // and for more bytes than one transfer may have.
   absl::Status Register(uint32_t consumer_id, std::vector<ArraySpec> arrays);
 
-  // Lives as long as this. Errors: NOT_FOUND if nobody registered the id.
+  // Consumer with this id; lives as long as the registry. Errors: NOT_FOUND if
+  // the id is not registered.
   absl::StatusOr<const OutfeedConsumer*> Find(uint32_t consumer_id) const;
 
  private:
@@ -99,72 +101,78 @@ class OutfeedRegistry {
   const std::unique_ptr<Consumers> consumers_;
 };
 
-// The host's side of the outfeeds of some devices: calls back with every item
-// that an OutfeedSender sends, or that is written into a device's channel.
+// Host's side of the outfeeds of some devices: calls back with every item that
+// an OutfeedSender sends or that is written into a device's channel.
 //
-// The items of a device come in the order in which they were sent, one callback
-// at a time; those of different devices at once. Callbacks run as works of the
-// environment's queue, with no lock held, and may take as long as they like: up
-// to a limit on their bytes, which all devices share, items queue meanwhile;
-// then whoever sends waits for room. An item that does not fit makes those
-// behind it wait too, on whatever device, so that it is not overtaken for ever.
-// One above the limit is received when nothing else is queued.
+// The items of one device come in the order of their sends, one callback at a
+// time. Callbacks of different devices run concurrently. Callbacks run on the
+// environment's queue, with no lock held, and may take any time. Meanwhile
+// items queue, up to a limit on their bytes that all devices share; beyond it,
+// senders wait for room.
 //
-// A protocol error (no header, an id that is not registered, an array that is
-// not as registered, a shutdown in the middle of an item) ends the stream of
-// its device after the items before it; a callback that fails or throws, at
-// once, without those behind it. Senders then get the same status. Other
-// devices go on.
+// An item that does not fit also blocks later items of all devices, so that
+// none overtakes it for ever. An item above the limit is received when nothing
+// else is queued.
 //
-// Thread-safe; starts no thread and never blocks. At one time a device has one
-// receiver.
+// A protocol error ends the stream of its device after the items before it: no
+// header, an unregistered id, an array that differs from its registration, or a
+// shutdown in the middle of an item. A callback that fails or throws ends the
+// stream at once, without the items behind it. Senders then get the same
+// status. Other devices continue.
+//
+// Thread-safe; starts no thread and never blocks. A device has one receiver at
+// a time.
 class OutfeedReceiver {
  public:
   struct Options {
-    // Each once. They outlive the end, as do what the callback uses and the
-    // environment: see Shutdown().
+    // Devices, each once. They outlive the end of the streams; so do the
+    // environment and everything the callback uses: see Shutdown().
     std::vector<Device*> devices;
     OutfeedCallback callback;
-    int64_t max_queued_bytes = int64_t{256} << 20;  // Of payload.
+    int64_t max_queued_bytes = int64_t{256} << 20;  // Payload only.
     Environment environment;
 
-    // Null: one of its own. RemoteOutfeedDevices are given the same one.
+    // Null: the receiver creates a registry. RemoteOutfeedDevices get the same
+    // one.
     std::shared_ptr<OutfeedRegistry> registry;
   };
 
-  // Errors: INVALID_ARGUMENT for no device, a null one or one twice, for no
-  // callback, for a limit below 1 or above OutfeedChannel::kMaxTransferBytes;
-  // UNIMPLEMENTED for a device without an outfeed.
+  // Errors: INVALID_ARGUMENT for no device, a null device or a device listed
+  // twice; for no callback; for a limit below 1 or above
+  // OutfeedChannel::kMaxTransferBytes. UNIMPLEMENTED for a device without an
+  // outfeed.
   static absl::StatusOr<std::unique_ptr<OutfeedReceiver>> Create(
       Options options);
 
-  // As Shutdown() without `done`: items that were sent are still delivered
-  // after it.
+  // Calls Shutdown() without `done`: items sent before are still delivered
+  // afterwards.
   ~OutfeedReceiver();
   OutfeedReceiver(const OutfeedReceiver&) = delete;
   OutfeedReceiver& operator=(const OutfeedReceiver&) = delete;
 
-  // What may be sent. Ids can be registered at any time before they are sent.
+  // Registry of this receiver. Register an id at any time before its first
+  // send.
   const std::shared_ptr<OutfeedRegistry>& registry() const { return registry_; }
 
-  // Listens to all devices; sends before it fail. Once. Errors:
+  // Listens to all devices; earlier sends fail. Call once. Errors:
   // FAILED_PRECONDITION after another Start() or a Shutdown(), or if a device
-  // has a receiver that has not ended: then this one ends on all devices.
+  // has a receiver that has not ended. Then this receiver ends on all devices.
   absl::Status Start();
 
-  // Ends the streams of all devices: sends after it fail with CANCELLED; those
-  // before, also those that still wait for room, are delivered. At any time,
-  // any number of times, from callbacks too.
+  // Ends the streams of all devices. Later sends fail with CANCELLED. Earlier
+  // items, also those that still wait for room, are delivered. May be called at
+  // any time, repeatedly, and from callbacks.
   //
-  // `done`, which may be null, runs when the last callback has ended, inside
-  // this call if it has: with OK or the error of the first stream that failed.
-  // Then another receiver can be started on the devices.
+  // `done`, which may be null, runs once the last callback has ended, possibly
+  // inside this call. It gets OK or the error of the first stream that failed.
+  // Then another receiver can start on the devices.
   void Shutdown(StatusCallback done);
 
-  // Statistics of `options.devices[device_index]`. REQUIRES: such an index.
+  // Statistics of `options.devices[device_index]`. REQUIRES: the index is
+  // valid.
   OutfeedStatistics statistics(size_t device_index) const;
 
-  // Payload of all devices.
+  // Queued payload of all devices.
   int64_t queued_bytes() const;
 
  private:
@@ -177,38 +185,38 @@ class OutfeedReceiver {
   const std::unique_ptr<Streams> streams_;
 };
 
-// The device's side of an outfeed: frames items and writes them into the
-// device's channel. A value; thread-safe, and the items of one thread arrive in
-// its order.
+// Device's side of an outfeed: frames items and writes them into the device's
+// channel. A value; thread-safe. The items of one thread arrive in order.
 //
-// No byte is copied: the callback gets the same memory. From the call on it
-// belongs to the stream, and nobody may write it while a tensor of the item is
-// alive anywhere; the deleter of Tensor::Wrap() tells when that is over. Who
-// wants to go on with the memory sends a copy.
+// No byte is copied: the callback gets the same memory. From the call on, the
+// memory belongs to the stream. Nobody may write it while a tensor of the item
+// exists anywhere; the deleter of Tensor::Wrap() signals the end. Send a copy
+// if you need the memory earlier.
 class OutfeedSender {
  public:
-  // `registry` is that of the receiver. Errors: UNIMPLEMENTED for a device
-  // without an outfeed.
+  // `registry` is the receiver's. Errors: UNIMPLEMENTED for a device without an
+  // outfeed.
   static absl::StatusOr<OutfeedSender> Create(
       Device& device, std::shared_ptr<const OutfeedRegistry> registry);
 
-  // `done`, which may be null, runs when the item is on its way, which is at
-  // once or when there is room: a device that waits for it is held back as the
-  // callbacks are slow. It says nothing about the callback.
+  // Sends an item. `done`, which may be null, runs when the item is in the
+  // channel: at once, or when there is room. A device that waits for `done` is
+  // slowed down to the speed of the callbacks. `done` does not depend on the
+  // item's callback.
   //
-  // Errors, with which nothing is sent: NOT_FOUND for an id that is not
-  // registered; INVALID_ARGUMENT for arrays that are not as registered; those
-  // of OutfeedChannel::TransferToOutfeed().
+  // On an error nothing is sent. Errors: NOT_FOUND for an unregistered id;
+  // INVALID_ARGUMENT for arrays that differ from the registration; errors of
+  // OutfeedChannel::TransferToOutfeed().
   void Send(uint32_t consumer_id, absl::Span<const Tensor> arrays,
             StatusCallback done) const;
 
-  // Blocks this thread until `done` would run. Not for threads of the work
-  // queue, which may be what makes room, nor from a `done`.
+  // Blocks this thread until `done` would run. Never call it on threads of the
+  // work queue, which may have to make room, nor inside a `done`.
   absl::Status SendAndWait(uint32_t consumer_id,
                            absl::Span<const Tensor> arrays) const;
 
-  // Adds an item to `batch`, which OutfeedChannel::TransferToOutfeed() takes:
-  // many items at once cost less than one by one. Errors: as Send().
+  // Adds an item to `batch`, for OutfeedChannel::TransferToOutfeed(): one
+  // transfer of many items costs less than many transfers. Errors: as Send().
   absl::Status AddItem(uint32_t consumer_id, absl::Span<const Tensor> arrays,
                        std::vector<Tensor>& batch) const;
 
@@ -226,25 +234,25 @@ class OutfeedSender {
   std::shared_ptr<const OutfeedRegistry> registry_;
 };
 
-// Streams what chosen all-reduces yield to the consumers of an outfeed: give it
-// to CollectiveExecutorMgr::SetObserver(). Each device sends its own result, as
-// an item of two arrays: int64[2], the step and which execution of the instance
-// in this step, and a copy of the output, taken before `done` runs; of
-// segments, one tensor of the request's shape.
+// Streams the results of chosen all-reduces to the consumers of an outfeed;
+// pass it to CollectiveExecutorMgr::SetObserver(). Each device sends its result
+// as an item of two arrays. The first is int64[2]: the step, and the number of
+// the instance's execution in this step. The second is a copy of the output,
+// taken before `done` runs; with segments, one tensor of the request's shape.
 //
-// A collective is delayed by the copies alone, each of which the member's own
-// `done` waits for, and those of members whose parts end on the same thread, as
-// they do within a process: a device that has `max_waiting_items` waiting for
-// room in its outfeed drops what comes then, and counts it. Nor does a
-// collective fail: what cannot be sent is counted, and the first reason kept.
+// A collective is delayed only by copies. A member's `done` waits for its copy,
+// and for copies of members whose parts end on the same thread, as within a
+// process. A device with `max_waiting_items` waiting for room in its outfeed
+// drops further results and counts them. A collective never fails because of
+// the observer: results that cannot be sent are counted, and the first error is
+// kept.
 //
-// The consumers are registered when their first result is there, with its dtype
-// and shape. Results of a device arrive in the order in which they ended,
-// unless they did so at the same time.
+// A consumer is registered with its first result, with that dtype and shape.
+// Results of a device arrive in the order in which they ended, unless they
+// ended at the same time.
 //
-// Thread-safe. For the life of one receiver: what is sent to a later one on the
-// same devices would be unknown to it, so set another observer then, for steps
-// that are new.
+// Thread-safe. Serves one receiver: a later receiver on the same devices would
+// not know its ids. Set another observer then, for new steps.
 class AllReduceObserver : public CollectiveObserver {
  public:
   struct Selection {
@@ -253,19 +261,19 @@ class AllReduceObserver : public CollectiveObserver {
     uint32_t consumer_id = 0;
   };
   struct Options {
-    // Whose results are sent. They outlive this.
+    // Devices whose results are sent. They outlive this.
     std::vector<Device*> devices;
 
-    std::shared_ptr<OutfeedRegistry> registry;  // That of the receiver.
+    std::shared_ptr<OutfeedRegistry> registry;  // The receiver's.
     std::vector<Selection> selections;
 
-    // Of one device; results that end at once may be a few more. Each holds as
-    // many bytes as the output has.
+    // Limit per device; results that end at the same time may exceed it
+    // slightly. Each item holds as many bytes as the output.
     int max_waiting_items = 16;
   };
 
-  // Of one device: how many results were sent, were dropped for lack of room,
-  // and could not be sent, for which reason at first.
+  // Counts of one device: results sent, dropped for lack of room, and failed,
+  // with the first error.
   struct Tallies {
     uint64_t num_sent = 0;
     uint64_t num_dropped = 0;
@@ -273,17 +281,17 @@ class AllReduceObserver : public CollectiveObserver {
     absl::Status first_error;
   };
 
-  // Errors: INVALID_ARGUMENT for a null device, an instance that is selected
-  // twice, the reserved id, no registry, and a limit below 1; UNIMPLEMENTED for
-  // a device without an outfeed or whose memory the host cannot copy.
+  // Errors: INVALID_ARGUMENT for a null device, an instance selected twice, the
+  // reserved id, no registry, or a limit below 1; UNIMPLEMENTED for a device
+  // without an outfeed, or with memory that the host cannot copy.
   static absl::StatusOr<std::shared_ptr<AllReduceObserver>> Create(
       const Options& options);
 
-  // Results of other devices and instances, and of what is no all-reduce, are
-  // passed over.
+  // Ignores results of other devices, other instances and other collective
+  // types.
   void OnFinished(const Finished& finished) override;
 
-  // REQUIRES: one of the options' devices.
+  // REQUIRES: `device` is in Options::devices.
   Tallies tallies(const Device& device) const;
 
  private:
@@ -291,7 +299,7 @@ class AllReduceObserver : public CollectiveObserver {
   struct Source {
     std::shared_ptr<OutfeedChannel> channel;
     OutfeedSender sender;
-    std::shared_ptr<Counts> counts;  // Of what waits in the channel, too.
+    std::shared_ptr<Counts> counts;  // Includes items that wait in the channel.
   };
   using InstanceId = std::pair<GroupKey, InstanceKey>;
 
@@ -305,44 +313,43 @@ class AllReduceObserver : public CollectiveObserver {
   const std::shared_ptr<OutfeedRegistry> registry_;
   const size_t max_waiting_items_;
 
-  // Fixed when Create() returns.
+  // Constant after Create().
   absl::flat_hash_map<const Device*, Source> sources_;
   absl::flat_hash_map<InstanceId, uint32_t> consumers_;
 };
 
-// A program that is being built, and where it will run.
+// A program under construction, and the device that runs it.
 struct OutfeedProgram {
   HostCallBuilder& builder;
   Device& device;  // Outlives the program.
 
-  // That of the receiver that listens to the device when the program runs.
+  // Registry of the receiver that listens to the device when the program runs.
   std::shared_ptr<OutfeedRegistry> registry;
 };
 
-// An array of the program, in the host's memory.
+// An array of the program, in host memory.
 struct OutfeedArray {
   ArraySpec spec;
-  Region region;  // As many bytes as `spec` has; none if it is empty.
+  Region region;  // Same size as `spec`; none if empty.
 };
 
 // Registers the arrays for the consumer, and adds nodes that send them as an
-// item whenever the program comes there: one for the header and, if there are
-// arrays, one after it that sends copies of them. Each is complete when the
-// device's channel has room, so that the program is held back as the callbacks
-// are slow.
+// item: one node for the header, then, if there are arrays, one that sends
+// copies of them. Each node is complete when the device's channel has room, so
+// slow callbacks slow the program down.
 //
-// Returns the token: the id of the last node. `token` are the nodes that the
-// item waits for: the token of the outfeed before on this device and those that
-// write the arrays; whatever writes them later waits for the new token. All
-// outfeeds of a device are on one chain of tokens, and nobody else sends on it
-// while the program runs, since a header and its arrays stand next to each
-// other in the stream.
+// Returns the token: the id of the last node. `token` lists the nodes that the
+// item waits for: the token of the previous outfeed on this device, and the
+// nodes that write the arrays. Nodes that write the arrays later wait for the
+// returned token. All outfeeds of a device form one chain of tokens. Nobody
+// else sends on the device while the program runs, because a header and its
+// arrays are adjacent in the stream.
 //
 // A node fails with the errors of OutfeedChannel::TransferToOutfeed(), or with
 // RESOURCE_EXHAUSTED if there is no memory for a copy.
 //
-// Errors, with which nothing is added: those of OutfeedRegistry::Register();
-// INVALID_ARGUMENT if a region has other bytes than its array; UNIMPLEMENTED
+// On an error nothing is added. Errors: as OutfeedRegistry::Register();
+// INVALID_ARGUMENT if the sizes of a region and its array differ; UNIMPLEMENTED
 // for a device without an outfeed.
 absl::StatusOr<HostCallBuilder::NodeId> AddOutfeed(
     const OutfeedProgram& program,
@@ -350,67 +357,67 @@ absl::StatusOr<HostCallBuilder::NodeId> AddOutfeed(
     absl::Span<const OutfeedArray> arrays);
 
 // Meeting point of the two ends of an outfeed between processes: a group of two
-// devices, of which the first receives and the second sends.
+// devices. The first receives and the second sends.
 struct OutfeedConnection {
-  // Of a step of its own, the same at both ends: its abort, or clean-up, ends
-  // the connection.
+  // Executor of a step that only this connection uses, the same step at both
+  // ends. Its abort or clean-up ends the connection.
   std::shared_ptr<CollectiveExecutor> executor;
 
-  // This end's member of the group. It outlives the connection.
+  // This end's member of the group. Outlives the connection.
   Device* device = nullptr;
 
-  // The same at both ends. Connections of one group and step, also those that
-  // have ended, have different instance keys.
+  // Keys, equal at both ends. Connections of one group and step have different
+  // instance keys, even after they have ended.
   GroupKey group_key = 0;
   InstanceKey instance_key = 0;
 
-  // Of the connecting alone, until the other end has connected, too.
+  // Limits of Connect() only, until the other end has connected, too.
   absl::Time deadline = absl::InfiniteFuture();
   std::shared_ptr<Cancellation> cancellation;
 };
 
-// The sending end of an outfeed between processes: listens to the outfeed of a
-// device of this process, in the place of an OutfeedReceiver, and hands its
-// items to the RemoteOutfeedDevice that the other process has connected.
+// Sending end of an outfeed between processes. Listens to the outfeed of a
+// device of this process, in place of an OutfeedReceiver. Sends its items to
+// the RemoteOutfeedDevice that the other process has connected.
 //
-// Sends wait in the device's channel until a receiver was started there. Then
-// no more than a window of kWindowBytes, or one item above it, is on its way
-// and not fetched; behind it the channel fills, and senders wait as if the
-// receiver were here. Small arrays are copied, many at a time; those above 1
-// KiB are lent where they lie, and belong to the stream until they were read.
+// Sends wait in the device's channel until the other process starts a receiver.
+// From then on, at most kWindowBytes, or one larger item, are sent and not yet
+// received. Behind this window the channel fills, and senders wait as with a
+// local receiver. Small arrays are copied, many at a time. Arrays above 1 KiB
+// are sent without a copy, and belong to the stream until they were read.
 //
-// A receiver that is shut down, an item that is not as registered and a loss of
-// the connection end the stream. Senders get the same status as locally, or
-// what became of the connection.
+// The stream ends if the receiver is shut down, if an item differs from its
+// registration, or if the connection is lost. Senders get the same status as
+// locally, or the connection's error.
 //
-// Thread-safe; starts no thread and never blocks. Destruction at any time: a
-// stream that has not ended ends at both ends with CANCELLED. Another one, with
-// another connection, can be made for the device when this one has ended.
+// Thread-safe; starts no thread and never blocks. May be destroyed at any time:
+// an active stream then ends at both ends with CANCELLED. After the end of this
+// stream, another export with another connection can be made for the device.
 class OutfeedExport {
  public:
-  // Of payload and what goes with it.
+  // Payload and framing.
   static constexpr int64_t kWindowBytes = int64_t{1} << 20;
 
   struct Options {
     OutfeedConnection connection;
 
-    // That of the device's OutfeedSenders.
+    // Registry of the device's OutfeedSenders.
     std::shared_ptr<const OutfeedRegistry> registry;
 
-    // May be null. Runs once when the stream has ended and every byte that it
-    // had lent, or kept of an item half read, is free again, possibly after the
-    // destruction: with OK after an orderly end, when all that was sent is at
-    // the receiving process; else with the stream's error. Not if Connect()
+    // May be null. Runs once when the stream has ended and has released every
+    // byte that it sent without a copy, or kept of an incomplete item; possibly
+    // after destruction. Gets OK after an orderly end, with all items at the
+    // receiving process, else the stream's error. Does not run if Connect()
     // fails.
     StatusCallback ended;
   };
   using ConnectCallback = absl::AnyInvocable<
       void(absl::StatusOr<std::unique_ptr<OutfeedExport>>) &&>;
 
-  // Waits for the other end, and listens from then on. `done` runs on any
-  // thread. Errors: INVALID_ARGUMENT for a null part; UNIMPLEMENTED for a
-  // device without an outfeed; FAILED_PRECONDITION if somebody listens to it;
-  // those of CollectiveExecutor::Prepare().
+  // Waits for the other end, then listens. `done` runs on any thread. Errors:
+  // INVALID_ARGUMENT for a null part; UNIMPLEMENTED for a device without an
+  // outfeed; FAILED_PRECONDITION if the device has a listener; errors of
+  // CollectiveExecutor::Prepare().
   static void Connect(Options options, ConnectCallback done);
 
   ~OutfeedExport();
@@ -426,45 +433,44 @@ class OutfeedExport {
 
 class StreamLink;
 
-// The receiving end of an outfeed between processes: stands for a device of
-// another process, with its name and attributes, whose outfeed an OutfeedExport
-// sends there. An OutfeedReceiver takes it as it takes devices of this process,
-// and everything that it promises holds; nothing else runs on it.
+// Receiving end of an outfeed between processes. Represents a device of another
+// process, with its name and attributes, whose outfeed an OutfeedExport sends.
+// An OutfeedReceiver takes it like a device of this process, with all the same
+// promises. Nothing else runs on it.
 //
-// An item is received into host memory, whole and before the receiver counts
-// it: besides what the receiver holds, up to 1 MiB or one item waits here for
-// its room, as much or one more item is on its way, and eight parcels of 4 KiB.
-// Nothing more is asked for until there is room.
+// Items are received into host memory, complete before the receiver counts
+// them. Memory besides the receiver's: up to 1 MiB, or one item, waits for
+// room; as much, or one more item, is on the way; and eight parcels of 4 KiB.
+// Nothing more is requested until there is room.
 //
-// When the connection is lost, or either end breaks off, the receiver gets the
-// items that had come, and then the stream ends with that status. A connection
-// is for one stream: a second receiver's Start() fails with
-// FAILED_PRECONDITION; make another connection for it.
+// If the connection is lost, or either end breaks off, the receiver gets the
+// items that had arrived. Then the stream ends with that status. A connection
+// serves one stream: Start() of a second receiver fails with
+// FAILED_PRECONDITION. Make another connection for it.
 //
-// Thread-safe. Destroyed when the receiver on it, if any was started, has
-// ended; it ends a connection that has not, so that the sending end hears of
+// Thread-safe. Destroy it after the receiver on it, if one was started, has
+// ended. The destructor ends an active connection; the sending end then gets
 // CANCELLED.
 class RemoteOutfeedDevice : public Device {
  public:
   struct Options {
     OutfeedConnection connection;
 
-    // That of the OutfeedReceiver, OutfeedReceiver::Options::registry. What the
-    // other end sends is registered there: an id stands for the same arrays on
-    // all of a receiver's devices, or the stream of this one ends.
+    // Registry of the OutfeedReceiver: OutfeedReceiver::Options::registry. The
+    // ids that the other end sends are registered there. If an id has different
+    // arrays on other devices of the receiver, the stream of this device ends.
     std::shared_ptr<OutfeedRegistry> registry;
   };
   using ConnectCallback = absl::AnyInvocable<
       void(absl::StatusOr<std::unique_ptr<RemoteOutfeedDevice>>) &&>;
 
   // Waits for the other end. `done` runs on any thread. Errors:
-  // INVALID_ARGUMENT for a null part; those of
-  // CollectiveExecutor::Prepare().
+  // INVALID_ARGUMENT for a null part; errors of CollectiveExecutor::Prepare().
   static void Connect(Options options, ConnectCallback done);
 
   ~RemoteOutfeedDevice() override;
 
-  // Memory of this process.
+  // Allocates memory of this process.
   absl::StatusOr<Tensor> Allocate(DType dtype,
                                   const TensorShape& shape) override {
     return Tensor::Allocate(dtype, shape);

@@ -1,10 +1,10 @@
 #ifndef TUTTI_PARAMS_H_
 #define TUTTI_PARAMS_H_
 
-// Params: what a request becomes once its group and instance are settled,
-// and the interfaces that settle it: ParamResolverInterface,
-// DeviceResolverInterface and StepSequenceInterface. Params are immutable
-// once completed, and the members of a process share them.
+// Params: a request with its group and instance settled. Also the interfaces
+// that settle requests: ParamResolverInterface, DeviceResolverInterface and
+// StepSequenceInterface. Params are immutable once completed, and the members
+// of a process share them.
 
 #include <cstdint>
 #include <memory>
@@ -23,12 +23,12 @@
 
 namespace tutti {
 
-// How the ranks of a group lie on tasks (processes): all that an algorithm may
+// Placement of a group's ranks on tasks (processes): all that an algorithm may
 // know of the machine. Immutable.
 class GroupLayout {
  public:
-  // `task_of_rank[r]` is any number that names the task of rank r. Errors:
-  // INVALID_ARGUMENT if there is no rank.
+  // Creates a layout; `task_of_rank[r]` is any number that names the task of
+  // rank r. Errors: INVALID_ARGUMENT if there is no rank.
   static absl::StatusOr<GroupLayout> Create(absl::Span<const int> task_of_rank);
 
   // Ranks 0..d-1 on the first task, d..2d-1 on the second and so on. Values
@@ -38,14 +38,14 @@ class GroupLayout {
   int size() const { return static_cast<int>(task_of_rank_.size()); }
   int num_tasks() const { return static_cast<int>(tasks_.size()); }
 
-  // Which entry of tasks() the rank is in.
+  // Index into tasks() of the rank's task.
   int task_of(int rank) const { return task_of_rank_[rank]; }
 
-  // The ranks of each task in increasing order; tasks by their lowest rank.
+  // Ranks of each task in increasing order; tasks ordered by their lowest rank.
   const std::vector<std::vector<int>>& tasks() const { return tasks_; }
 
-  // "4x2" (tasks x devices) where all tasks have the same number, else the
-  // numbers: "3+1+2".
+  // Returns "4x2" (tasks x devices) where all tasks have the same number of
+  // devices, else the numbers: "3+1+2".
   std::string ToString() const;
 
   friend bool operator==(const GroupLayout& a, const GroupLayout& b) {
@@ -61,81 +61,82 @@ class GroupLayout {
 
 class GroupResources;
 
-// What the resolver answers to a CollectiveRequest. All of it is immutable once
-// completed and shared by the members of this process.
+// Answer of the resolver to a CollectiveRequest. Immutable once completed and
+// shared by the members of this process.
 
 struct CollGroupMember {
   DeviceAttributes device;
 };
 
-// Which devices take part.
+// Devices that take part.
 struct CollGroupParams {
   GroupKey key = 0;
 
-  // Distinguishes groups that had this key before.
+  // Distinguishes successive groups with the same key.
   uint64_t generation = 0;
 
   std::string device_type;
 
-  // In rank order.
+  // Members in rank order.
   std::vector<CollGroupMember> members;
   std::shared_ptr<const GroupLayout> layout;
 
-  // Made by the group's leader for implementations that need one, such as
+  // Created by the group's leader for implementations that need it, such as
   // NCCL's unique id.
   struct RuntimeDetails {
     std::string communicator_key;
 
-    // Why there is none although one was wanted. Only the leader knows.
+    // Reason why a wanted key is missing. Set on the leader only.
     absl::Status key_status;
   } runtime_details;
 
-  // The abort word of this generation: set, it ends all that runs in the group.
+  // Cancelling it ends everything that runs in this generation of the group.
   std::shared_ptr<Cancellation> cancellation;
 
-  // What implementations keep as long as the group lives.
+  // Objects that implementations keep for the life of the group.
   std::shared_ptr<GroupResources> resources;
 
   int size() const { return static_cast<int>(members.size()); }
 };
 
-// Which collective.
+// Collective that the members run.
 struct CollInstanceParams {
   InstanceKey key = 0;
   CollectiveType type = CollectiveType::kAllReduce;
   DType dtype = DType::kFloat32;
 
-  // Of a member's input; of rank 0's where members differ.
+  // Shape of a member's input; rank 0's where members differ.
   TensorShape shape;
 
-  // Where HasRoot(type); the source of a broadcast.
+  // Valid where HasRoot(type); the source of a broadcast.
   int root = 0;
 
-  // Permute only.
+  // Used by Permute only.
   std::vector<int> permutation;
 
-  // Where members differ: rows[i] of rank i's contribution (uneven gathers), or
-  // rows[i * n + j] that rank i sends to rank j (all_to_all). Else empty.
+  // Set where members differ: rows[i] is the size of rank i's contribution
+  // (uneven gathers); rows[i * n + j] goes from rank i to rank j (all_to_all).
+  // Else empty.
   std::vector<int64_t> rows;
 
-  // Each member gives them itself, for one execution (AllGather::rows), and may
-  // be wrong.
+  // Each member gives the rows itself, for one execution (AllGather::rows).
+  // They may be wrong.
   bool rows_are_given = false;
 
   MergeOp merge_op;
   FinalOp final_op;
 
-  // The implementation is chosen, and subdivisions where it has them.
+  // The implementation is chosen, and the subdivisions if it has any.
   CollImplDetails impl_details;
 };
 
-// Which members are in this process.
+// Members that are in this process.
 struct CollTaskParams {
   std::vector<bool> is_local;
   int num_local = 0;
 };
 
-// All that one member needs to know.
+// Complete description of one member's part in a collective.
 struct CollectiveParams {
   std::shared_ptr<const CollGroupParams> group;
   std::shared_ptr<const CollInstanceParams> instance;
@@ -143,14 +144,14 @@ struct CollectiveParams {
   int default_rank = 0;
   bool is_source = false;  // Broadcast.
 
-  // Of this member; [0] where it has none.
+  // Shapes of this member; [0] where it has no input or output.
   TensorShape input_shape;
   TensorShape output_shape;
 };
 
-// The shape of one member's input and output; empty vectors ([0]) where it has
-// none (HasInput, HasOutput). Errors: INVALID_ARGUMENT if the output has more
-// elements than 64 bits can count.
+// Shape of one member's input or output; [0] where it has none (HasInput,
+// HasOutput). Errors: INVALID_ARGUMENT if the output has more elements than 64
+// bits can count.
 absl::StatusOr<TensorShape> InputShape(const CollInstanceParams& instance,
                                        int group_size, int rank);
 absl::StatusOr<TensorShape> OutputShape(const CollInstanceParams& instance,
@@ -161,54 +162,54 @@ absl::StatusOr<TensorShape> OutputShape(const CollInstanceParams& instance,
 int64_t BlockRows(const CollInstanceParams& instance, int group_size, int from,
                   int to);
 
-// Elements of one row: the product of all but the first dimension.
+// Elements of one row: the product of all dimensions but the first.
 int64_t RowElements(const TensorShape& shape);
 
-// Device name -> attributes. Thread-safe.
+// Maps device names to attributes. Thread-safe.
 class DeviceResolverInterface {
  public:
   virtual ~DeviceResolverInterface() = default;
 
-  // Errors: NOT_FOUND for a name that is not known here.
+  // Errors: NOT_FOUND for an unknown name.
   virtual absl::StatusOr<DeviceAttributes> GetDeviceAttributes(
       absl::string_view full_name) const = 0;
 
   // All devices of a task ("/job:worker/replica:0/task:3"). Errors: NOT_FOUND
-  // if it has none.
+  // if the task has none.
   virtual absl::StatusOr<std::vector<DeviceAttributes>> GetTaskDevices(
       absl::string_view task_name) const = 0;
 };
 
-// What NextStepId() answers while it does not know.
+// Returned by NextStepId() while no id is known.
 inline constexpr int64_t kInvalidStepId = -1;
 
-// Step ids that all tasks agree on without a message per step. A graph is what
-// a runtime runs again and again; its steps are numbered in sequence from an id
-// that the leader draws. Thread-safe.
+// Generates step ids that all tasks agree on without a message per step. A
+// graph is a computation that a runtime runs repeatedly. The leader draws a
+// first id for each graph, and its steps count up from there. Thread-safe.
 //
-// A runtime takes NextStepId(), or if that is kInvalidStepId refreshes first,
-// runs the step under it, and retires it.
+// For each step, a runtime calls NextStepId(), and refreshes first if that
+// returns kInvalidStepId. The runtime then runs the step and retires the id.
 class StepSequenceInterface {
  public:
   virtual ~StepSequenceInterface() = default;
 
-  // The id of the graph's next step: the same until it is retired. Not
-  // negative, or kInvalidStepId if the sequence must be refreshed.
+  // Id of the graph's next step: the same until it is retired. Not negative, or
+  // kInvalidStepId if the sequence must be refreshed.
   virtual int64_t NextStepId(int64_t graph_key) = 0;
 
-  // Draws, or learns from the leader, an id to go on from.
+  // Draws the next first id, or gets it from the leader.
   virtual void RefreshStepIdSequenceAsync(int64_t graph_key,
                                           StatusCallback done) = 0;
 
-  // The step was run: the next one follows. An id that is not the present one
-  // means that tasks differ, so that the sequence must be refreshed.
+  // Retires the id of a step that was run, so that the next one follows. An
+  // unexpected id means that tasks differ: then the sequence must be refreshed.
   virtual void RetireStepId(int64_t graph_key, int64_t step_id) = 0;
 
-  // The graph will not run again.
+  // Drops a graph that will not run again.
   virtual void ForgetGraph(int64_t graph_key) = 0;
 };
 
-// Which execution of its instance a member's call is part of.
+// Identifies an execution of an instance in a step.
 struct CallNumber {
   int64_t step_id = 0;
   uint64_t execution = 0;
@@ -216,12 +217,12 @@ struct CallNumber {
   friend bool operator==(const CallNumber&, const CallNumber&) = default;
 };
 
-// Settles who takes part in a collective and what is done: first the group (its
-// members and their ranks), then the instance (that all ask for the same, and
-// which implementation runs). Both are settled once and remembered.
+// Settles the group and the instance of a collective, in this order. The group:
+// its members and their ranks. The instance: all requests are equal, and one
+// implementation is chosen. Both are settled once and remembered.
 //
 // Thread-safe. `done` runs exactly once, with no lock held, on the thread of
-// the member that came last or of the one that cancels.
+// the last member to come or of the caller that cancels.
 class ParamResolverInterface {
  public:
   using Done = absl::AnyInvocable<
@@ -229,12 +230,12 @@ class ParamResolverInterface {
 
   virtual ~ParamResolverInterface() = default;
 
-  // Joins `device` to the group and the instance of `request` and waits for
-  // the others. A cancelled wait leaves nothing behind. Errors:
-  // INVALID_ARGUMENT where members disagree, on all of them;
-  // FAILED_PRECONDITION if a device comes back with another incarnation; the
-  // reason of `cancellation`; that of EndGroup; that for which a member of
-  // another process has given the execution up.
+  // Joins `device` to the group and the instance of `request`, and waits for
+  // the other members. A cancelled wait leaves nothing behind. Errors:
+  // INVALID_ARGUMENT on all members if requests differ; FAILED_PRECONDITION if
+  // a device comes back with another incarnation; the reason of `cancellation`
+  // or of EndGroup(). Also the reason with which a member of another process
+  // gave the execution up.
   virtual void CompleteParamsAsync(
       const DeviceAttributes& device,
       std::shared_ptr<const CollectiveRequest> request, CallNumber number,
@@ -248,12 +249,13 @@ class ParamResolverInterface {
   virtual void GiveUp(InstanceId /*instance*/, CallNumber /*number*/,
                       const absl::Status& /*reason*/) {}
 
-  // Whom a member that asked so still waits for, for error messages: "group
-  // phase: 1 of 4 members had joined (...)". Empty if it waits for nobody.
+  // Describes the members that a member with this request still waits for, for
+  // error messages: "group phase: 1 of 4 members had joined (...)". Empty if it
+  // waits for no member.
   virtual std::string DescribeWaiting(const CollectiveRequest& request) = 0;
 
-  // Ends the present generation of a group: what waits or runs in it ends with
-  // `reason`; the next member to come begins the next generation.
+  // Ends the present generation of a group: everything that waits or runs in it
+  // ends with `reason`. The next member to come begins the next generation.
   virtual void EndGroup(GroupKey group_key, absl::Status reason) = 0;
 };
 

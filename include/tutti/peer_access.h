@@ -1,10 +1,10 @@
 #ifndef TUTTI_PEER_ACCESS_H_
 #define TUTTI_PEER_ACCESS_H_
 
-// PeerAccessInterface: the only way by which bytes move between the members
-// of a group, under keys that name one transfer of one execution. The sender
-// lends bytes until the receiver releases them. Thread-safe; lenders and
-// borrowers run with no lock held.
+// PeerAccessInterface: the only way in which bytes move between the members of
+// a group, under keys that name one transfer of one execution. The sender posts
+// bytes, which stay valid until the receiver releases them. Thread-safe;
+// lenders and borrowers are called with no lock held.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,9 +20,9 @@
 
 namespace tutti {
 
-// One execution of one collective, among all there ever are.
+// Names one execution of one collective, among all executions ever.
 struct ExecKey {
-  uint64_t generation = 0;  // Of the group.
+  uint64_t generation = 0;  // Generation of the group.
   int64_t step = 0;
   int64_t group = 0;
   int64_t instance = 0;
@@ -36,7 +36,7 @@ struct ExecKey {
   }
 };
 
-// One transfer of it. `from` and `to` are ranks.
+// Names one transfer of an execution. `from` and `to` are ranks.
 struct BufKey {
   ExecKey exec;
   int32_t tag = 0;
@@ -50,10 +50,10 @@ struct BufKey {
   }
 };
 
-// "step 1, group 2 (generation 3), instance 4, execution 5".
+// Returns "step 1, group 2 (generation 3), instance 4, execution 5".
 std::string ToString(const ExecKey& key);
 
-// The same and ", rank 0 to rank 1, tag 2".
+// Returns the same and ", rank 0 to rank 1, tag 2".
 std::string ToString(const BufKey& key);
 
 class CollectiveDelegate;
@@ -62,61 +62,61 @@ class DeviceLanding;
 struct CollGroupMember;
 struct CollGroupParams;
 
-// Whoever lends bytes. Told exactly once for each offer: with OK once the peer
-// has read them, else with what prevented it; from then on the bytes are its
-// own again.
+// Sender's callback. Called exactly once for each offer: with OK once the peer
+// has read the bytes, else with the error that prevented it. From then on the
+// bytes belong to the sender again.
 class Lender {
  public:
   virtual ~Lender() = default;
   virtual void OnReleased(int32_t id, absl::Status status) = 0;
 
-  // In its place for an offer with a fence, where what reads the bytes is only
-  // put on the peer's stream: they are the lender's again after `read`, which
-  // is valid during the call.
+  // Replaces OnReleased() for an offer with a fence, if the read is only
+  // enqueued on the peer's stream. The bytes belong to the sender again after
+  // `read`, which is valid during the call.
   virtual void OnReleasedAfter(int32_t id, const DeviceFence& /*read*/) {
     OnReleased(id, absl::UnimplementedError("the sender knows no fences"));
   }
 };
 
-// What the sending side lends.
+// Bytes that the sending side posts.
 struct Offer {
   absl::Span<const std::byte> bytes;  // Valid until OnReleased().
   DType dtype = DType::kFloat32;
-  uint64_t incarnation = 0;  // Of the sender's device.
+  uint64_t incarnation = 0;  // Incarnation of the sender's device.
   Lender* lender = nullptr;
-  int32_t id = 0;  // The lender's name for it.
+  int32_t id = 0;  // Number of this offer for `lender`.
 
-  // The bytes are there after this, which is valid as they are. Null: now. Only
-  // to members of this process.
+  // Fence after which the bytes are valid; it lives as long as the bytes. Null:
+  // valid now. Only for peers in this process.
   const DeviceFence* written = nullptr;
 };
 
-// What the receiving side gets to read. It ends the loan by Release(), exactly
+// Bytes that the receiving side gets. The receiver calls Release() exactly
 // once, on any thread.
 struct Delivery {
   absl::Span<const std::byte> bytes;
   Lender* lender = nullptr;  // Null if the bytes came in parts.
   int32_t id = 0;
-  const DeviceFence* written = nullptr;  // As in Offer; valid until Release().
+  const DeviceFence* written = nullptr;  // See Offer; valid until Release().
 
   void Release(absl::Status status) const {
     if (lender != nullptr) lender->OnReleased(id, std::move(status));
   }
 };
 
-// Whoever asks for bytes. Told exactly once for each request: with OK and the
-// delivery, or with an error and nothing to release.
+// Receiver's callback. OnDelivery() is called exactly once for each request:
+// with OK and the delivery, or with an error and nothing to release.
 //
-// Bytes that no single buffer holds come in parts before that: one call at a
-// time, in order, each a whole number of elements, all together what was asked
-// for; OnDelivery() then has none. An error may follow some of the parts.
+// Bytes that are not in one buffer come in parts before OnDelivery(), which
+// then has no bytes. Parts come in order, one call at a time, each a whole
+// number of elements. An error may follow some of the parts.
 class Borrower {
  public:
   virtual ~Borrower() = default;
 
-  // Bytes from `offset` on, valid during the call, or where they go already
-  // (Ask::into). An error ends the transfer: OnDelivery() gets it. By default
-  // one: not all borrowers take parts.
+  // Gets the bytes from `offset` on. They are valid during the call, or already
+  // at their place (Ask::into). An error ends the transfer, and OnDelivery()
+  // gets it. The default returns an error: not all receivers take parts.
   virtual absl::Status OnPart(int32_t /*id*/, size_t /*offset*/,
                               absl::Span<const std::byte> /*part*/) {
     return absl::UnimplementedError("the receiver takes no bytes in parts");
@@ -125,93 +125,96 @@ class Borrower {
   virtual void OnDelivery(int32_t id, absl::Status status,
                           Delivery delivery) = 0;
 
-  // Where the next part of so many bytes is to come, which may not come; null:
-  // anywhere in the host's memory, as by default. Only who can write to a
-  // device's memory asks (PeerAccessInterface::least_device_bytes()), before
-  // OnDelivery(), and keeps it as long as something may write there.
+  // Returns a landing for the next part of `num_bytes`, which may never come.
+  // Null, the default: any host memory. Called before OnDelivery(), only by a
+  // transport that can write to a device's memory
+  // (PeerAccessInterface::least_device_bytes()). The transport keeps the
+  // landing while a write to it may run.
   virtual std::shared_ptr<DeviceLanding> Land(int32_t /*id*/,
                                               size_t /*num_bytes*/) {
     return nullptr;
   }
 
-  // In place of OnPart() for a part that has come to such a landing.
+  // Replaces OnPart() for a part that was written to a landing of Land().
   virtual absl::Status OnLanded(int32_t /*id*/, size_t /*offset*/,
                                 std::shared_ptr<DeviceLanding> /*part*/) {
     return absl::UnimplementedError("the receiver has no landings");
   }
 };
 
-// More than there are.
+// Larger than every size: no device bytes.
 inline constexpr size_t kNoDeviceBytes = std::numeric_limits<size_t>::max();
 
-// What the receiving side wants.
+// Request of the receiving side.
 struct Ask {
   size_t num_bytes = 0;
   DType dtype = DType::kFloat32;
-  uint64_t incarnation = 0;  // Of the sender's device, as the group knows it.
+  uint64_t incarnation = 0;  // Incarnation of the sender's device in the group.
   Borrower* borrower = nullptr;
-  int32_t id = 0;  // The borrower's name for it.
+  int32_t id = 0;  // Number of this request for `borrower`.
 
-  // Where the bytes go as they are, `num_bytes` of the host's memory: whoever
-  // brings them may put parts there, at their offsets, before it calls OnPart()
-  // for these, until it calls OnDelivery(). Empty: nowhere.
+  // Final place of the bytes: `num_bytes` of host memory. Until OnDelivery(),
+  // the transport may write parts there, each at its offset and before its
+  // OnPart(). Empty: no such place.
   absl::Span<std::byte> into;
 };
 
-// How bytes move between the members of a group: the only way. Thread-safe.
-// Lenders and borrowers are called on the thread of the side that came second,
-// or of the one that cancels, with no lock held.
+// Moves bytes between the members of a group: the only way. Thread-safe.
+// Lenders and borrowers are called on the thread of the second side to arrive,
+// or of the caller that cancels, with no lock held.
 class PeerAccessInterface {
  public:
   virtual ~PeerAccessInterface() = default;
 
-  // Lends bytes to `peer`, who is key.to. Errors go to the lender.
+  // Posts bytes to `peer`, which is key.to. Errors go to the lender.
   virtual void PostToPeer(const CollGroupMember& peer, const BufKey& key,
                           const Offer& offer) = 0;
 
-  // Asks `peer`, who is key.from, for bytes. Errors go to the borrower.
+  // Requests bytes from `peer`, which is key.from. Errors go to the borrower.
   virtual void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
                             const Ask& ask) = 0;
 
-  // Ends all transfers of `exec`, an execution in `group`, that have not met
-  // their other side, and those that come later, with `reason`, on all members.
-  // A delivery that is being read is not touched. The first reason stays.
+  // Ends transfers of `exec`, an execution in `group`, with `reason`, on all
+  // members: all that have not met their other side, and all later ones. Does
+  // not touch a delivery that is being read. The first reason stays.
   virtual void CancelExecution(const CollGroupParams& group,
                                const ExecKey& exec, absl::Status reason) = 0;
 
-  // Call once, before anything else. `ended` runs when a member of another
-  // process ends an execution, perhaps several times for one, after its
-  // transfers here have ended, with no lock held: members here may wait for
-  // something else. It may run after this is gone. By default it never runs: no
-  // member is in another process.
+  // Sets the callback for executions that a member of another process ends.
+  // Call once, before anything else. `ended` runs after the execution's
+  // transfers here have ended, perhaps several times, with no lock held:
+  // members here may wait for something else. It may run after this object is
+  // destroyed. By default it never runs, because all members are in this
+  // process.
   using EndedCallback =
       std::function<void(const ExecKey& exec, const absl::Status& reason)>;
   virtual void WatchEnds(EndedCallback /*ended*/) {}
 
-  // What ends the transfers of `exec`; OK if nothing does. Asked before a
-  // member begins: the execution may have ended before the first one here came.
+  // Returns the reason that ended the transfers of `exec`, else OK. Members
+  // call it before they begin: the execution may have ended before the first
+  // one arrived.
   virtual absl::Status StatusOf(const ExecKey& exec) const = 0;
 
-  // No transfer of `exec` comes any more from this process: forgets that it was
-  // cancelled.
+  // Forgets that `exec` was cancelled. The caller promises that no more
+  // transfers of `exec` come from this process.
   virtual void ForgetExecution(const ExecKey& exec) = 0;
 
-  // As CancelExecution, for everything, for ever, but on this process's side
-  // alone: its peers see their transfers with it end.
+  // Ends all transfers with `reason`, for ever, on this process's side only.
+  // Peers see their transfers with this process end.
   virtual void StartAbort(absl::Status reason) = 0;
 
-  // What the members of this process still wait for in `exec`, for error
-  // messages: "data of rank 3 (/job:...)". Empty if it is nothing.
+  // Describes the data that members of this process still wait for in `exec`,
+  // for error messages: "data of rank 3 (/job:...)". Empty if none.
   virtual std::string DescribeWaiting(const CollGroupParams& group,
                                       const ExecKey& exec) = 0;
 
-  // Of so many bytes on, members of other processes can get what lies in a
-  // device's landing (StepStream::Land()) from there, and write to one
-  // (Borrower::Land()). Of fewer, as by default of any number, and of all else,
-  // they get what lies in the host's memory.
+  // Smallest transfer that uses device memory between processes. From this size
+  // on, members of other processes can read a landing of a device
+  // (StepStream::Land()) and write to a landing (Borrower::Land()). All other
+  // transfers go through host memory. Default: all transfers do.
   virtual size_t least_device_bytes() const { return kNoDeviceBytes; }
 
-  // Who can run whole collectives among the processes; null: nobody.
+  // Delegate that can run whole collectives among the processes; null: none.
   virtual CollectiveDelegate* delegate() { return nullptr; }
 };
 

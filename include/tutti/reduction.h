@@ -1,10 +1,9 @@
 #ifndef TUTTI_REDUCTION_H_
 #define TUTTI_REDUCTION_H_
 
-// Reductions: built-in kinds, merge ops and final ops, also the caller's
-// own, and their arithmetic on host memory. Results are the same bits on
-// every CPU, for every length and alignment. Two custom ops of one name
-// count as the same.
+// Reductions: built-in and custom merge ops and final ops, and their arithmetic
+// on host memory. Results are the same bits on every CPU, for every length and
+// alignment. Two custom ops with the same name count as the same op.
 
 #include <array>
 #include <cstddef>
@@ -21,8 +20,8 @@
 
 namespace tutti {
 
-// How two elements become one. All are associative and commutative up to
-// rounding. An average is a kSum whose result is divided by the group's size.
+// Ways to combine two elements. All are associative and commutative up to
+// rounding. An average is a kSum followed by a division by the group size.
 enum class ReductionKind : uint8_t {
   kSum,
   kProd,
@@ -38,42 +37,42 @@ inline constexpr std::array<ReductionKind, 7> kAllReductionKinds = {
     ReductionKind::kMax, ReductionKind::kBand, ReductionKind::kBor,
     ReductionKind::kBxor};
 
-// False for a number that was cast to ReductionKind and names none.
+// False for a number that was cast to ReductionKind and names no kind.
 constexpr bool IsValid(ReductionKind kind) {
   return kind <= ReductionKind::kBxor;
 }
 
-// "sum", "prod", "min", "max", "band", "bor", "bxor".
+// Returns "sum", "prod", "min", "max", "band", "bor" or "bxor".
 absl::string_view Name(ReductionKind kind);
 
-// The inverse of Name(). Errors: INVALID_ARGUMENT listing the known names.
+// Inverse of Name(). Errors: INVALID_ARGUMENT listing the known names.
 absl::StatusOr<ReductionKind> ParseReductionKind(absl::string_view name);
 
-// Whether elements of `dtype` can be reduced by `kind`: both must be valid, bit
-// operations need integers, and bool is moved but never reduced. Errors:
-// INVALID_ARGUMENT naming both.
+// Checks that `kind` can reduce elements of `dtype`: both must be valid, bit
+// operations need integers, and no kind reduces bool. Errors: INVALID_ARGUMENT
+// naming both.
 absl::Status CheckSupported(ReductionKind kind, DType dtype);
 
-// A merge op of the caller: any associative function. The name is what members
-// compare, so one name must mean one function everywhere.
+// A merge op of the caller: any associative function. Members compare ops by
+// name, so one name must mean one function everywhere.
 struct CustomMergeOp {
   std::string name;
 
-  // If false, only implementations that reduce in rank order may run it.
+  // If false, only implementations that reduce in rank order may run the op.
   bool commutative = false;
 
-  // into[i] = left[i] (+) right[i] for `num_elements` elements; `into` is
-  // `left`, `right` or apart from both. Thread-safe.
+  // Computes into[i] = left[i] (+) right[i] for `num_elements` elements. `into`
+  // is `left`, `right` or separate from both. Thread-safe.
   //
-  // The pointers need not be aligned, not even to an element: they are where a
-  // member's tensor is, and Tensor::Wrap takes any memory. Read and write
-  // elements with std::memcpy unless all your tensors are aligned.
+  // The pointers need not be aligned, not even to an element, because
+  // Tensor::Wrap takes any memory. Use std::memcpy to read and write elements
+  // unless all your tensors are aligned.
   std::function<absl::Status(DType dtype, const void* left, const void* right,
                              void* into, int64_t num_elements)>
       apply;
 };
 
-// How two members' elements are combined. A value.
+// Op that combines the elements of two members. A value.
 class MergeOp {
  public:
   MergeOp() = default;                          // Sum.
@@ -90,15 +89,16 @@ class MergeOp {
     return custom_ == nullptr || custom_->commutative;
   }
 
-  // Errors: INVALID_ARGUMENT if elements of `dtype` cannot be combined so.
+  // Errors: INVALID_ARGUMENT if the op cannot combine elements of `dtype`.
   absl::Status CheckSupports(DType dtype) const;
 
-  // into = left (+) right, as tutti/reduction.h says. Errors: those of a
-  // custom function, of whose op they say the name; INTERNAL if it throws.
+  // Computes into = left (+) right. Pointers as for CustomMergeOp::apply.
+  // Errors: any error of a custom function, with the op's name; INTERNAL if the
+  // function throws.
   absl::Status Apply(DType dtype, const void* left, const void* right,
                      void* into, int64_t num_elements) const;
 
-  // By name: two custom functions of one name count as the same.
+  // Compares names: two custom functions with the same name count as equal.
   friend bool operator==(const MergeOp& a, const MergeOp& b) {
     return a.kind_ == b.kind_ && a.name() == b.name();
   }
@@ -108,27 +108,27 @@ class MergeOp {
   std::shared_ptr<const CustomMergeOp> custom_;
 };
 
-// A final op of the caller; the name is what members compare.
+// A final op of the caller. Members compare ops by name.
 struct CustomFinalOp {
   std::string name;
 
-  // Changes `num_elements` values in place. Thread-safe. As in CustomMergeOp,
-  // `values` need not be aligned.
+  // Changes `num_elements` values in place. Thread-safe. `values` need not be
+  // aligned.
   std::function<absl::Status(DType dtype, void* values, int64_t num_elements,
                              int group_size)>
       apply;
 };
 
-// What happens once to each element of a reduction's result. A value.
+// Op applied once to each element of a reduction's result. A value.
 class FinalOp {
  public:
   FinalOp() = default;  // Identity.
 
-  // Division by the size of the group: with a sum, the average.
+  // Division by the group size: turns a sum into an average.
   static FinalOp DivideByGroupSize();
 
   // Errors: INVALID_ARGUMENT without a name or a function, or with the name of
-  // a built-in one.
+  // a built-in op.
   static absl::StatusOr<FinalOp> Custom(CustomFinalOp op);
 
   absl::string_view name() const;
@@ -150,23 +150,23 @@ class FinalOp {
   std::shared_ptr<const CustomFinalOp> custom_;
 };
 
-// The arithmetic of collectives on host memory. Thread-safe, allocates nothing,
-// and picks the best vector instructions of the CPU when first called.
+// Arithmetic of collectives on host memory. Thread-safe, allocates nothing, and
+// picks the best vector instructions of the CPU on the first call.
 //
 // Results are the same bits on every CPU, for every length and alignment, and
-// whichever operand is left:
-// - Integer sums and products wrap around, as in two's complement.
-// - float16 and bfloat16 are computed in float32 and rounded once, to nearest
-//   even. Denormals are kept, and what is too large becomes infinity.
-// - min and max order -0 below +0, and are NaN if either operand is.
-// - Every NaN that is written has the same bits: sign 0, quiet, payload 0.
-// This holds in the default floating-point environment. A thread that flushes
-// denormals or rounds otherwise gets what its mode makes of the arithmetic.
+// for either order of the operands:
+//  - Integer sums and products wrap around, as in two's complement.
+//  - float16 and bfloat16 are computed in float32 and rounded once, to nearest
+//    even. Denormals are kept; values that are too large become infinity.
+//  - min and max order -0 below +0, and are NaN if either operand is.
+//  - Every NaN that is written has the same bits: sign 0, quiet, payload 0.
+// These promises hold in the default floating-point environment. A thread that
+// flushes denormals or rounds otherwise gets the results of that mode.
 
-// into[i] = left[i] (+) right[i] for `num_elements` elements.
+// Computes into[i] = left[i] (+) right[i] for `num_elements` elements.
 //
-// The pointers need no alignment, not even that of an element. `into` may equal
-// `left`, `right` or both, but may not overlap them in part. Does nothing if
+// The pointers need no alignment, not even to an element. `into` may equal
+// `left`, `right` or both, but must not overlap them in part. Does nothing if
 // CheckSupported(kind, dtype) fails.
 void Reduce(ReductionKind kind, DType dtype, const void* left,
             const void* right, void* into, size_t num_elements);
@@ -178,50 +178,50 @@ struct ManyReduction {
   absl::Span<const uint8_t* const> inputs;  // At least one.
   absl::Span<uint8_t* const> outputs;
 
-  // More outputs, written past the caches: for what nobody reads before it
-  // would have left them anyway. Saves reading the memory that is overwritten.
+  // More outputs, written past the caches: for results that leave the caches
+  // before their next read. Saves a read of the memory that is overwritten.
   absl::Span<uint8_t* const> streamed;
 
   size_t num_elements = 0;
   int64_t divisor = 1;  // REQUIRES: > 0, and 1 unless the dtype is floating.
 };
 
-// Every output = (inputs[0] (+) inputs[1] (+) ..., from left to right) /
-// divisor.
+// Computes every output = (inputs[0] (+) inputs[1] (+) ..., from left to right)
+// / divisor.
 //
 // float16 and bfloat16 are computed in float32 to the end and rounded once.
-// Pointers as for Reduce(): an output may equal inputs; it may overlap nothing
+// Pointers as for Reduce(): an output may equal an input, and overlaps nothing
 // else.
 void ReduceMany(const ManyReduction& reduction);
 
-// The first `num_bytes` of `from` to every output, bit by bit.
+// Copies the first `num_bytes` of `from` to every output, bit by bit.
 void CopyToMany(const uint8_t* from, absl::Span<uint8_t* const> outputs,
                 absl::Span<uint8_t* const> streamed, size_t num_bytes);
 
-// values[i] /= divisor: from a sum to an average.
+// Computes values[i] /= divisor: turns a sum into an average.
 //
-// Integers are divided in 64 bits, so that no divisor is too large, and
-// truncate toward zero. float16 and bfloat16 are divided in float32 and rounded
-// once more. A floating dtype first rounds the divisor to the type it divides
-// in, which matters only above 2^24. `values` needs no alignment. Does nothing
-// to bool or if `dtype` is not valid. REQUIRES: divisor > 0.
+// Integers are divided in 64 bits and truncate toward zero, so no divisor is
+// too large. float16 and bfloat16 are divided in float32 and rounded once more.
+// For a floating dtype, the divisor is first rounded to the type of the
+// division; this matters only above 2^24. `values` needs no alignment. Does
+// nothing for bool or an invalid `dtype`. REQUIRES: divisor > 0.
 void DivideBy(DType dtype, void* values, size_t num_elements, int64_t divisor);
 
-// Buffers of one length.
+// Buffers of equal length.
 struct FoldBuffers {
   absl::Span<const uint8_t* const> inputs;  // At least one.
   absl::Span<uint8_t* const> outputs;       // Each may be an input.
   absl::Span<uint8_t* const> streamed;      // More, written past the caches.
-  int64_t num_bytes = 0;                    // Whole elements.
-  int group_size = 0;  // For the final op; 0: as many as inputs.
+  int64_t num_bytes = 0;                    // A multiple of the element size.
+  int group_size = 0;  // Argument of the final op. 0: number of inputs.
 };
 
-// Every output = the inputs, merged in their order, with the final op: in one
-// pass where the ops are built in, so that float16 and bfloat16 are rounded
-// once, after the final op. Ops of the caller, averages of integers and groups
-// of one take one more step: each tile of a few thousand bytes is reduced in
-// the first-level cache, by a merge op of the caller pair by pair. Errors:
-// those of the ops.
+// Merges the inputs in their order, applies the final op, and writes the result
+// to every output. Built-in ops take one pass, so float16 and bfloat16 are
+// rounded once, after the final op. Custom ops, averages of integers and groups
+// of one take one more step. They reduce tiles of a few thousand bytes in the
+// first-level cache, and call a custom merge op pair by pair. Errors: any error
+// of the ops.
 absl::Status Fold(DType dtype, const MergeOp& merge_op, const FinalOp& final_op,
                   const FoldBuffers& buffers);
 

@@ -1,11 +1,11 @@
 #ifndef TUTTI_SCHEDULE_H_
 #define TUTTI_SCHEDULE_H_
 
-// Schedules: algorithms as data. An author writes a pure function from
-// layout, rank and parameters to a Schedule, and registers it by
-// REGISTER_COLLECTIVE and Scheduled(). The engine runs the schedule, the
-// verifier proves it and the simulator prices it. Hierarchical() makes an
-// all-reduce on two levels of two registered ones.
+// Schedules: algorithms as data. An author writes a pure function from layout,
+// rank and parameters to a Schedule, and registers it by REGISTER_COLLECTIVE
+// and Scheduled(). The engine runs the schedule, the verifier proves it and the
+// simulator prices it. Hierarchical() combines two registered algorithms into
+// an all-reduce on two levels.
 
 #include <algorithm>
 #include <cstddef>
@@ -27,18 +27,18 @@
 
 namespace tutti {
 
-// A schedule is what one rank does in one collective, as data: sends,
-// receives, reductions and copies of chunks. It names chunks, not bytes, so one
-// schedule serves every size and dtype. The same value is run by the engine,
-// proved by the verifier and priced by the simulator.
+// The actions of one rank in one collective, as data: sends, receives,
+// reductions and copies of chunks. A schedule names chunks, not bytes, so one
+// schedule serves every size and dtype. Engine, verifier and simulator use the
+// same value.
 //
 // Memory. A collective cuts its buffers into `num_chunks` chunks (chunk_map.h
-// says which bytes each is). A slot is a chunk in one of three spaces:
+// gives the bytes of each). A slot is a chunk in one of three spaces:
 //  - kInput: the member's input; never written.
-//  - kData: the member's output. Where a collective runs in place, kInput c and
-//    kData c are the same bytes.
-//  - kScratch: memory of the engine, undefined at the start; `bank` tells apart
-//    several scratch copies of one chunk.
+//  - kData: the member's output. In place, kInput c and kData c are the same
+//    bytes.
+//  - kScratch: memory of the engine, undefined at the start; `bank` numbers the
+//    scratch copies of one chunk.
 enum class Space : uint8_t { kInput, kData, kScratch };
 
 struct Slot {
@@ -65,47 +65,47 @@ struct StepRef {
 };
 
 enum class StepKind : uint8_t {
-  kSend,    // Lends `left` to `peer`; complete when the peer has read it.
-  kRecv,    // Reads what `peer` lends into `into`; complete when it is there.
+  kSend,    // Posts `left` to `peer`; complete when `peer` has read it.
+  kRecv,    // Receives bytes of `peer` into `into`; complete on arrival.
   kReduce,  // into = left (+) right (+) more, in this order (Fold()).
   kCopy,    // into = left.
-  kWait,    // Nothing: later steps of the lane wait for `after`, too.
+  kWait,    // Does nothing; later steps of the lane also wait for `after`.
 };
 
-// Whether such a step has `left`; only kReduce has `right` and `more`.
+// True if the step has `left`. Only kReduce has `right` and `more`.
 constexpr bool Reads(StepKind kind) {
   return kind != StepKind::kRecv && kind != StepKind::kWait;
 }
 
-// Whether such a step has `into`.
+// True if the step has `into`.
 constexpr bool Writes(StepKind kind) {
   return kind != StepKind::kSend && kind != StepKind::kWait;
 }
 
-// How many tags there are: from 0 on.
+// Number of tags. Tags start at 0.
 inline constexpr int32_t kNumTags = int32_t{1} << 30;
 
-// One action of one rank. It starts when the step before it in its lane and
-// `after` are complete.
+// An action of a rank. Starts when the previous step of its lane and `after`
+// are complete.
 //
-// A send meets the receive of the peer that has the same tag; a pair of ranks
-// uses a tag once in each direction. Transfers of empty chunks are skipped on
-// both sides, but where each member says for itself which are empty
+// A send meets the peer's receive with the same tag. A pair of ranks uses a tag
+// once in each direction. Transfers of empty chunks are skipped on both sides,
+// unless each member declares its own empty chunks
 // (CollInstanceParams::rows_are_given).
 struct Step {
   StepKind kind = StepKind::kCopy;
-  // kReduce and kCopy: also apply the collective's final op to `into`.
+  // kReduce and kCopy: also applies the collective's final op to `into`.
   bool finish = false;
   Slot into;
   Slot left;
   Slot right;
-  std::vector<Slot> more;  // kReduce: what comes after `right`.
+  std::vector<Slot> more;  // kReduce: operands after `right`.
   int32_t peer = -1;
   int32_t tag = 0;
   StepRef after;
 };
 
-// What the step reads, in order.
+// Slots that the step reads, in order.
 absl::InlinedVector<Slot, 2> SlotsRead(const Step& step);
 
 // Steps in order. Lanes run concurrently.
@@ -115,22 +115,22 @@ struct Schedule {
   int num_chunks = 1;
   std::vector<Lane> lanes;
 
-  // Not empty: this is no schedule, for that reason, and the rest means
+  // Set if no schedule exists: holds the reason, and the other fields mean
   // nothing.
   std::string problem;
 };
 
-// "data[3]", "scratch[3]", "scratch[3].1".
+// Returns "data[3]", "scratch[3]" or "scratch[3].1".
 std::string ToString(const Slot& slot);
 
-// "send input[0] to 3, tag 7, after 0.2".
+// Returns "send input[0] to 3, tag 7, after 0.2".
 std::string ToString(const Step& step);
 
-// One line per step, lanes numbered.
+// Returns one line per step, with lanes numbered.
 std::string ToString(const Schedule& schedule);
 
-// Writes a Schedule lane by lane; each call appends one step and returns the
-// reference by which later steps can wait for it.
+// Writes a Schedule lane by lane. Each call appends one step and returns a
+// reference that later steps can wait for.
 //
 //   ScheduleBuilder builder(/*num_chunks=*/1);
 //   auto lane = builder.AddLane();
@@ -139,7 +139,7 @@ std::string ToString(const Schedule& schedule);
 //   return builder.Build();
 class ScheduleBuilder {
  public:
-  // A handle on one lane; valid as long as the builder is.
+  // Handle on one lane; valid as long as the builder.
   class LaneBuilder {
    public:
     StepRef Send(int peer, int tag, Slot from, StepRef after = {});
@@ -147,18 +147,18 @@ class ScheduleBuilder {
     StepRef Reduce(Slot into, Slot left, Slot right, StepRef after = {});
     StepRef Copy(Slot into, Slot from, StepRef after = {});
 
-    // As Reduce and Copy, and applies the final op to `into`.
+    // Reduce and Copy that also apply the final op to `into`.
     StepRef ReduceAndFinish(Slot into, Slot left, Slot right,
                             StepRef after = {});
     StepRef CopyAndFinish(Slot into, Slot from, StepRef after = {});
 
-    // The same of any number of operands, at least one: Copy if it is one.
+    // Reductions of any number of operands, at least one. One operand: a Copy.
     StepRef ReduceMany(Slot into, absl::Span<const Slot> operands,
                        StepRef after = {});
     StepRef ReduceManyAndFinish(Slot into, absl::Span<const Slot> operands,
                                 StepRef after = {});
 
-    // Later steps of the lane wait for that step, too.
+    // Makes later steps of the lane also wait for `after`.
     StepRef Wait(StepRef after);
 
    private:
@@ -179,23 +179,24 @@ class ScheduleBuilder {
 
   LaneBuilder AddLane();
 
-  // The finished schedule. Call once, last.
+  // Returns the finished schedule. Call once, last.
   Schedule Build() { return std::move(schedule_); }
 
  private:
   Schedule schedule_;
 };
 
-// What the ranks of a group do in a collective, round by round, without saying
-// with which chunks. Where a plan has steps in the square of the number of
-// ranks, its outline may have far fewer: it can be simulated for groups whose
-// plans nobody could write down.
+// The actions of a group's ranks in a collective, round by round, as numbers of
+// chunks. A plan may have steps in the square of the number of ranks; its
+// outline may have far fewer entries. An outline allows simulation of groups
+// whose plans are too large to write down.
 //
-// A round is all that has the same depth (step_depth.h): round d has the
-// transfers of depth d, and the reductions and copies that then follow. Round 0
+// A round holds all actions of one depth (step_depth.h): round d has the
+// transfers of depth d, and the reductions and copies that follow them. Round 0
 // has no transfers.
 struct OutlineRound {
-  // All that one rank sends another, each pair once. A message is a chunk.
+  // All messages from one rank to another, each pair once. A message is a
+  // chunk.
   struct Transfer {
     int32_t from = 0;
     int32_t to = 0;
@@ -206,7 +207,7 @@ struct OutlineRound {
     }
   };
 
-  // What a rank does on its own, each rank once.
+  // Local work of a rank, each rank once.
   struct Work {
     int32_t rank = 0;
     int64_t reduced_chunks = 0;
@@ -231,21 +232,22 @@ class Outline {
     int num_chunks = 1;
     int num_rounds = 1;
 
-    // Of the rank that needs most memory besides its input and output.
+    // Scratch of the rank that needs most memory besides its input and output.
     int64_t scratch_chunks = 0;
 
-    // Rank r + period does what rank r does, `period` ranks further, modulo the
-    // number of ranks, which is a multiple. That number itself: no such claim.
+    // Rank r + period repeats the actions of rank r, with all ranks shifted by
+    // `period` modulo the number of ranks. The number of ranks is a multiple of
+    // it. Equal to the number of ranks: no claim.
     int period = 1;
 
-    // In every round but round 0 each rank sends to the same one, which has no
-    // other sender; and in every round all send and work as much as each other.
+    // In every round but round 0, each rank sends to one fixed rank, which has
+    // no other sender. In every round, all ranks send and work equally much.
     bool is_ring = false;
 
-    // At most so many ranks send or work in a round. 0: no such claim.
+    // Largest number of ranks that send or work in a round. 0: no claim.
     int busy_ranks = 0;
 
-    // At most so many transfers has a round. 0: no such claim.
+    // Largest number of transfers in a round. 0: no claim.
     int64_t most_transfers = 0;
 
     friend bool operator==(const Size&, const Size&) = default;
@@ -258,58 +260,61 @@ class Outline {
 
   const Size& size() const { return size_; }
 
-  // Appends what ranks [first, end) send and work in a round, in the order of
-  // their numbers. REQUIRES: 0 <= round < num_rounds and 0 <= first <= end <=
+  // Appends the transfers and work of ranks [first, end) in a round, in rank
+  // order. REQUIRES: 0 <= round < num_rounds and 0 <= first <= end <=
   // num_ranks.
   virtual void Append(int round, int first, int end,
                       OutlineRound* into) const = 0;
 
-  // How many chunks of its output `rank` writes for the last time in a round.
-  // What follows in a composition may start on them then. REQUIRES: as above.
+  // Number of output chunks that `rank` writes for the last time in a round. In
+  // a composition, the next part may start on these chunks then. REQUIRES: as
+  // for Append().
   virtual int64_t NumResults(int round, int rank) const = 0;
 
  private:
   const Size size_;
 };
 
-// All that a plan may depend on. Every value is checked before a plan sees it.
+// Inputs that a plan may depend on. All values are checked before a plan sees
+// them.
 struct PlanRequest {
   const GroupLayout& layout;
   CollectiveType type = CollectiveType::kAllReduce;
   int rank = 0;
-  int root = 0;  // Where HasRoot(type).
+  int root = 0;  // Valid where HasRoot(type).
 
-  // kPermute only: what rank i has goes to rank permutation[i].
+  // kPermute only: the input of rank i goes to rank permutation[i].
   absl::Span<const int> permutation;
 
-  // One ring or tree per entry; never empty where the traits say
+  // Entries, one per ring or tree; never empty if the traits say
   // supports_subdivisions. An offset k >= 0 starts k devices further in each
-  // task; a negative one -k goes through its devices backwards, and starts k
-  // further on that way. Offsets count modulo the devices of the task.
+  // task. A negative offset -k goes backwards through the devices and starts k
+  // further in that direction. Offsets count modulo the devices of the task.
   absl::Span<const int> subdiv_offsets;
 
-  // Where the traits take a list of ranks: each at most once, for kAllRanks all
-  // of them. Empty: the algorithm's own order.
+  // Set only if the traits take a list of ranks: each rank at most once, for
+  // kAllRanks every rank. Empty: the algorithm's default order.
   absl::Span<const int> rank_list;
 
-  // kReduceScatter: blocks may differ in size, as those of an all-reduce do
-  // that it is a part of. Else all are alike.
+  // kReduceScatter: blocks may differ in size, because they are part of an
+  // all-reduce. Else all blocks have the same size.
   bool blocks_differ = false;
 
-  // This member's output is its input (where chunks have the same number).
-  // Members may differ in this: it must not change what is sent or received.
+  // True if this member's output is its input (where chunks have the same
+  // number). Members may differ in this, so it must not change sends and
+  // receives.
   bool in_place = false;
 };
 
-// What to choose subdivisions by, where the caller gave no offsets: so many
-// that bytes / (ranks * subdivisions) is at most 4 MiB, as far as the maximum
-// allows.
+// Inputs for the choice of subdivisions if the caller gave no offsets. The
+// default makes bytes / (ranks * subdivisions) at most 4 MiB, as far as the
+// maximum allows.
 struct SubdivisionRequest {
   const GroupLayout& layout;
-  int64_t bytes = 0;  // Of the larger of one member's input and output.
-  int max_subdivs_per_device = 0;  // As in CollImplDetails.
+  int64_t bytes = 0;               // Larger of one member's input and output.
+  int max_subdivs_per_device = 0;  // See CollImplDetails.
 
-  // All members are GPUs of one process, where each step is a launch.
+  // All members are GPUs of one process, so each step is a launch.
   bool are_launches = false;
 };
 
@@ -317,42 +322,42 @@ struct SubdivisionRequest {
 struct Algorithm {
   ImplementationTraits traits;
 
-  // What one rank does. Pure. Not asked, nor the others, unless CheckParts() is
-  // OK.
+  // Returns the schedule of one rank. Pure. Called only if CheckParts() is OK,
+  // like the functions below.
   Schedule (*plan)(const PlanRequest& request) = nullptr;
 
-  // The subdivision offsets to use by default. Pure. Null unless the traits say
+  // Returns the default subdivision offsets. Pure. Null unless the traits say
   // supports_subdivisions.
   std::vector<int> (*subdivide)(const SubdivisionRequest& request) = nullptr;
 
-  // As traits.cost_seconds, with so many subdivisions instead of the default
-  // ones. Pure. Null: it is the same with any number.
+  // Predicts seconds as traits.cost_seconds does, for a given number of
+  // subdivisions. Pure. Null: the number makes no difference.
   double (*subdivided_seconds)(const CostQuery& query,
                                int num_subdivs) = nullptr;
 
-  // The outline of what `plan` makes, for groups that are too large to plan;
-  // `rank` does not count. Pure, and needs nothing of the request later. Null,
-  // or an error that says why not: only as planned. The conformance suite
-  // compares the two (CheckOutline).
+  // Returns the outline of `plan`'s schedules, for groups that are too large to
+  // plan; `rank` is ignored. Pure; the outline does not refer to the request.
+  // Null, or an error with the reason: there are only plans. The conformance
+  // suite compares outline and plan (CheckOutline).
   absl::StatusOr<std::unique_ptr<const Outline>> (*outline)(
       const PlanRequest& request) = nullptr;
 };
 
-// The factory with which an algorithm is registered:
+// Factory that registers an algorithm:
 //   REGISTER_COLLECTIVE(RingReduce, Scheduled({.traits = ..., .plan = Plan}));
-// Null, which cannot be registered, if there is no plan function.
+// Null if there is no plan function; null cannot be registered.
 std::shared_ptr<const CollectiveFactory> Scheduled(Algorithm algorithm);
 
-// The algorithm behind a factory; null if it was not made by Scheduled().
+// Algorithm behind a factory; null if the factory was not made by Scheduled().
 const Algorithm* AlgorithmOf(const CollectiveFactory& factory);
 
-// OK if it runs on all devices, in all groups, with all ops, and to the same
-// bits for a fixed layout: what it is a part of says so of itself. Errors:
-// INVALID_ARGUMENT, with the name, that says what it is not.
+// Checks that an implementation can be a part of another one: it runs on all
+// devices, in all groups, with all ops, and gives the same bits for a fixed
+// layout. Errors: INVALID_ARGUMENT with the name and the missing property.
 absl::Status CheckFitsAsPart(absl::string_view name,
                              const ImplementationTraits& traits);
 
-// A registered name as an argument of templates.
+// A registered name as a template argument.
 template <size_t size>
 struct ImplementationName {
   consteval ImplementationName(const char (&name)[size]) {  // NOLINT: a name.
@@ -363,15 +368,14 @@ struct ImplementationName {
   char text[size];
 };
 
-// Parts of an all-reduce on two levels, by names of the global registry:
-// schedules of one level that fit (CheckFitsAsPart()).
+// Parts of an all-reduce on two levels, as names of the global registry. Both
+// are schedules of one level that fit (CheckFitsAsPart()).
 struct ReduceLevels {
   absl::string_view inside;   // Reduce-scatters, reduces or all-reduces.
   absl::string_view between;  // All-reduces.
 };
 
-// Functions of an all-reduce on two levels, as an Algorithm has them, and its
-// factory. For Hierarchical(), which knows the levels.
+// Functions and factory of an all-reduce on two levels, for Hierarchical().
 namespace two_levels {
 
 absl::Status CheckParts(const ReduceLevels& levels);
@@ -382,26 +386,27 @@ std::vector<int> Subdivide(const SubdivisionRequest& request,
 absl::StatusOr<std::unique_ptr<const Outline>> MakeOutline(
     const PlanRequest& request, const ReduceLevels& levels);
 
-// `functions` are the above, for these levels.
+// Makes the factory for `levels`; `functions` are the functions above.
 std::shared_ptr<const CollectiveFactory> MakeFactory(const ReduceLevels& levels,
                                                      Algorithm functions);
 
 }  // namespace two_levels
 
-// An all-reduce on both levels of a machine, inside tasks and between them, of
-// any two registered reductions that are schedules of one level and fit
-// (CheckFitsAsPart()):
+// Makes an all-reduce on both levels of a machine, inside tasks and between
+// them. It combines any two registered reductions that are schedules of one
+// level and fit (CheckFitsAsPart()):
 //   REGISTER_COLLECTIVE(
 //       ShuffleThenRing, Hierarchical<"DirectReduceScatter", "RingReduce">());
 //   REGISTER_COLLECTIVE(
 //       LocalThenRing, Hierarchical<"LocalReduce", "RingReduce">());
 //
-// `inside` is a schedule that reduce-scatters, reduces or all-reduces, and the
-// whole then a schedule, or LocalReduce, which stands for one pass over memory
-// in each process. `between` is a schedule that all-reduces.
+// `between` is a schedule that all-reduces. `inside` is a schedule that
+// reduce-scatters, reduces or all-reduces; then the whole is a schedule.
+// `inside` may also be LocalReduce, which means one pass over memory in each
+// process.
 //
-// The program links both: else it is ruled out with the reason, and calls that
-// name it end with NOT_FOUND.
+// The program links both parts. Otherwise the algorithm is ruled out with the
+// reason, and calls that name it end with NOT_FOUND.
 template <ImplementationName inside, ImplementationName between>
 std::shared_ptr<const CollectiveFactory> Hierarchical() {
   static constexpr ReduceLevels kLevels = {.inside = inside.text,
