@@ -355,7 +355,7 @@ absl::Status CollectiveRemoteAccess::CancelFromPeer(
   const absl::Time now = options_.environment.clock->Now();
   {
     MutexLock lock(&mu_);
-    // It has ended here by itself.
+    // The execution, or its step, has ended here already.
     if (!rendezvous_.StatusOf(exec).ok()) return absl::OkStatus();
     if (!early_cancels_.Add({caller, exec, reason}, now)) {
       return absl::ResourceExhaustedError(

@@ -418,7 +418,7 @@ TEST_P(CollectiveRemoteAccessTest, SaysWhoHasNotAskedForWhatIsSent) {
   ExpectNothingLeft();
 }
 
-// However it has ended: its transport is gone, or it ended on all tasks.
+// A step ends when its transport goes, or on all tasks.
 TEST_P(CollectiveRemoteAccessTest, WhatComesLateForAStepThatHasEndedIsRefused) {
   const std::vector<std::function<void(Task&)>> ways = {
       [](Task& task) { task.step.reset(); },
@@ -442,7 +442,7 @@ TEST_P(CollectiveRemoteAccessTest, WhatComesLateForAStepThatHasEndedIsRefused) {
   }
 }
 
-// Its former owner may still hold the transport.
+// The former owner may still hold the transport.
 TEST_P(CollectiveRemoteAccessTest, AStepThatHasEndedLendsAndReceivesNothing) {
   Side waiting(8), sent(8), received(8), local(8);
   Receive(Key(0, 1), &waiting);

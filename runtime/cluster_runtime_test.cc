@@ -242,7 +242,7 @@ TEST_P(ClusterRuntimeTest, AStepIsCleanedUpOnAllTasks) {
   ExpectAll(calls, 1 + 2 + 3 + 4 + 5 + 6);
 }
 
-// Also on a task that had not used it, and cleaned up again by another task.
+// Tasks refuse it that have not used it, and after another clean-up, too.
 TEST_P(ClusterRuntimeTest, ASecondUseOfAStepIdIsRefusedOnAllTasks) {
   const CollectiveRequest request = Request(1);
   for (int task : {0, 1, 2}) {

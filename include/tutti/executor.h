@@ -271,7 +271,7 @@ class CollectiveExecutorMgrInterface {
   // with FAILED_PRECONDITION.
   virtual std::shared_ptr<CollectiveExecutor> FindOrCreate(int64_t step_id) = 0;
 
-  // Ends what the step still runs, or would run later; idempotent. Waits for
+  // Ends what the step still runs, and its later uses; idempotent. Waits for
   // the thread that is just making its executor.
   virtual void Cleanup(int64_t step_id) = 0;
   virtual void CleanupAll() = 0;  // All steps that have an executor.

@@ -86,7 +86,7 @@ TEST(ExecutorMgrTest, SecondUseOfAStepIdIsRefused) {
   }
 }
 
-// As where the word of a clean-up comes before the step's first call.
+// A clean-up by another task may come before the step's first call.
 TEST(ExecutorMgrTest, StepThatIsCleanedUpBeforeItsFirstUseIsRefused) {
   LocalJob job({.devices_per_task = 2});
   job.manager().Cleanup(1);

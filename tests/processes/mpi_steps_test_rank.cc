@@ -30,7 +30,7 @@ namespace {
 TEST_F(MpiCollectivesTest, AStepThatIsCleanedUpLeavesNothingToTheNext) {
   constexpr absl::Duration kLimit = absl::Seconds(30);
   constexpr size_t kNumInstances = 100;
-  constexpr int64_t kMostSteps = 14;
+  constexpr int64_t kMostSteps = 8;
   for (const int64_t count : {kFew, kMany}) {
     const TensorShape shape = TensorShape::Vector(count);
     const int64_t first_step = count == kFew ? 2 : 2 + kMostSteps;

@@ -22,7 +22,7 @@ namespace tutti {
 namespace {
 
 // What processes say to each other through MPI.
-constexpr int kProtocolVersion = 10;
+constexpr int kProtocolVersion = 11;
 
 // Between looks, while MPI has something to go on with, and for what comes from
 // other hosts or from a process that could not ring. Each is twice as long as
