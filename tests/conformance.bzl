@@ -1,14 +1,38 @@
 """The test that every implementation of a collective has to pass."""
 
-def tutti_conformance_test(name, implementation, deps, shard_count = 4, tags = [], **kwargs):
-    """Proves a registered implementation.
+def _arguments(tier):
+    if tier == "default":
+        return select({
+            str(Label("//tests:with_sanitizer")): ["--quick"],
+            "//conditions:default": [],
+        })
+    if tier not in ["quick", "deep"]:
+        fail("tier is quick, default or deep, not " + tier)
+    return ["--" + tier]
+
+def tutti_conformance_test(
+        name,
+        deps,
+        implementation = None,
+        tier = "default",
+        tags = [],
+        **kwargs):
+    """Proves a registered implementation, or all that run on CPU devices.
 
     Runs every collective that the implementation's traits name, on CPU devices
     in one process: groups, lengths, dtypes, placements, subdivisions, roots and
-    reductions with each other, failures at every stage, a hundred orders of work
-    and many layouts for what its determinism class promises, and, where it is a
-    schedule, the symbolic proof. Makes two tests: NAME, and NAME_quick, a part
-    of it that is also fit for sanitizers (tag "concurrency").
+    reductions with each other, failures at every stage, many orders of work and
+    layouts for what its determinism class promises, and, where it is a
+    schedule, the symbolic proof.
+
+    | tier      | choices                               | proof to | time         |
+    |-----------|---------------------------------------|----------|--------------|
+    | "quick"   | a few                                 | 8 ranks  | 1 s          |
+    | "default" | all, each pair of two at least once   | 16 ranks | 4 s          |
+    | "deep"    | all with each other, more large sizes | 64 ranks | 5 s to 2 min |
+
+    With sanitizers "default" stands for "quick". Tests of the tier "deep" are
+    tagged "deep" and "no-sanitizer", the others "concurrency".
 
     The implementation does its work on the caller's threads or the
     environment's work queue: a call that has not ended when no work is left
@@ -26,26 +50,18 @@ def tutti_conformance_test(name, implementation, deps, shard_count = 4, tags = [
 
     Args:
       name: of the test.
-      implementation: the name under which it is registered.
-      deps: the libraries that register it (alwayslink).
-      shard_count: of NAME.
-      tags: of both tests.
-      **kwargs: for both tests, as in cc_test.
+      deps: the libraries that register implementations (alwayslink).
+      implementation: the name under which it is registered; all if None.
+      tier: how thorough the test is.
+      tags: of the test.
+      **kwargs: as in cc_test.
     """
-    arguments = ["--implementation=" + implementation]
-    all_deps = deps + [str(Label("//tests/conformance:suite"))]
+    arguments = ["--implementation=" + implementation] if implementation else []
+    is_deep = tier == "deep"
     native.cc_test(
         name = name,
-        args = arguments,
-        shard_count = shard_count,
-        tags = tags + ["no-sanitizer"],
-        deps = all_deps,
-        **kwargs
-    )
-    native.cc_test(
-        name = name + "_quick",
-        args = arguments + ["--quick"],
-        tags = tags + ["concurrency"],
-        deps = all_deps,
+        args = arguments + _arguments(tier),
+        tags = tags + (["deep", "no-sanitizer"] if is_deep else ["concurrency"]),
+        deps = deps + [str(Label("//tests/conformance:suite"))],
         **kwargs
     )

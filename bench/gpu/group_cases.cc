@@ -97,6 +97,7 @@ absl::StatusOr<ImplementationUnderTest> FindUnderTest(const std::string& name) {
   ImplementationUnderTest under_test;
   under_test.name = name;
   under_test.factory = *std::move(factory);
+  under_test.tier = conformance::Tier::kDeep;
   return under_test;
 }
 
@@ -109,16 +110,16 @@ std::vector<Case> CasesOf(const ImplementationUnderTest& under_test,
                           const CheckScale& scale) {
   constexpr int64_t kOddLength = 7;
   ImplementationUnderTest quick = under_test;
-  quick.quick = true;
-  ImplementationUnderTest whole = under_test;
-  whole.quick = false;
+  quick.tier = conformance::Tier::kQuick;
+  ImplementationUnderTest deep = under_test;
+  deep.tier = conformance::Tier::kDeep;
   std::vector<Case> cases;
   for (const CollectiveType type : under_test.traits().collectives) {
     for (const auto& part :
          {LengthCases(quick, type, grid), SpecialCases(quick, type, grid),
           Reduces(type) ? ReductionCases(quick, type, grid)
                         : std::vector<Case>(),
-          MatrixCases(whole, type, grid, kOddLength)}) {
+          MatrixCases(deep, type, grid, kOddLength)}) {
       std::copy_if(part.begin(), part.end(), std::back_inserter(cases),
                    [&](const Case& c) {
                      return RunsAlike(c) && c.length <= scale.large_elements;

@@ -24,7 +24,7 @@ std::vector<ImplementationUnderTest> Schedules() {
     schedule.name = name;
     schedule.factory = factory;
     schedule.algorithm = algorithm;
-    schedule.quick = true;
+    schedule.tier = conformance::Tier::kQuick;
     schedules.push_back(std::move(schedule));
   }
   return schedules;

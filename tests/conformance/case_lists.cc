@@ -1,33 +1,65 @@
 #include "tests/conformance/case_lists.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <utility>
 
 #include "tests/conformance/custom_ops.h"
+#include "tests/conformance/pair_cover.h"
 #include "tutti/reduction.h"
 
 namespace tutti::conformance {
 namespace {
 
-constexpr int64_t kLargestLength = 1045991;
-
 // In larger groups some lists are shorter.
 constexpr int kMostRanksForAll = 8;
 
-// Every case with every choice: `set` puts a choice into a case.
-template <typename Choices, typename Set>
-std::vector<Case> Times(const std::vector<Case>& cases, const Choices& choices,
-                        Set set) {
-  std::vector<Case> product;
-  for (const Case& c : cases) {
-    for (const auto& choice : choices) {
-      product.push_back(c);
-      set(product.back(), choice);
-    }
+// Choices that differ between cases: `set` puts choice i into a case.
+struct Dimension {
+  int size;
+  std::function<void(Case& c, int i)> set;
+};
+
+template <typename Choice, typename Set>
+Dimension DimensionOf(std::vector<Choice> choices, Set set) {
+  const int size = static_cast<int>(choices.size());
+  return {size, [choices = std::move(choices), set](Case& c, int i) {
+            set(c, choices[i]);
+          }};
+}
+
+// The case with one choice of each dimension.
+Case With(Case c, const std::vector<Dimension>& dimensions,
+          const std::vector<int>& row) {
+  for (size_t d = 0; d < dimensions.size(); ++d) dimensions[d].set(c, row[d]);
+  return c;
+}
+
+std::vector<int> SizesOf(const std::vector<Dimension>& dimensions) {
+  std::vector<int> sizes;
+  for (const Dimension& dimension : dimensions) sizes.push_back(dimension.size);
+  return sizes;
+}
+
+// Each choice with each other, or in Tier::kDefault in pairs. The first
+// dimension changes least often.
+std::vector<Case> Combine(const Case& simplest,
+                          const std::vector<Dimension>& dimensions, Tier tier) {
+  const std::vector<int> sizes = SizesOf(dimensions);
+  std::vector<Case> cases;
+  for (const auto& row :
+       tier == Tier::kDefault ? PairCover(sizes) : AllRows(sizes)) {
+    cases.push_back(With(simplest, dimensions, row));
   }
-  return product;
+  return cases;
+}
+
+std::vector<Case> Product(const Case& simplest,
+                          const std::vector<Dimension>& dimensions) {
+  return Combine(simplest, dimensions, Tier::kDeep);
 }
 
 int64_t BlockOrVector(CollectiveType type, const Grid& grid, int64_t length) {
@@ -35,10 +67,12 @@ int64_t BlockOrVector(CollectiveType type, const Grid& grid, int64_t length) {
   return (length + grid.size() - 1) / grid.size();
 }
 
-std::vector<DType> DTypes(CollectiveType type, bool quick) {
+std::vector<DType> DTypes(CollectiveType type, Tier tier) {
   if (type == CollectiveType::kBarrier) return {DType::kUint8};
   std::vector<DType> dtypes(kAllDTypes.begin(), kAllDTypes.end());
-  if (quick) dtypes = {DType::kBFloat16, DType::kFloat32, DType::kInt64};
+  if (tier == Tier::kQuick) {
+    dtypes = {DType::kBFloat16, DType::kFloat32, DType::kInt64};
+  }
   if (Reduces(type)) {
     dtypes.erase(std::remove(dtypes.begin(), dtypes.end(), DType::kBool),
                  dtypes.end());
@@ -46,9 +80,9 @@ std::vector<DType> DTypes(CollectiveType type, bool quick) {
   return dtypes;
 }
 
-std::vector<InPlace> Placements(CollectiveType type, bool quick) {
+std::vector<InPlace> Placements(CollectiveType type, Tier tier) {
   if (type == CollectiveType::kBarrier) return {InPlace::kNone};
-  if (quick) return {InPlace::kNone, InPlace::kEvenRanks};
+  if (tier == Tier::kQuick) return {InPlace::kNone, InPlace::kEvenRanks};
   return {InPlace::kNone, InPlace::kAll, InPlace::kEvenRanks};
 }
 
@@ -57,11 +91,12 @@ std::vector<Subdivisions> SubdivisionsOf(const ImplementationTraits& traits) {
   return {Subdivisions::kAuto, Subdivisions::kOne, Subdivisions::kThree};
 }
 
-std::vector<int> Roots(CollectiveType type, int size, bool quick) {
+std::vector<int> Roots(CollectiveType type, int size, Tier tier) {
   if (!HasRoot(type)) return {0};
   std::vector<int> roots(size);
   std::iota(roots.begin(), roots.end(), 0);
-  if (size > (quick ? 2 : kMostRanksForAll)) roots = {0, size / 2, size - 1};
+  const int most_for_all = tier == Tier::kQuick ? 2 : kMostRanksForAll;
+  if (size > most_for_all) roots = {0, size / 2, size - 1};
   return roots;
 }
 
@@ -79,6 +114,38 @@ std::vector<std::vector<int>> Permutations(CollectiveType type, int size) {
   return permutations;
 }
 
+Dimension DTypeChoices(CollectiveType type, Tier tier) {
+  return DimensionOf(DTypes(type, tier),
+                     [](Case& c, DType dtype) { c.dtype = dtype; });
+}
+
+Dimension PlacementChoices(CollectiveType type, Tier tier) {
+  return DimensionOf(Placements(type, tier),
+                     [](Case& c, InPlace in_place) { c.in_place = in_place; });
+}
+
+Dimension SubdivisionChoices(const ImplementationTraits& traits) {
+  return DimensionOf(SubdivisionsOf(traits),
+                     [](Case& c, Subdivisions s) { c.subdivisions = s; });
+}
+
+Dimension RootChoices(CollectiveType type, int size, Tier tier) {
+  return DimensionOf(Roots(type, size, tier),
+                     [](Case& c, int root) { c.root = root; });
+}
+
+Dimension PermutationChoices(CollectiveType type, int size) {
+  return DimensionOf(Permutations(type, size),
+                     [](Case& c, const std::vector<int>& permutation) {
+                       c.permutation = permutation;
+                     });
+}
+
+Dimension LengthChoices(std::vector<int64_t> lengths) {
+  return DimensionOf(std::move(lengths),
+                     [](Case& c, int64_t length) { c.length = length; });
+}
+
 Case Simplest(CollectiveType type, const Grid& grid, int64_t length) {
   return {.type = type,
           .grid = grid,
@@ -87,34 +154,80 @@ Case Simplest(CollectiveType type, const Grid& grid, int64_t length) {
           .permutation = Permutations(type, grid.size()).front()};
 }
 
-// The largest length, with one permutation, while roots take turns, and from a
-// few ranks on the other choices too. In large groups there are fewer dtypes.
-std::vector<Case> LargestCases(const ImplementationTraits& traits,
-                               CollectiveType type, const Grid& grid) {
-  constexpr int kMostRanksForAllChoices = 3;
-  const int size = grid.size();
-  const auto subdivisions = SubdivisionsOf(traits);
-  const auto placements = Placements(type, /*quick=*/false);
-  const auto roots = Roots(type, size, /*quick=*/true);
-  std::vector<Case> cases =
-      Times({Simplest(type, grid, kLargestLength)},
-            DTypes(type, /*quick=*/size > kMostRanksForAll),
-            [](Case& c, DType dtype) { c.dtype = dtype; });
-  const bool has_all_choices = size <= kMostRanksForAllChoices;
-  if (has_all_choices) {
-    cases = Times(cases, subdivisions,
-                  [](Case& c, Subdivisions s) { c.subdivisions = s; });
-    cases = Times(cases, placements,
-                  [](Case& c, InPlace in_place) { c.in_place = in_place; });
+// The dtype changes least often, so that inputs are made once for each.
+std::vector<Dimension> MatrixDimensions(const ImplementationTraits& traits,
+                                        CollectiveType type, int size,
+                                        Tier tier) {
+  return {DTypeChoices(type, tier), RootChoices(type, size, tier),
+          PermutationChoices(type, size), SubdivisionChoices(traits),
+          PlacementChoices(type, tier)};
+}
+
+std::vector<int64_t> AllLengthsButTheLargest(CollectiveType type, Tier tier) {
+  std::vector<int64_t> lengths = Lengths(type, tier);
+  lengths.erase(std::remove(lengths.begin(), lengths.end(), kLargestLength),
+                lengths.end());
+  return lengths;
+}
+
+// Cases with the length, from a list for all lengths that has all pairs.
+std::vector<Case> PairsWithLength(const Case& simplest,
+                                  std::vector<Dimension> dimensions,
+                                  int64_t length) {
+  const std::vector<int64_t> lengths =
+      AllLengthsButTheLargest(simplest.type, Tier::kDefault);
+  const auto index =
+      std::find(lengths.begin(), lengths.end(), length) - lengths.begin();
+  const int num_lengths = static_cast<int>(lengths.size());
+  dimensions.push_back({num_lengths, [](Case& /*c*/, int /*i*/) {}});
+  std::vector<Case> cases;
+  for (const auto& row : PairCover(SizesOf(dimensions))) {
+    if (row.back() == index) cases.push_back(With(simplest, dimensions, row));
   }
-  for (size_t i = 0; i < cases.size(); ++i) {
-    cases[i].root = roots[(i + i / 3) % roots.size()];
-    if (has_all_choices) continue;
-    cases[i].in_place = placements[i % placements.size()];
-    cases[i].subdivisions =
+  return cases;
+}
+
+// Lets roots take turns from the choice `first` on, and if
+// `all_choices_take_turns` placements and subdivisions, too.
+std::vector<Case> TakeTurns(std::vector<Case> cases,
+                            const ImplementationTraits& traits,
+                            bool all_choices_take_turns, size_t first = 0) {
+  const CollectiveType type = cases.front().type;
+  const int size = cases.front().grid.size();
+  const auto roots = Roots(type, size, Tier::kQuick);
+  const auto placements = Placements(type, Tier::kDeep);
+  const auto subdivisions = SubdivisionsOf(traits);
+  for (size_t i = first; i < first + cases.size(); ++i) {
+    Case& c = cases[i - first];
+    c.root = roots[(i + i / 3) % roots.size()];
+    if (!all_choices_take_turns) continue;
+    c.in_place = placements[i % placements.size()];
+    c.subdivisions =
         subdivisions[(i + i / placements.size()) % subdivisions.size()];
   }
   return cases;
+}
+
+// The largest length, with fewer choices in larger groups.
+std::vector<Case> LargestCases(const ImplementationUnderTest& under_test,
+                               CollectiveType type, const Grid& grid) {
+  constexpr int kMostRanksForAllChoices = 3;
+  const ImplementationTraits& traits = under_test.traits();
+  const int size = grid.size();
+  Case simplest = Simplest(type, grid, kLargestLength);
+  if (under_test.tier != Tier::kDeep) {
+    if (size > kMostRanksForAll) simplest.dtype = DType::kBFloat16;
+    return TakeTurns({simplest}, traits, /*all_choices_take_turns=*/true,
+                     /*first=*/size);
+  }
+  const Tier dtypes = size > kMostRanksForAll ? Tier::kQuick : Tier::kDeep;
+  std::vector<Dimension> dimensions = {DTypeChoices(type, dtypes)};
+  const bool has_all_choices = size <= kMostRanksForAllChoices;
+  if (has_all_choices) {
+    dimensions.push_back(SubdivisionChoices(traits));
+    dimensions.push_back(PlacementChoices(type, Tier::kDeep));
+  }
+  return TakeTurns(Product(simplest, dimensions), traits, !has_all_choices);
 }
 
 std::vector<std::pair<MergeOp, FinalOp>> Ops(const ImplementationTraits& traits,
@@ -149,33 +262,31 @@ std::vector<int64_t> UnevenRows(CollectiveType type, int size, int64_t most,
 }
 
 std::vector<Case> UnevenCases(const ImplementationTraits& traits,
-                              const Case& simplest, bool quick) {
+                              const Case& simplest, Tier tier) {
   const CollectiveType type = simplest.type;
+  const int size = simplest.grid.size();
   const bool exchanges = type == CollectiveType::kAllToAll;
   if (!traits.supports_uneven ||
       (type != CollectiveType::kAllGather && !exchanges)) {
     return {};
   }
-  std::vector<Case> cases = Times(
-      {simplest}, std::vector<int64_t>{3, 999}, [&](Case& c, int64_t most) {
-        c.rows = UnevenRows(type, c.grid.size(), most, /*symmetric=*/false);
-      });
+  std::vector<Dimension> dimensions = {
+      DimensionOf(std::vector<int64_t>{3, 999}, [=](Case& c, int64_t most) {
+        c.rows = UnevenRows(type, size, most, /*symmetric=*/false);
+      })};
   // An exchange in place needs equal counts in both directions.
   if (exchanges) {
-    cases = Times(cases, std::vector<bool>{false, true},
-                  [&](Case& c, bool symmetric) {
-                    if (!symmetric) return;
-                    c.rows = UnevenRows(type, c.grid.size(), 999, symmetric);
-                    c.in_place = InPlace::kAll;
-                  });
+    dimensions.push_back({2, [=](Case& c, int symmetric) {
+                            if (symmetric == 0) return;
+                            c.rows = UnevenRows(type, size, 999, true);
+                            c.in_place = InPlace::kAll;
+                          }});
   } else {
-    cases = Times(cases, Placements(type, quick),
-                  [](Case& c, InPlace in_place) { c.in_place = in_place; });
+    dimensions.push_back(PlacementChoices(type, tier));
   }
-  cases = Times(cases, DTypes(type, quick),
-                [](Case& c, DType dtype) { c.dtype = dtype; });
-  return Times(cases, SubdivisionsOf(traits),
-               [](Case& c, Subdivisions s) { c.subdivisions = s; });
+  dimensions.push_back(DTypeChoices(type, tier));
+  dimensions.push_back(SubdivisionChoices(traits));
+  return Combine(simplest, dimensions, tier);
 }
 
 void Append(std::vector<Case> more, std::vector<Case>* cases) {
@@ -185,57 +296,48 @@ void Append(std::vector<Case> more, std::vector<Case>* cases) {
 
 }  // namespace
 
-std::vector<Grid> Grids(bool quick) {
-  if (quick) return {{1, 1}, {1, 3}, {2, 4}};
+std::vector<Grid> Grids(Tier tier) {
+  if (tier == Tier::kQuick) return {{1, 1}, {1, 3}, {2, 4}};
   return {{1, 1}, {1, 2}, {1, 3}, {1, 8}, {2, 4}, {2, 8}, {4, 4}, {3, 5}};
 }
 
-std::vector<int64_t> Lengths(CollectiveType type, bool quick) {
+std::vector<int64_t> Lengths(CollectiveType type, Tier tier) {
   if (type == CollectiveType::kBarrier) return {0};
-  if (quick) return {0, 1, 7, 1001};
+  if (tier == Tier::kQuick) return {0, 1, 7, 1001};
   return {0, 1, 2, 7, 8, 16, 1001, 4095, 4096, 9408, kLargestLength};
 }
 
 std::vector<Case> MatrixCases(const ImplementationUnderTest& under_test,
                               CollectiveType type, const Grid& grid,
                               int64_t length) {
-  const ImplementationTraits& traits = under_test.traits();
-  const bool quick = under_test.quick;
-  if (length == kLargestLength) return LargestCases(traits, type, grid);
-  std::vector<Case> cases = {Simplest(type, grid, length)};
-  // The dtype changes least often, so that inputs are made once for each.
-  cases = Times(cases, DTypes(type, quick),
-                [](Case& c, DType dtype) { c.dtype = dtype; });
-  cases = Times(cases, Roots(type, grid.size(), quick),
-                [](Case& c, int root) { c.root = root; });
-  cases = Times(cases, Permutations(type, grid.size()),
-                [](Case& c, const std::vector<int>& permutation) {
-                  c.permutation = permutation;
-                });
-  cases = Times(cases, SubdivisionsOf(traits),
-                [](Case& c, Subdivisions s) { c.subdivisions = s; });
-  return Times(cases, Placements(type, quick),
-               [](Case& c, InPlace in_place) { c.in_place = in_place; });
+  if (length == kLargestLength) return LargestCases(under_test, type, grid);
+  const Tier tier = under_test.tier;
+  const Case simplest = Simplest(type, grid, length);
+  const auto dimensions =
+      MatrixDimensions(under_test.traits(), type, grid.size(), tier);
+  return tier == Tier::kDefault ? PairsWithLength(simplest, dimensions, length)
+                                : Product(simplest, dimensions);
 }
 
 std::vector<Case> ReductionCases(const ImplementationUnderTest& under_test,
                                  CollectiveType type, const Grid& grid) {
   const ImplementationTraits& traits = under_test.traits();
+  const Tier tier = under_test.tier;
+  const bool has_all_dtypes =
+      tier == Tier::kDeep || grid.size() <= kMostRanksForAll;
   std::vector<Case> all;
-  for (const DType dtype : DTypes(type, under_test.quick)) {
+  for (const DType dtype : DTypes(type, has_all_dtypes ? tier : Tier::kQuick)) {
     Case simplest = Simplest(type, grid, 0);
     simplest.dtype = dtype;
-    std::vector<Case> cases =
-        Times({simplest}, std::vector<int64_t>{7, 1001},
-              [](Case& c, int64_t length) { c.length = length; });
-    cases = Times(cases, Ops(traits, dtype), [](Case& c, const auto& ops) {
-      c.merge_op = ops.first;
-      c.final_op = ops.second;
-    });
-    cases = Times(cases, SubdivisionsOf(traits),
-                  [](Case& c, Subdivisions s) { c.subdivisions = s; });
-    Append(Times(cases, Placements(type, under_test.quick),
-                 [](Case& c, InPlace in_place) { c.in_place = in_place; }),
+    const Dimension ops = DimensionOf(Ops(traits, dtype),
+                                      [](Case& c, const auto& merge_and_final) {
+                                        c.merge_op = merge_and_final.first;
+                                        c.final_op = merge_and_final.second;
+                                      });
+    Append(Combine(simplest,
+                   {LengthChoices({7, 1001}), ops, SubdivisionChoices(traits),
+                    PlacementChoices(type, tier)},
+                   tier),
            &all);
   }
   return all;
@@ -244,36 +346,38 @@ std::vector<Case> ReductionCases(const ImplementationUnderTest& under_test,
 std::vector<Case> SpecialCases(const ImplementationUnderTest& under_test,
                                CollectiveType type, const Grid& grid) {
   const ImplementationTraits& traits = under_test.traits();
+  const Tier tier = under_test.tier;
   Case simplest = Simplest(type, grid, /*length=*/100);
   simplest.row_elements = 3;
-  std::vector<Case> cases =
-      Times({simplest}, SubdivisionsOf(traits),
-            [](Case& c, Subdivisions s) { c.subdivisions = s; });
-  cases = Times(cases, Placements(type, under_test.quick),
-                [](Case& c, InPlace in_place) { c.in_place = in_place; });
-  cases = Times(cases, std::vector<bool>{false, true},
-                [](Case& c, bool deals) { c.deals_ranks = deals; });
-  for (Case& c : Times({simplest}, std::vector<int64_t>{0, 1, 1001},
-                       [](Case& c, int64_t length) { c.length = length; })) {
+  const Dimension deals = {
+      2, [](Case& c, int deals_ranks) { c.deals_ranks = deals_ranks != 0; }};
+  std::vector<Case> cases = Product(
+      simplest,
+      {SubdivisionChoices(traits), PlacementChoices(type, tier), deals});
+  for (Case& c : Product(simplest, {LengthChoices({0, 1, 1001})})) {
     c.allocates_output = true;
     cases.push_back(std::move(c));
   }
-  Append(UnevenCases(traits, simplest, under_test.quick), &cases);
+  Append(UnevenCases(traits, simplest, tier), &cases);
   return cases;
 }
 
-std::vector<Case> SubdividedCases(CollectiveType type, const Grid& grid) {
+std::vector<Case> SubdividedCases(CollectiveType type, const Grid& grid,
+                                  Tier tier) {
   constexpr int64_t kElementsOfAChunk = int64_t{2} << 20;  // float32: 8 MiB.
-  return Times({Simplest(type, grid, grid.size() * kElementsOfAChunk + 1)},
-               std::vector<InPlace>{InPlace::kNone, InPlace::kAll},
-               [](Case& c, InPlace in_place) { c.in_place = in_place; });
+  std::vector<Case> cases = {
+      Simplest(type, grid, grid.size() * kElementsOfAChunk + 1)};
+  if (tier != Tier::kDeep) return cases;
+  cases.push_back(cases.front());
+  cases.back().in_place = InPlace::kAll;
+  return cases;
 }
 
 std::vector<Case> LengthCases(const ImplementationUnderTest& under_test,
                               CollectiveType type, const Grid& grid) {
   std::vector<Case> cases;
-  for (const int64_t length : Lengths(type, under_test.quick)) {
-    if (length != kLargestLength) cases.push_back(Simplest(type, grid, length));
+  for (const int64_t length : AllLengthsButTheLargest(type, under_test.tier)) {
+    cases.push_back(Simplest(type, grid, length));
   }
   return cases;
 }
@@ -282,9 +386,10 @@ std::vector<Case> SampleCases(const ImplementationUnderTest& under_test,
                               CollectiveType type, const Grid& grid) {
   // The second one has chunks that are too large for the caller's thread.
   constexpr int64_t kLargeChunk = 70'000;
-  constexpr int kMostLarge = 3;
   std::vector<Case> cases = {Simplest(type, grid, 1001)};
-  if (grid.size() <= kMostLarge && type != CollectiveType::kBarrier) {
+  const bool has_large =
+      under_test.tier == Tier::kDeep ? grid.size() <= 3 : grid.size() == 3;
+  if (has_large && type != CollectiveType::kBarrier) {
     cases.push_back(Simplest(type, grid, kLargeChunk * grid.size()));
     cases.back().in_place = InPlace::kEvenRanks;
   }

@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "tests/conformance/case_lists.h"
-#include "tests/conformance/implementation_under_test.h"
 #include "tests/conformance/rehearsal.h"
 #include "tests/conformance/suite_params.h"
 #include "tests/conformance/test_group.h"
@@ -18,14 +17,15 @@ namespace {
 
 // Two instances that have run once: `second_` depends on `first_`, of which it
 // waits for one more execution now.
-class DependencyTest : public testing::TestWithParam<TypeOnGrid> {
+class DependencyTest : public testing::TestWithParam<Claim> {
  protected:
   void SetUp() override {
-    Case c = SampleCases(UnderTest(), GetParam().type, GetParam().grid).front();
-    const auto first = Rehearsal::Create(c, /*key=*/1);
+    const auto& [under_test, type, grid, length] = GetParam();
+    Case c = SampleCases(*under_test, type, grid).front();
+    const auto first = Rehearsal::Create(*under_test, c, /*key=*/1);
     ASSERT_TRUE(first.ok()) << first.status();
     c.dependencies = {1};
-    const auto second = Rehearsal::Create(c, /*key=*/2);
+    const auto second = Rehearsal::Create(*under_test, c, /*key=*/2);
     ASSERT_TRUE(second.ok()) << second.status();
     ASSERT_EQ(first->Succeeds(group_), "");
     ASSERT_EQ(second->Succeeds(group_), "");
@@ -46,6 +46,8 @@ class DependencyTest : public testing::TestWithParam<TypeOnGrid> {
   std::optional<CaseExecution> second_;
 };
 
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DependencyTest);
+
 TEST_P(DependencyTest, WaitsUntilAllMembersLaunchedTheDependency) {
   for (int rank = 0; rank < num_ranks(); ++rank) {
     EXPECT_EQ(second_->num_ended(), 0) << "before rank " << rank;
@@ -65,7 +67,7 @@ TEST_P(DependencyTest, AbortWakesWhoWaits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DependencyTest,
-                         testing::ValuesIn(TypesOnGrids(/*min_ranks=*/2)),
+                         testing::ValuesIn(ClaimsOnGrids(/*min_ranks=*/2)),
                          NameWithoutLength);
 
 }  // namespace

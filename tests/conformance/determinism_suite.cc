@@ -30,11 +30,14 @@
 namespace tutti::conformance {
 namespace {
 
-constexpr uint64_t kRuns = 100;  // Each with a seed of its own.
-
-// Several times each, in whatever order comes up.
 constexpr int kNumbersOfThreads[] = {1, 2, 5};
-constexpr int kRunsOnThreads = 5;
+
+struct Repetitions {
+  uint64_t seeds;  // Orders of work.
+  int on_threads;  // With each number of threads, in any order of work.
+};
+constexpr Repetitions kMany = {.seeds = 100, .on_threads = 5};
+constexpr Repetitions kFew = {.seeds = 10, .on_threads = 2};
 
 // The second is cut into pieces that are reduced on their own.
 constexpr int64_t kLengths[] = {1001, 40'009};
@@ -61,13 +64,14 @@ std::vector<Tensor> MakeInputTensors(const Case& c) {
 
 // A case, and which devices its ranks have; others are in no group.
 struct Placed {
+  const ImplementationUnderTest* under_test;
   Case c;
   Grid devices;
   std::vector<int> device_of;  // By rank: in the order of tasks.
 };
 
-Placed AsItSays(const Case& c) {
-  Placed placed = {.c = c, .devices = c.grid};
+Placed AsItSays(const ImplementationUnderTest& under_test, const Case& c) {
+  Placed placed = {.under_test = &under_test, .c = c, .devices = c.grid};
   for (int rank = 0; rank < c.grid.size(); ++rank) {
     placed.device_of.push_back(DeviceIndex(c, rank));
   }
@@ -75,9 +79,10 @@ Placed AsItSays(const Case& c) {
 }
 
 // The last ranks have a task each, the first one has all others.
-Placed Unevenly(const Case& c, int tasks) {
+Placed Unevenly(const ImplementationUnderTest& under_test, const Case& c,
+                int tasks) {
   const int size = c.grid.size();
-  Placed placed = {.c = c, .devices = {tasks, size}};
+  Placed placed = {.under_test = &under_test, .c = c, .devices = {tasks, size}};
   for (int rank = 0; rank < size; ++rank) {
     const int task = std::max(0, rank - (size - tasks));
     placed.device_of.push_back(task == 0 ? rank : task * size);
@@ -98,7 +103,7 @@ std::vector<Tensor> Outputs(const Placed& placed,
   const Case& c = placed.c;
   const int size = c.grid.size();
   TestGroup group(placed.devices, &driver, Transfers::kDeferred);
-  const auto requests = RequestsOf(c, UnderTest().name, /*key=*/1);
+  const auto requests = RequestsOf(c, placed.under_test->name, /*key=*/1);
   std::vector<Tensor> outputs(size);
   std::vector<std::optional<absl::Status>> statuses(size);
   for (int rank = 0; rank < size; ++rank) {
@@ -142,44 +147,52 @@ std::string Difference(const std::vector<Tensor>& a,
 }
 
 // The case on layouts of its group on which the bits are to be the same.
-std::vector<Placed> SameBitsOn(Case c) {
-  if (UnderTest().traits().determinism != Determinism::kByRankOrder) {
-    return {AsItSays(c)};
+std::vector<Placed> SameBitsOn(const ImplementationUnderTest& under_test,
+                               Case c) {
+  if (under_test.traits().determinism != Determinism::kByRankOrder) {
+    return {AsItSays(under_test, c)};
   }
   const int size = c.grid.size();
   std::vector<Placed> placed;
   for (int tasks = 1; tasks <= size; ++tasks) {
     if (size % tasks != 0) continue;
     c.grid = {tasks, size / tasks};
-    placed.push_back(AsItSays(c));
+    placed.push_back(AsItSays(under_test, c));
     if (tasks == 1 || tasks == size) continue;
-    placed.push_back(Unevenly(c, tasks));
+    placed.push_back(Unevenly(under_test, c, tasks));
     c.deals_ranks = true;
-    placed.push_back(AsItSays(c));
+    placed.push_back(AsItSays(under_test, c));
     c.deals_ranks = false;
   }
   return placed;
 }
 
-void ExpectSameBits(const Case& first) {
+Repetitions RepetitionsOf(const Claim& claim) {
+  const bool is_deep = claim.under_test->tier == Tier::kDeep;
+  return is_deep || claim.length == kLengths[0] ? kMany : kFew;
+}
+
+void ExpectSameBits(const Claim& claim, const Case& first) {
+  const ImplementationUnderTest& under_test = *claim.under_test;
+  const Repetitions repetitions = RepetitionsOf(claim);
   const std::vector<Tensor> inputs = MakeInputTensors(first);
   SeededDriver first_driver(/*seed=*/0);
   const std::vector<Tensor> outputs =
-      Outputs(AsItSays(first), inputs, first_driver);
+      Outputs(AsItSays(under_test, first), inputs, first_driver);
   const auto compare = [&](const Placed& placed, WorkDriver& driver) {
     ASSERT_EQ(Difference(outputs, Outputs(placed, inputs, driver)), "")
         << "between " << ToString(first) << ", " << first_driver.ToString()
         << ", and " << ToString(placed) << ", " << driver.ToString()
-        << ", with determinism " << Name(UnderTest().traits().determinism);
+        << ", with determinism " << Name(under_test.traits().determinism);
   };
-  for (const Placed& placed : SameBitsOn(first)) {
-    for (uint64_t seed = 1; seed <= kRuns; ++seed) {
+  for (const Placed& placed : SameBitsOn(under_test, first)) {
+    for (uint64_t seed = 1; seed <= repetitions.seeds; ++seed) {
       SeededDriver driver(seed);
       compare(placed, driver);
       if (testing::Test::HasFailure()) return;
     }
     for (const int num_threads : kNumbersOfThreads) {
-      for (int run = 0; run < kRunsOnThreads; ++run) {
+      for (int run = 0; run < repetitions.on_threads; ++run) {
         const auto driver = OnThreads(num_threads);
         compare(placed, *driver);
         if (testing::Test::HasFailure()) return;
@@ -188,11 +201,11 @@ void ExpectSameBits(const Case& first) {
   }
 }
 
-class DeterminismTest : public testing::TestWithParam<TypeOnGrid> {};
+class DeterminismTest : public testing::TestWithParam<Claim> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeterminismTest);
 
 TEST_P(DeterminismTest, TheBitsAreTheSameWheneverTheClassPromisesIt) {
-  const auto& [type, grid, length] = GetParam();
+  const auto& [under_test, type, grid, length] = GetParam();
   Case c{.type = type, .grid = grid, .length = length};
   c.root = HasRoot(type) ? grid.size() - 1 : 0;
   if (HasBlocks(type)) c.length = length / grid.size();
@@ -202,20 +215,28 @@ TEST_P(DeterminismTest, TheBitsAreTheSameWheneverTheClassPromisesIt) {
   }
   for (const DType dtype : {DType::kFloat64, DType::kBFloat16}) {
     c.dtype = dtype;
-    ExpectSameBits(c);
+    ExpectSameBits(GetParam(), c);
   }
 }
 
-std::vector<TypeOnGrid> Claims() {
-  std::vector<TypeOnGrid> claims;
-  const ImplementationTraits& traits = UnderTest().traits();
-  if (traits.determinism == Determinism::kNotGuaranteed) return claims;
+void AppendClaims(const ImplementationUnderTest& under_test,
+                  std::vector<Claim>* claims) {
+  const ImplementationTraits& traits = under_test.traits();
+  if (traits.determinism == Determinism::kNotGuaranteed) return;
   for (const CollectiveType type : traits.collectives) {
     if (type == CollectiveType::kBarrier) continue;
-    claims.push_back({type, {2, 3}, kLengths[0]});
-    if (UnderTest().quick) continue;
-    claims.push_back({type, {2, 4}, kLengths[0]});
-    claims.push_back({type, {4, 2}, kLengths[1]});
+    claims->push_back({&under_test, type, {2, 3}, kLengths[0]});
+    if (under_test.tier == Tier::kQuick) continue;
+    claims->push_back({&under_test, type, {4, 2}, kLengths[1]});
+    if (under_test.tier == Tier::kDefault) continue;
+    claims->push_back({&under_test, type, {2, 4}, kLengths[0]});
+  }
+}
+
+std::vector<Claim> Claims() {
+  std::vector<Claim> claims;
+  for (const ImplementationUnderTest& under_test : UnderTest()) {
+    if (under_test.is_run) AppendClaims(under_test, &claims);
   }
   return claims;
 }

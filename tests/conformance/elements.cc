@@ -2,10 +2,26 @@
 
 #include <algorithm>
 #include <cstring>
-#include <random>
 
 namespace tutti::conformance {
 namespace {
+
+// SplitMix64 (Steele, Lea and Flood, 2014): inputs are a large part of the
+// suite's work.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+
+  uint64_t operator()() {
+    uint64_t z = state_ += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+
+ private:
+  uint64_t state_;
+};
 
 struct FloatFormat {
   int mantissa_bits;
@@ -45,8 +61,7 @@ uint64_t FloatCode(FloatFormat format, Rounding rounding, uint64_t random) {
 }
 
 // The lowest bytes come first in memory.
-void FillFloats(DType dtype, Rounding rounding, std::mt19937_64& random,
-                Bytes* bytes) {
+void FillFloats(DType dtype, Rounding rounding, Random& random, Bytes* bytes) {
   const FloatFormat format = FormatOf(dtype);
   const size_t size = SizeOf(dtype);
   for (size_t i = 0; i < bytes->size(); i += size) {
@@ -55,7 +70,7 @@ void FillFloats(DType dtype, Rounding rounding, std::mt19937_64& random,
   }
 }
 
-void FillBits(uint64_t mask, std::mt19937_64& random, Bytes* bytes) {
+void FillBits(uint64_t mask, Random& random, Bytes* bytes) {
   for (size_t i = 0; i < bytes->size(); i += sizeof(uint64_t)) {
     const uint64_t word = random() & mask;
     std::memcpy(bytes->data() + i, &word,
@@ -67,7 +82,7 @@ void FillBits(uint64_t mask, std::mt19937_64& random, Bytes* bytes) {
 
 Bytes RandomElements(DType dtype, int64_t num_elements, Rounding rounding,
                      uint64_t seed) {
-  std::mt19937_64 random(seed);
+  Random random(seed);
   Bytes bytes(static_cast<size_t>(num_elements) * SizeOf(dtype));
   if (IsFloating(dtype)) {
     FillFloats(dtype, rounding, random, &bytes);

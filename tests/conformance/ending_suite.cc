@@ -13,7 +13,6 @@
 #include "absl/time/time.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/case_lists.h"
-#include "tests/conformance/implementation_under_test.h"
 #include "tests/conformance/rehearsal.h"
 #include "tests/conformance/suite_params.h"
 #include "tests/conformance/test_group.h"
@@ -26,7 +25,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class EndingTest : public testing::TestWithParam<TypeOnGrid> {};
+class EndingTest : public testing::TestWithParam<Claim> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EndingTest);
 
 // Runs `work` after other work has had so many turns.
 void ScheduleLate(WorkQueue* queue, int turns, Work work) {
@@ -126,7 +126,8 @@ std::string BringTo(Before before, const Rehearsal& rehearsal,
                     TestGroup& group) {
   if (before == Before::kNothing) return "";
   if (before == Before::kThisInstance) return rehearsal.Succeeds(group);
-  const auto other = Rehearsal::Create(rehearsal.what(), /*key=*/2);
+  const auto other = Rehearsal::Create(rehearsal.under_test(), rehearsal.what(),
+                                       /*key=*/2);
   return other.ok() ? other->Succeeds(group) : other.status().ToString();
 }
 
@@ -160,9 +161,9 @@ void MissOne(const Rehearsal& rehearsal, Before before, int missing) {
 }
 
 TEST_P(EndingTest, ADeadlineEndsTheWaitForAMissingMemberAndNamesIt) {
-  const Grid grid = GetParam().grid;
+  const auto& [under_test, type, grid, length] = GetParam();
   const auto rehearsal = Rehearsal::Create(
-      SampleCases(UnderTest(), GetParam().type, grid).front());
+      *under_test, SampleCases(*under_test, type, grid).front());
   ASSERT_TRUE(rehearsal.ok()) << rehearsal.status();
   for (const Before before :
        {Before::kNothing, Before::kAnotherInstance, Before::kThisInstance}) {
@@ -176,9 +177,9 @@ TEST_P(EndingTest, ADeadlineEndsTheWaitForAMissingMemberAndNamesIt) {
 }
 
 TEST_P(EndingTest, TheEndOfTheStepEndsTheWaitForAMissingMember) {
-  const Grid grid = GetParam().grid;
+  const auto& [under_test, type, grid, length] = GetParam();
   const auto rehearsal = Rehearsal::Create(
-      SampleCases(UnderTest(), GetParam().type, grid).front());
+      *under_test, SampleCases(*under_test, type, grid).front());
   ASSERT_TRUE(rehearsal.ok()) << rehearsal.status();
   SeededDriver driver(1);
   TestGroup group(grid, &driver, Transfers::kDeferred);
@@ -195,7 +196,7 @@ TEST_P(EndingTest, TheEndOfTheStepEndsTheWaitForAMissingMember) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EndingTest,
-                         testing::ValuesIn(TypesOnGrids(/*min_ranks=*/2)),
+                         testing::ValuesIn(ClaimsOnGrids(/*min_ranks=*/2)),
                          NameWithoutLength);
 
 }  // namespace

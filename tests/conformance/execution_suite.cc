@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "tests/conformance/case_execution.h"
 #include "tests/conformance/case_lists.h"
 #include "tests/conformance/expectation.h"
+#include "tests/conformance/implementation_under_test.h"
 #include "tests/conformance/rehearsal.h"
 #include "tests/conformance/suite_params.h"
 #include "tests/conformance/summation.h"
@@ -26,16 +29,20 @@ constexpr uint64_t kSeed = 20250304;  // Of inputs.
 // Makes inputs only when they change.
 class InputsOfCases {
  public:
+  explicit InputsOfCases(const ImplementationUnderTest& under_test)
+      : under_test_(under_test) {}
+
   const std::shared_ptr<const Inputs>& For(const Case& c) {
     const bool is_same = inputs_ != nullptr && case_.dtype == c.dtype &&
                          case_.length == c.length && case_.rows == c.rows &&
                          case_.row_elements == c.row_elements;
-    if (!is_same) inputs_ = MakeInputs(UnderTest(), c, kSeed);
+    if (!is_same) inputs_ = MakeInputs(under_test_, c, kSeed);
     case_ = c;
     return inputs_;
   }
 
  private:
+  const ImplementationUnderTest& under_test_;
   Case case_;
   std::shared_ptr<const Inputs> inputs_;
 };
@@ -43,13 +50,15 @@ class InputsOfCases {
 // One group that runs one case after another.
 class CaseRunner {
  public:
-  CaseRunner(const Grid& grid, std::unique_ptr<WorkDriver> driver,
-             Transfers transfers)
-      : driver_(std::move(driver)), group_(grid, driver_.get(), transfers) {}
+  CaseRunner(std::string implementation, const Grid& grid,
+             std::unique_ptr<WorkDriver> driver, Transfers transfers)
+      : implementation_(std::move(implementation)),
+        driver_(std::move(driver)),
+        group_(grid, driver_.get(), transfers) {}
 
   // Text, empty if all is well.
   std::string Run(const Case& c, std::shared_ptr<const Expectation> expected) {
-    CaseExecution execution(c, RequestsOf(c, UnderTest().name, ++last_key_),
+    CaseExecution execution(c, RequestsOf(c, implementation_, ++last_key_),
                             std::move(expected));
     execution.CallAll(group_);
     driver_->RunAll();
@@ -59,6 +68,7 @@ class CaseRunner {
   }
 
  private:
+  const std::string implementation_;
   const std::unique_ptr<WorkDriver> driver_;
   TestGroup group_;
   InstanceKey last_key_ = 0;
@@ -80,76 +90,92 @@ bool AllRanksGetTheSame(const Case& c, const Expectation& expected) {
   return true;
 }
 
-// Runs the cases in two orders of work: as they come, and with every transfer
-// put off.
-void RunInTwoOrders(const std::vector<Case>& cases) {
+// Orders of work: as work comes and with every transfer put off, or the latter
+// alone.
+enum class Orders : uint8_t { kBoth, kDeferred };
+
+Orders OrdersOfLargeCases(Tier tier) {
+  return tier == Tier::kDeep ? Orders::kBoth : Orders::kDeferred;
+}
+
+void RunCases(const ImplementationUnderTest& under_test,
+              const std::vector<Case>& cases, Orders orders = Orders::kBoth) {
   const Grid grid = cases.front().grid;
-  CaseRunner at_once(grid, std::make_unique<SeededDriver>(1),
+  CaseRunner at_once(under_test.name, grid, std::make_unique<SeededDriver>(1),
                      Transfers::kAtOnce);
-  CaseRunner deferred(grid, std::make_unique<SeededDriver>(2),
+  CaseRunner deferred(under_test.name, grid, std::make_unique<SeededDriver>(2),
                       Transfers::kDeferred);
-  InputsOfCases inputs;
+  InputsOfCases inputs(under_test);
   for (const Case& c : cases) {
-    const auto expected = Expectation::Create(UnderTest(), c, inputs.For(c));
+    const auto expected = Expectation::Create(under_test, c, inputs.For(c));
     ASSERT_TRUE(expected.ok()) << ToString(c) << ": " << expected.status();
     if (c.type == CollectiveType::kAllReduce) {
       ASSERT_TRUE(AllRanksGetTheSame(c, **expected)) << ToString(c);
     }
-    ASSERT_EQ(at_once.Run(c, *expected), "");
+    if (orders == Orders::kBoth) {
+      ASSERT_EQ(at_once.Run(c, *expected), "");
+    }
     ASSERT_EQ(deferred.Run(c, *expected), "");
   }
 }
 
-class MatrixTest : public testing::TestWithParam<TypeOnGrid> {};
+class MatrixTest : public testing::TestWithParam<Claim> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MatrixTest);
 
 TEST_P(MatrixTest, EveryRankEndsWithTheSpecifiedBits) {
-  const auto& [type, grid, length] = GetParam();
-  RunInTwoOrders(MatrixCases(UnderTest(), type, grid, length));
+  const auto& [under_test, type, grid, length] = GetParam();
+  RunCases(*under_test, MatrixCases(*under_test, type, grid, length),
+           length == kLargestLength ? OrdersOfLargeCases(under_test->tier)
+                                    : Orders::kBoth);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MatrixTest,
-                         testing::ValuesIn(TypesOnGridsWithLengths()),
+                         testing::ValuesIn(ClaimsWithLengths()),
                          NameWithLength);
 
-class ReductionTest : public testing::TestWithParam<TypeOnGrid> {};
+class ReductionTest : public testing::TestWithParam<Claim> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ReductionTest);
 
 TEST_P(ReductionTest, EveryOpGivesTheSpecifiedBits) {
-  RunInTwoOrders(ReductionCases(UnderTest(), GetParam().type, GetParam().grid));
+  const auto& [under_test, type, grid, length] = GetParam();
+  RunCases(*under_test, ReductionCases(*under_test, type, grid));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ReductionTest,
-                         testing::ValuesIn(TypesOnGrids(/*min_ranks=*/1,
-                                                        Reduces)),
+                         testing::ValuesIn(ClaimsOnGrids(/*min_ranks=*/1,
+                                                         Reduces)),
                          NameWithoutLength);
 
-class SpecialCasesTest : public testing::TestWithParam<TypeOnGrid> {};
+class SpecialCasesTest : public testing::TestWithParam<Claim> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SpecialCasesTest);
 
 TEST_P(SpecialCasesTest, EveryRankEndsWithTheSpecifiedBits) {
-  RunInTwoOrders(SpecialCases(UnderTest(), GetParam().type, GetParam().grid));
+  const auto& [under_test, type, grid, length] = GetParam();
+  RunCases(*under_test, SpecialCases(*under_test, type, grid));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SpecialCasesTest,
-                         testing::ValuesIn(TypesOnGrids(/*min_ranks=*/1)),
+                         testing::ValuesIn(ClaimsOnGrids(/*min_ranks=*/1)),
                          NameWithoutLength);
 
-class SubdivisionTest : public testing::TestWithParam<TypeOnGrid> {};
+class SubdivisionTest : public testing::TestWithParam<Claim> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SubdivisionTest);
 
 TEST_P(SubdivisionTest, LargeChunksAreSubdividedAndEndWithTheSpecifiedBits) {
-  const auto cases = SubdividedCases(GetParam().type, GetParam().grid);
+  const auto& [under_test, type, grid, length] = GetParam();
+  const auto cases = SubdividedCases(type, grid, under_test->tier);
   for (const Case& c : cases) {
     if (c.grid.size() == 2) continue;  // May be one step, with nothing to gain.
-    ASSERT_GT(SubdivOffsetsOf(*UnderTest().algorithm, c).size(), 1u)
+    ASSERT_GT(SubdivOffsetsOf(*under_test->algorithm, c).size(), 1u)
         << ToString(c);
   }
-  RunInTwoOrders(cases);
+  RunCases(*under_test, cases, OrdersOfLargeCases(under_test->tier));
 }
 
-int64_t NumTransfers(const Case& c) {
+int64_t NumTransfers(const ImplementationUnderTest& under_test, const Case& c) {
   SeededDriver driver(1);
   TestGroup group(c.grid, &driver, Transfers::kAtOnce);
-  const auto rehearsal = Rehearsal::Create(c);
+  const auto rehearsal = Rehearsal::Create(under_test, c);
   EXPECT_EQ(rehearsal.ok() ? rehearsal->Succeeds(group)
                            : rehearsal.status().ToString(),
             "");
@@ -158,47 +184,60 @@ int64_t NumTransfers(const Case& c) {
 
 // Bits alone need not show how many rings there were.
 TEST_P(SubdivisionTest, EachSubdivisionHasItsOwnTransfers) {
-  Case c = SubdividedCases(GetParam().type, GetParam().grid).front();
+  const auto& [under_test, type, grid, length] = GetParam();
+  Case c = SubdividedCases(type, grid, under_test->tier).front();
   const auto num_subdivs =
-      static_cast<int64_t>(SubdivOffsetsOf(*UnderTest().algorithm, c).size());
-  const int64_t num_transfers = NumTransfers(c);
+      static_cast<int64_t>(SubdivOffsetsOf(*under_test->algorithm, c).size());
+  const int64_t num_transfers = NumTransfers(*under_test, c);
   c.subdivisions = Subdivisions::kOne;
-  EXPECT_EQ(num_transfers, num_subdivs * NumTransfers(c));
+  EXPECT_EQ(num_transfers, num_subdivs * NumTransfers(*under_test, c));
 }
 
-std::vector<TypeOnGrid> SubdividedTypesOnGrids() {
-  std::vector<TypeOnGrid> params;
-  const Algorithm* const algorithm = UnderTest().algorithm;
-  const bool subdivides =
-      algorithm != nullptr && algorithm->subdivide != nullptr;
-  if (!subdivides || UnderTest().quick) return params;
-  constexpr int kMostRanks = 3;
-  for (const TypeOnGrid& param : TypesOnGrids(/*min_ranks=*/2)) {
-    if (param.grid.size() <= kMostRanks) params.push_back(param);
+// Groups of 2 and 3, or in Tier::kDefault those of 3, which take several steps.
+bool RunsSubdivided(const Claim& claim) {
+  const Algorithm* const algorithm = claim.under_test->algorithm;
+  if (algorithm == nullptr || algorithm->subdivide == nullptr) return false;
+  switch (claim.under_test->tier) {
+    case Tier::kQuick:
+      return false;
+    case Tier::kDefault:
+      return claim.grid.size() == 3;
+    case Tier::kDeep:
+      return claim.grid.size() <= 3;
   }
-  return params;
+  return false;
+}
+
+std::vector<Claim> SubdividedClaims() {
+  std::vector<Claim> claims = ClaimsOnGrids(/*min_ranks=*/2);
+  claims.erase(
+      std::remove_if(claims.begin(), claims.end(), std::not_fn(RunsSubdivided)),
+      claims.end());
+  return claims;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SubdivisionTest,
-                         testing::ValuesIn(SubdividedTypesOnGrids()),
+                         testing::ValuesIn(SubdividedClaims()),
                          NameWithoutLength);
 
-class ConcurrencyTest : public testing::TestWithParam<TypeOnGrid> {};
+class ConcurrencyTest : public testing::TestWithParam<Claim> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ConcurrencyTest);
 
 // Several instances, each executed several times, all called at once.
-void RunAllAtOnce(WorkDriver* driver, const std::vector<Case>& cases) {
+void RunAllAtOnce(WorkDriver* driver, const Claim& claim) {
   constexpr int kInstances = 3;
   constexpr int kExecutions = 4;
-  TestGroup group(cases.front().grid, driver, Transfers::kDeferred);
-  InputsOfCases inputs;
+  const ImplementationUnderTest& under_test = *claim.under_test;
+  TestGroup group(claim.grid, driver, Transfers::kDeferred);
+  InputsOfCases inputs(under_test);
   InstanceKey last_key = 0;
-  for (const Case& c : cases) {
-    const auto expected = Expectation::Create(UnderTest(), c, inputs.For(c));
+  for (const Case& c : SampleCases(under_test, claim.type, claim.grid)) {
+    const auto expected = Expectation::Create(under_test, c, inputs.For(c));
     ASSERT_TRUE(expected.ok()) << ToString(c) << ": " << expected.status();
     std::vector<std::unique_ptr<CaseExecution>> executions;
     for (int i = 0; i < kInstances * kExecutions; ++i) {
       const auto requests =
-          RequestsOf(c, UnderTest().name, last_key + i % kInstances);
+          RequestsOf(c, under_test.name, last_key + i % kInstances);
       executions.push_back(
           std::make_unique<CaseExecution>(c, requests, *expected));
       executions.back()->CallAll(group);
@@ -215,32 +254,31 @@ void RunAllAtOnce(WorkDriver* driver, const std::vector<Case>& cases) {
 TEST_P(ConcurrencyTest, ExecutionsInAnyOrderDoNotDisturbEachOther) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     SeededDriver driver(seed);
-    RunAllAtOnce(&driver,
-                 SampleCases(UnderTest(), GetParam().type, GetParam().grid));
+    RunAllAtOnce(&driver, GetParam());
   }
 }
 
 TEST_P(ConcurrencyTest, ExecutionsOnThreadsDoNotDisturbEachOther) {
   const auto driver = OnThreads(3);
-  RunAllAtOnce(driver.get(),
-               SampleCases(UnderTest(), GetParam().type, GetParam().grid));
+  RunAllAtOnce(driver.get(), GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ConcurrencyTest,
-                         testing::ValuesIn(TypesOnGrids(/*min_ranks=*/1)),
+                         testing::ValuesIn(ClaimsOnGrids(/*min_ranks=*/1)),
                          NameWithoutLength);
 
-class BarrierTest : public testing::TestWithParam<TypeOnGrid> {};
+class BarrierTest : public testing::TestWithParam<Claim> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BarrierTest);
 
 TEST_P(BarrierTest, NobodyLeavesBeforeAllHaveCome) {
+  const ImplementationUnderTest& under_test = *GetParam().under_test;
   const Case c{.type = GetParam().type, .grid = GetParam().grid};
   const auto expected =
-      Expectation::Create(UnderTest(), c, MakeInputs(UnderTest(), c, kSeed));
+      Expectation::Create(under_test, c, MakeInputs(under_test, c, kSeed));
   ASSERT_TRUE(expected.ok()) << expected.status();
   SeededDriver driver(1);
   TestGroup group(c.grid, &driver, Transfers::kDeferred);
-  const auto requests = RequestsOf(c, UnderTest().name, /*key=*/1);
+  const auto requests = RequestsOf(c, under_test.name, /*key=*/1);
   CaseExecution settling(c, requests, *expected);  // None could begin before.
   settling.CallAll(group);
   driver.RunAll();
@@ -259,7 +297,7 @@ TEST_P(BarrierTest, NobodyLeavesBeforeAllHaveCome) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, BarrierTest,
-                         testing::ValuesIn(TypesOnGrids(
+                         testing::ValuesIn(ClaimsOnGrids(
                              /*min_ranks=*/2,
                              [](CollectiveType type) {
                                return type == CollectiveType::kBarrier;

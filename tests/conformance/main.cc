@@ -1,43 +1,32 @@
 // The conformance suite as a program:
-//   PROGRAM --implementation=NAME [--quick] [--unproved] [gtest's flags]
+//   PROGRAM [--implementation=NAME] [--quick | --deep] [--unproved] [gtest's
+//   flags]
+// proves one registered implementation, or all that run on CPU devices. Tests
+// of RingReduce alone are --gtest_filter='*/RingReduce_*'.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 
-#include "schedule/proof/standard_cases.h"
 #include "tests/conformance/implementation_under_test.h"
 
-namespace {
-
-using tutti::conformance::ImplementationUnderTest;
-
-// What is wrong on paper is wrong in thousands of runs, or never ends. Looks at
-// groups as large as those that run.
-bool IsWrongOnPaper(const ImplementationUnderTest& under_test) {
-  return under_test.algorithm != nullptr && !under_test.unproved &&
-         !VerifyStandardCases(*under_test.algorithm,
-                              {.max_ranks = under_test.quick ? 8 : 16})
-              .first_failure.ok();
-}
-
-}  // namespace
-
 int main(int argc, char** argv) {
-  // First, because which tests there are depends on the implementation.
+  // First, because which tests there are depends on the implementations.
   const absl::Status status = tutti::conformance::ReadArguments(argc, argv);
   if (!status.ok()) {
     std::fprintf(stderr, "conformance: %s\n",
                  std::string(status.message()).c_str());
     return 2;
   }
-  testing::InitGoogleMock(&argc, argv);
-  if (IsWrongOnPaper(tutti::conformance::UnderTest())) {
+  tutti::conformance::ProveBeforeRuns();
+  for (const auto& under_test : tutti::conformance::UnderTest()) {
+    if (under_test.is_run) continue;
     std::fprintf(stderr,
-                 "conformance: the schedules are wrong, so they are proved "
-                 "only, not run (unless --unproved is given)\n");
-    GTEST_FLAG_SET(filter, "*ScheduleTest*:TraitsTest*");
+                 "conformance: the schedules of %s are wrong, so they are "
+                 "proved only, not run (unless --unproved is given)\n",
+                 under_test.name.c_str());
   }
+  testing::InitGoogleMock(&argc, argv);
   return RUN_ALL_TESTS();
 }

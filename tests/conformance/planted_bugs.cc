@@ -1,6 +1,4 @@
-// Implementations with one bug each, which the suite has to find, and one
-// without. Most all-reduces are RingReduce in the disguise of an implementation
-// that is not a schedule, which has no specified order of summation.
+// Implementations with one bug each, which the suite has to find.
 
 #include <algorithm>
 #include <memory>
@@ -8,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/conformance/disguise.h"
 #include "tutti/executor.h"
 #include "tutti/implementation.h"
 #include "tutti/params.h"
@@ -16,33 +15,7 @@
 namespace tutti {
 namespace {
 
-class Disguise : public CollectiveImplementationInterface {
- public:
-  absl::Status InitializeCollectiveParams(
-      const CollGroupParams& group, CollInstanceParams* instance) override {
-    return ring_reduce_->InitializeCollectiveParams(group, instance);
-  }
-  absl::Status InitializeCollectiveContext(
-      CollectiveContext* context) override {
-    return ring_reduce_->InitializeCollectiveContext(context);
-  }
-  void Run(const CollectiveContext& context, StatusCallback done) override {
-    ring_reduce_->Run(context, [this, &context, done = std::move(done)](
-                                   absl::Status status) mutable {
-      End(context, std::move(status), std::move(done));
-    });
-  }
-
- protected:
-  virtual void End(const CollectiveContext& /*context*/, absl::Status status,
-                   StatusCallback done) {
-    std::move(done)(std::move(status));
-  }
-
- private:
-  const std::unique_ptr<CollectiveImplementationInterface> ring_reduce_ =
-      (*CollectiveRegistry::Global().Find("RingReduce"))->Create();
-};
+using conformance::Disguise;
 
 std::byte* LastByte(const Tensor& tensor) {
   if (tensor.size_bytes() == 0) return nullptr;
@@ -235,7 +208,6 @@ ImplementationTraits AllReduceTraits() {
   return {.summary = "for tests", .collectives = {CollectiveType::kAllReduce}};
 }
 
-REGISTER_COLLECTIVE(Disguise, Implemented<Disguise>(AllReduceTraits()));
 REGISTER_COLLECTIVE(NeverEndsOnError,
                     Implemented<NeverEndsOnError>(AllReduceTraits()));
 REGISTER_COLLECTIVE(HidesErrors, Implemented<HidesErrors>(AllReduceTraits()));

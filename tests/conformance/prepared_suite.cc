@@ -16,7 +16,8 @@
 namespace tutti::conformance {
 namespace {
 
-class PreparedSuite : public testing::TestWithParam<TypeOnGrid> {};
+class PreparedSuite : public testing::TestWithParam<Claim> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PreparedSuite);
 
 TEST_P(PreparedSuite, StartsHaveTheResultsOfCalls) {
   ForEachSample(
@@ -72,7 +73,7 @@ TEST_P(PreparedSuite, AnAbortEndsPreparationsAndStarts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PreparedSuite,
-                         testing::ValuesIn(TypesOnGrids(/*min_ranks=*/1)),
+                         testing::ValuesIn(ClaimsOnGrids(/*min_ranks=*/1)),
                          NameWithoutLength);
 
 }  // namespace

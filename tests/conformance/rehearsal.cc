@@ -4,19 +4,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/conformance/case_lists.h"
-#include "tests/conformance/implementation_under_test.h"
 
 namespace tutti::conformance {
 
-absl::StatusOr<Rehearsal> Rehearsal::Create(const Case& c, InstanceKey key) {
-  auto expected = Expectation::Create(UnderTest(), c,
-                                      MakeInputs(UnderTest(), c, /*seed=*/1));
+absl::StatusOr<Rehearsal> Rehearsal::Create(
+    const ImplementationUnderTest& under_test, const Case& c, InstanceKey key) {
+  auto expected =
+      Expectation::Create(under_test, c, MakeInputs(under_test, c, /*seed=*/1));
   if (!expected.ok()) return expected.status();
-  return Rehearsal(c, key, *std::move(expected));
+  return Rehearsal(under_test, c, key, *std::move(expected));
 }
 
 CaseExecution Rehearsal::PrepareInstead(const Case& c) const {
-  return CaseExecution(c, RequestsOf(c, UnderTest().name, key_), expected_);
+  return CaseExecution(c, RequestsOf(c, under_test_->name, key_), expected_);
 }
 
 std::string Rehearsal::Succeeds(TestGroup& group,
@@ -33,8 +33,8 @@ std::string ToString(const Setting& setting) {
       setting.transfers == Transfers::kDeferred ? ", deferred transfers" : "");
 }
 
-std::vector<Setting> Settings() {
-  const uint64_t deferred_seeds = UnderTest().quick ? 2 : 5;
+std::vector<Setting> Settings(Tier tier) {
+  const uint64_t deferred_seeds = tier == Tier::kDeep ? 5 : 2;
   constexpr int kThreads = 3;
   std::vector<Setting> settings;
   settings.push_back({std::make_unique<SeededDriver>(0), Transfers::kAtOnce});
@@ -48,12 +48,13 @@ std::vector<Setting> Settings() {
 }
 
 void ForEachSample(
-    const TypeOnGrid& param,
+    const Claim& claim,
     absl::FunctionRef<void(const Rehearsal&, const Setting&)> test) {
-  for (const Case& c : SampleCases(UnderTest(), param.type, param.grid)) {
-    const auto rehearsal = Rehearsal::Create(c);
+  const ImplementationUnderTest& under_test = *claim.under_test;
+  for (const Case& c : SampleCases(under_test, claim.type, claim.grid)) {
+    const auto rehearsal = Rehearsal::Create(under_test, c);
     ASSERT_TRUE(rehearsal.ok()) << ToString(c) << ": " << rehearsal.status();
-    for (const Setting& setting : Settings()) {
+    for (const Setting& setting : Settings(under_test.tier)) {
       SCOPED_TRACE(absl::StrCat(ToString(c), ", ", ToString(setting)));
       test(*rehearsal, setting);
       if (testing::Test::HasFatalFailure()) return;

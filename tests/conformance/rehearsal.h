@@ -11,6 +11,7 @@
 #include "tests/conformance/case.h"
 #include "tests/conformance/case_execution.h"
 #include "tests/conformance/expectation.h"
+#include "tests/conformance/implementation_under_test.h"
 #include "tests/conformance/suite_params.h"
 #include "tests/conformance/test_group.h"
 #include "tests/conformance/work_driver.h"
@@ -20,9 +21,12 @@ namespace tutti::conformance {
 // A case with its inputs and what they make, to be run again and again.
 class Rehearsal {
  public:
-  // Errors: as Expectation::Create.
-  static absl::StatusOr<Rehearsal> Create(const Case& c, InstanceKey key = 1);
+  // Keeps a reference to `under_test`. Errors: as Expectation::Create.
+  static absl::StatusOr<Rehearsal> Create(
+      const ImplementationUnderTest& under_test, const Case& c,
+      InstanceKey key = 1);
 
+  const ImplementationUnderTest& under_test() const { return *under_test_; }
   const Case& what() const { return case_; }
   int num_ranks() const { return case_.grid.size(); }
 
@@ -36,10 +40,14 @@ class Rehearsal {
   std::string Succeeds(TestGroup& group, const CallOptions& options = {}) const;
 
  private:
-  Rehearsal(const Case& c, InstanceKey key,
-            std::shared_ptr<const Expectation> expected)
-      : case_(c), key_(key), expected_(std::move(expected)) {}
+  Rehearsal(const ImplementationUnderTest& under_test, const Case& c,
+            InstanceKey key, std::shared_ptr<const Expectation> expected)
+      : under_test_(&under_test),
+        case_(c),
+        key_(key),
+        expected_(std::move(expected)) {}
 
+  const ImplementationUnderTest* under_test_;
   Case case_;
   InstanceKey key_;
   std::shared_ptr<const Expectation> expected_;
@@ -55,11 +63,11 @@ struct Setting {
 std::string ToString(const Setting& setting);
 
 // Work in several seeded orders, and on threads.
-std::vector<Setting> Settings();
+std::vector<Setting> Settings(Tier tier);
 
 // Calls `test` for every sample in every setting, until it fails.
 void ForEachSample(
-    const TypeOnGrid& param,
+    const Claim& claim,
     absl::FunctionRef<void(const Rehearsal&, const Setting&)> test);
 
 }  // namespace tutti::conformance

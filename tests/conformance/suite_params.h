@@ -9,34 +9,39 @@
 #include <vector>
 
 #include "tests/conformance/case.h"
+#include "tests/conformance/implementation_under_test.h"
 
-// What the tests of the suite are parametrised by.
+// Parameters of the suite's tests.
 
 namespace tutti::conformance {
 
-// A collective that the implementation under test claims to do, and a group.
-struct TypeOnGrid {
+// A collective that an implementation claims to do, and a group.
+struct Claim {
+  const ImplementationUnderTest* under_test;
   CollectiveType type;
   Grid grid;
   int64_t length = 0;  // Where the test is about lengths.
 
-  friend void PrintTo(const TypeOnGrid& param, std::ostream* out) {
-    *out << Name(param.type) << " on " << ToString(param.grid);
+  friend void PrintTo(const Claim& claim, std::ostream* out) {
+    *out << claim.under_test->name << ", " << Name(claim.type) << " on "
+         << ToString(claim.grid);
   }
 };
 
 bool Any(CollectiveType type);
 
-// Those that are `wanted`, on all grids with at least `min_ranks` ranks.
-std::vector<TypeOnGrid> TypesOnGrids(int min_ranks,
-                                     bool (*wanted)(CollectiveType) = Any);
+// Claims of implementations that run, for collectives that are `wanted`, on all
+// grids with at least `min_ranks` ranks.
+std::vector<Claim> ClaimsOnGrids(int min_ranks,
+                                 bool (*wanted)(CollectiveType) = Any);
 
-// All, with each length.
-std::vector<TypeOnGrid> TypesOnGridsWithLengths();
+// All claims of implementations that run, with each length.
+std::vector<Claim> ClaimsWithLengths();
 
-// Names of tests: "all_reduce_2x4_1001" and "all_reduce_2x4".
-std::string NameWithLength(const testing::TestParamInfo<TypeOnGrid>& info);
-std::string NameWithoutLength(const testing::TestParamInfo<TypeOnGrid>& info);
+// Names of tests: "RingReduce_all_reduce_2x4_1001" and
+// "RingReduce_all_reduce_2x4".
+std::string NameWithLength(const testing::TestParamInfo<Claim>& info);
+std::string NameWithoutLength(const testing::TestParamInfo<Claim>& info);
 
 }  // namespace tutti::conformance
 
