@@ -352,11 +352,11 @@ absl::Status CollectiveRemoteAccess::CancelFromPeer(
     const absl::Status& reason) {
   const absl::Status status = CancelKnown(caller, exec, reason);
   if (!absl::IsNotFound(status)) return status;
-  // Its members may have come to an end before this task hears of the group.
+  // All members may have ended the execution before this task knows the group.
   const absl::Time now = options_.environment.clock->Now();
   {
     MutexLock lock(&mu_);
-    // It has ended here by itself.
+    // Ended here by itself.
     if (!rendezvous_.StatusOf(exec).ok()) return absl::OkStatus();
     if (!early_cancels_.Add({caller, exec, reason}, now)) {
       return absl::ResourceExhaustedError(
@@ -365,11 +365,12 @@ absl::Status CollectiveRemoteAccess::CancelFromPeer(
                        " failed executions of groups that it does not know"));
     }
   }
-  ApplyEarlyCancels(exec.group);  // It may have heard meanwhile.
+  ApplyEarlyCancels(exec.group);  // The group may be known by now.
   return absl::OkStatus();
 }
 
-// They stay until the group is known, for another thread may learn of it now.
+// Applies the early reports whose group is known. The others stay: another
+// thread may learn of their group now.
 void CollectiveRemoteAccess::ApplyEarlyCancels(GroupKey group) {
   std::vector<EarlyCancels::EarlyCancel> concerned;
   {

@@ -35,7 +35,7 @@ ClusterSpec Cluster(int this_task) {
 
 uint64_t IncarnationOf(int task) { return 100 + task; }
 
-// One side of a transfer, with its received callbacks.
+// Sender or receiver of a transfer; records its callbacks.
 class Side : public Lender, public Borrower {
  public:
   explicit Side(size_t num_bytes) : bytes(num_bytes) {
@@ -313,7 +313,7 @@ TEST_P(CollectiveRemoteAccessTest, AnExecutionThatIsCancelledEndsNoOther) {
   EXPECT_TRUE(of_next_step.end.has_value());
 }
 
-// One end for all executions: its cost does not depend on their number.
+// Ends them together: the cost does not depend on their number.
 TEST_P(CollectiveRemoteAccessTest, AGroupThatEndsEndsAllItsExecutionsAtOnce) {
   const auto group = Group(1);
   BufKey other = Key(0, 1), lends = Key(1, 2), late = Key(2, 1);

@@ -49,7 +49,7 @@ struct MemoryProof {
   uint64_t task = 0;
 };
 
-// Tells how to read a process's memory, and where its proof lies.
+// Access to a process's memory, and the place of its proof.
 struct MemoryOffer {
   uint64_t pid = 0;  // 0: the memory cannot be read.
   uint64_t address = 0;
@@ -67,8 +67,8 @@ struct MemoryPlace {
 // Lease of bytes of this process. Clear it before the bytes are released.
 class MemoryLease {
  public:
-  // Sets a random value. It differs from the bytes of a process that later gets
-  // our pid, and from the bytes that later lie at this address.
+  // Sets a random value. Chance alone can repeat it: in a process that later
+  // gets our pid, or in bytes that later lie at this address.
   explicit MemoryLease(Random& random) : word_(random.Next() | 1) {}
   MemoryLease(const MemoryLease&) = delete;
   MemoryLease& operator=(const MemoryLease&) = delete;
@@ -85,8 +85,8 @@ class MemoryLease {
 // Memory of another process on this host. Thread-safe.
 class PeerMemory {
  public:
-  // Returns nothing if the offered memory cannot be read for any reason, or is
-  // not the proof for this challenge and task.
+  // Returns nothing if the offered memory cannot be read for any reason. The
+  // same if it is not the proof for this challenge and task.
   static std::optional<PeerMemory> Open(const MemoryOffer& offer,
                                         const MemoryChallenge& challenge,
                                         int task);

@@ -52,7 +52,7 @@ class DependencyTracker {
   size_t num_waiting() const { return num_waiting_; }
 
  private:
-  // One call of WaitFor().
+  // State of one WaitFor() call.
   struct Wait {
     uint64_t number = 0;
     Cancellation* cancellation = nullptr;

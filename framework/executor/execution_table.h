@@ -130,7 +130,7 @@ class ExecutionTable {
     bool has_dependencies = false;
   };
 
-  // One member's part in one instance.
+  // Entry of one member in one instance.
   struct Member;
 
   // State shared by all members of a device.
@@ -182,10 +182,10 @@ class ExecutionTable {
                               std::optional<uint64_t> number,
                               HoldOwner hold_owner) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Joins like Join() without a number, for a known member whose instance was
-  // settled by this very request object, in a group that lives. For any other
-  // member returns null and does nothing. Sets `status` to Joined::status.
-  // Allocates nothing if an earlier call's memory is free.
+  // Joins like Join() without a number, for a member whose instance was settled
+  // by this very request object. Its group must live. For any other member
+  // returns null and does nothing. Sets `status` to Joined::status. Allocates
+  // nothing if an earlier call's memory is free.
   Call* JoinSettled(Device* device, const CollectiveRequest& request,
                     HoldOwner hold_owner, absl::Status* status)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -103,7 +103,7 @@ TEST_F(ExecutionTableTest, NeverForgetsWhatIsBusy) {
 
 TEST_F(ExecutionTableTest, NeverForgetsWhatItsMembersCalledUnevenlyOften) {
   RunOnce(1000);
-  // One member is a call ahead, and that execution was given up.
+  // Let one member go a call ahead, in an execution that is given up.
   const auto ahead = Join(a_, 1000);
   Settle(a_, *ahead, /*num_local=*/1);
   table_.Leave(*ahead, {});
@@ -171,8 +171,8 @@ class ExecutionTableFreesTest : public ExecutionTableTest {
     object.num_instances = &num_instances_;
   }
 
-  // Keeps an execution of instance 7 to use again, in a group that all its
-  // members have left for another group.
+  // Keeps an execution of instance 7 to use again. All members of its group
+  // have left for another group.
   void LeaveOneOfAFormerGroup() {
     auto former = std::make_shared<CollGroupParams>(*GroupOf(2));
     former->resources = std::make_shared<GroupResources>();

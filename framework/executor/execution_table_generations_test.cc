@@ -61,7 +61,7 @@ TEST_F(ExecutionTableTest, AnExecutionOfAGroupThatEndedIsNotUsedAgain) {
   EXPECT_EQ(Join(b_, 7), next);
 }
 
-// One of two members is in another task, which counts its calls there.
+// Second member: in another task, which counts its calls there.
 TEST_F(ExecutionTableTest, CountsOfTwoGenerationsDoNotMixAcrossTasks) {
   auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
   next->generation = 2;

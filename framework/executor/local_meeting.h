@@ -41,13 +41,12 @@ class LocalMeeting {
   LocalMeeting& operator=(const LocalMeeting&) = delete;
 
   // Adds a member; call once for each member. The last caller gets all members
-  // in rank order, valid until Adjourn(); every other caller gets nothing.
-  // Errors, passed to `done`:
-  // - If the execution fails before all are here, `done` of every present
-  //   member runs with that error, on the thread that fails it. `done` of a
-  //   later member runs inside its call.
-  // - If the members give different rows (AllGather::rows), all end with
-  //   INVALID_ARGUMENT, inside the call of the last one, which returns nothing.
+  // in rank order, valid until Adjourn(); every other caller gets nothing. If
+  // the execution fails before all are here, every `done` runs with that error:
+  // `done` of a present member on the thread that fails it, `done` of a later
+  // member inside its call. If the members give different rows
+  // (AllGather::rows), all end with INVALID_ARGUMENT. Their `done` then runs
+  // inside the call of the last one, which returns nothing.
   absl::Span<const Attendee> Join(const CollectiveContext& context,
                                   StatusCallback&& done)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -285,8 +285,8 @@ absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
   return status;
 }
 
-// Uses the rows of this call for this call alone, where they differ from the
-// rows for which the instance was settled.
+// Uses the rows of this call for this call alone, if they differ from the
+// settled ones.
 absl::Status MemberOp::TakeOwnRows() {
   if (GivenRows(*args_.request).empty()) return absl::OkStatus();
   absl::Status status = Validate(*args_.request);

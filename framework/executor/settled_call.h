@@ -15,8 +15,8 @@ namespace tutti {
 // Allocates nothing if an earlier call's memory is free.
 class SettledCall {
  public:
-  // Runs the call, and takes `args` and `done`, if the call is of this kind and
-  // the step is not aborted. Otherwise returns false and does nothing.
+  // Runs the call and takes `args` and `done`, if the call is of this kind and
+  // the step not aborted. Otherwise returns false and does nothing.
   static bool Start(CollectiveExecutor& executor, CollectiveArgs* args,
                     StatusCallback* done);
 

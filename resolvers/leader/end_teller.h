@@ -39,8 +39,8 @@ class EndTeller : public std::enable_shared_from_this<EndTeller> {
   // the leader.
   void TellGroupEnd(const CollGroupParams& group, const absl::Status& reason);
 
-  // Reports the end to one task, and passes the result to `told`. Generation 0:
-  // the generation that this task waits for there.
+  // Reports the end to one task; `told` gets the result. Generation 0: the
+  // generation that this task waits for there.
   void TellGroupEnd(
       int task, GroupKey key, uint64_t generation, const absl::Status& reason,
       absl::AnyInvocable<void(const absl::Status&) &&> told =

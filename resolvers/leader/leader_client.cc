@@ -396,8 +396,8 @@ void LeaderClient::OnNotLeader(const LeaderQuestionPtr& question, int asked,
 
 // Repeats a request only if its group is to be formed again. Members who formed
 // a group for the first time may be known to the lost leader alone: no call may
-// wait for them. The next leader forms a group again from the members that are
-// left, once this leader is known to be lost.
+// wait for them. Once that leader is known to be lost, the next leader forms
+// the group again from the members that are left.
 void LeaderClient::AskAgainOrEnd(const LeaderQuestionPtr& question,
                                  const absl::Status& reason) {
   bool is_formed_again = false;

@@ -82,8 +82,9 @@ class LeaderClient {
                        const absl::Status& reason)>
         end_group;
 
-    // Reports that `tasks` may not lead, as the asked task says. The callback
-    // must call OnLeaderGone(), with `answered`, for each of them that led.
+    // Reports that `tasks` may not lead, as the receiver of a request says. The
+    // callback must call OnLeaderGone(), with `answered`, for each of them that
+    // led.
     std::function<void(const std::vector<int>& tasks,
                        const LeaderQuestion* answered)>
         may_not_lead;

@@ -243,7 +243,7 @@ void ParamResolverDistributed::EndEverywhere(const CollGroupParams& group,
   const uint64_t generation = group.generation;
   const bool is_first = options_.directory->End(key, generation, reason);
   led_->EndGeneration(key, generation, reason);
-  if (!is_first) return;  // The first one tells the others.
+  if (!is_first) return;  // The first call sends the messages.
   teller_->TellGroupEnd(group, reason);
 }
 

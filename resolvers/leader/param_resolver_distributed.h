@@ -158,7 +158,7 @@ class ParamResolverDistributed
   std::vector<int> WaitsFor() { return client_->WaitsFor(); }
 
   // Returns true if a group led here waits for a member of any task, and no
-  // other member can know of the wait.
+  // other member can know.
   bool WaitsForAny() { return led_->has_new_groups(); }
 
   // Serves the calls of other tasks.

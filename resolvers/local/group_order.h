@@ -11,9 +11,9 @@ namespace tutti {
 
 // Returns the order in which devices get their ranks, as positions in
 // `devices`. Sorts by job, replica and task number. Within a task the order is
-// a ring along the strongest links. The ring begins at the lowest device index
-// and goes on to the remaining device with the strongest link, or the lowest
-// index among equals. Pure: the order of the input does not matter.
+// a ring along the strongest links. The ring begins at the lowest device index.
+// Each next device is the remaining one with the strongest link, or among
+// equals the lowest index. Pure: the order of the input does not matter.
 std::vector<int> DefaultRankOrder(absl::Span<const DeviceAttributes> devices);
 
 // Same as DefaultRankOrder(), but each task's ring follows `ring_order`, a list

@@ -24,9 +24,9 @@ absl::Status CheckDecided(const SelectionPolicy& policy,
                           const CollInstanceParams& instance,
                           const std::string& wanted);
 
-// Decides how an instance runs, for the leader of a group that has the request
-// of every member, in rank order. Checks that the requests agree. Returns the
-// params of each member. Their ops are those of a member of `task`, if it has
+// Decides how an instance runs, for the leader of a group. `requests` are those
+// of all members, in rank order. Checks that the requests agree. Returns the
+// params of each member. Custom ops are those of a member of `task`, if it has
 // one: ops that arrive from other tasks have only names. Pure but for the
 // chosen implementation's InitializeCollectiveParams(). Errors:
 // INVALID_ARGUMENT saying which ranks hold which value, or if an output is too

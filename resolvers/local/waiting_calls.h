@@ -33,7 +33,7 @@ struct WaitingCall {
   absl::AnyInvocable<void(LeaderAnswer) &&> done;
 
   // Generations of the group, as the member knows them: the newest ended one,
-  // and the one that the member is in. 0: none.
+  // and the present one. 0: none.
   uint64_t ended_generation = 0;
   uint64_t living_generation = 0;
 

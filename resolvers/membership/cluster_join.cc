@@ -185,7 +185,7 @@ bool ClusterJoin::ReportNext() {
   return true;
 }
 
-// Hints at task lists that differ in an address: no other error tells.
+// Hints at task lists that differ in an address: other errors do not show it.
 std::string ClusterJoin::HintAt(const std::vector<int>& missing) const {
   for (const int task : missing) {
     if (!options_.has_called(task)) continue;

@@ -160,7 +160,7 @@ TEST_F(TaskHealthTest, ATaskThatWasNeverHeardOfIsNotLostToAStranger) {
   EXPECT_EQ(num_lost_, 0);
 }
 
-// An answer that was under way tells nothing of later events.
+// Answers under way at the suspicion do not settle it.
 TEST_F(TaskHealthTest, ASuspicionIsFollowedByAHeartbeatOfItsOwn) {
   health_->Update();
   health_->Suspect(1);

@@ -35,7 +35,7 @@ struct MemberCall {
   std::shared_ptr<const CollectiveRequest> request;
 
   // Generations of the group, as the member knows them: the newest ended one,
-  // and the one that the member is in. 0: none.
+  // and the present one. 0: none.
   uint64_t ended_generation = 0;
   uint64_t living_generation = 0;
 
@@ -59,7 +59,8 @@ absl::StatusOr<std::vector<DeviceAttributes>> DecodeDevices(
     const ClusterSpec& cluster, const ControlCaller& owner,
     const google::protobuf::RepeatedPtrField<proto::Device>& messages);
 
-// Decodes tasks, each of which must be a task of the cluster.
+// Decodes a list of tasks. Errors: INVALID_ARGUMENT if one is no task of the
+// cluster.
 absl::StatusOr<std::vector<int>> DecodeTasks(
     const ClusterSpec& cluster,
     const google::protobuf::RepeatedField<int32_t>& tasks);
