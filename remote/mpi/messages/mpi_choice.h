@@ -4,22 +4,23 @@
 #include "absl/strings/string_view.h"
 #include "tutti/implementation.h"
 
-// What the choice of algorithms knows of MPI; for programs without it, too.
+// Facts about MPI for the choice of algorithms; also for programs without MPI.
 namespace tutti {
 
-// Who runs collectives of MPI (CollectiveDelegate::name()).
+// Name of the delegate that runs collectives of MPI
+// (CollectiveDelegate::name()).
 inline constexpr absl::string_view kMpiDelegate = "MPI";
 
-// What messages cost between processes of one host. Where each has a processor,
-// fitted to all-reduces among 2, 4 and 8 on 16 (Open MPI 4.1.4, Intel Xeon, 26
-// November 2026, docs/performance.md). From some MiB on what is set aside
-// leaves the caches: then who reads the memory of others block by block, and
-// reduces each at once, is ahead where processes share processors, and level
-// elsewhere.
+// Costs of messages between processes of one host. Where each process has a
+// processor: fitted to all-reduces among 2, 4 and 8 on 16 (Open MPI 4.1.4,
+// Intel Xeon, 26 November 2026, docs/performance.md). From some MiB on, bytes
+// that are set aside leave the caches. An algorithm that reads the memory of
+// others block by block, and reduces each block at once, is then faster where
+// processes share processors. Elsewhere it is equal.
 //
-// Where they share processors, which each gives up when it finds nothing to do,
-// a message waits for its receiver's turn, and who has the processors does best
-// with few of them. Fitted to all-reduces among 4 and 8 on 2 processors, 26
+// Where processes share processors, each yields when it finds no work. A
+// message then waits for its receiver's turn, and an algorithm with few
+// messages does best. Fitted to all-reduces among 4 and 8 on 2 processors, 26
 // November 2026 (docs/performance.md).
 inline CostModel MpiCostOnOneHost(int num_processes, int num_processors) {
   if (num_processes <= num_processors) {

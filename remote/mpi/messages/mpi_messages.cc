@@ -8,8 +8,8 @@
 namespace tutti {
 namespace {
 
-// Receives that are posted: for pieces that come at once; and those of which
-// MPI has no more than the beginning, as between hosts, take one for each
+// Number of posted receives. Most are for pieces that come at once. Pieces of
+// which MPI has only the beginning, as between hosts, take one receive for each
 // sender.
 constexpr size_t kNumSlots = 16;
 
