@@ -109,8 +109,7 @@ class Endpoint final : public MpiPoller {
   // Indexed by task: OK until the task has said goodbye.
   std::vector<absl::Status> gone_;
 
-  // Counts our calls to other tasks (ControlChannel). Late work may run on
-  // several threads.
+  // Sum of AddWaiting() changes. Late work may run on several threads.
   std::atomic<int> num_waiting_{0};
   absl::Time close_by_ = absl::InfiniteFuture();
   Work closed_;
@@ -144,7 +143,7 @@ MpiPoller::State Endpoint::Poll(bool /*is_last*/) {
   return num_waiting_ > 0 ? State::kExpecting : State::kIdle;
 }
 
-// Ends Close(), once no task waits for this one: all have heard of the end.
+// Ends Close(), and says goodbye: no task then waits for this one.
 bool Endpoint::EndClosing() {
   if (closed_ == nullptr) return false;
   const bool is_quiet = pulls_.empty() && serves_.num_served() == 0;

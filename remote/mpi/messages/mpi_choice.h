@@ -14,9 +14,9 @@ inline constexpr absl::string_view kMpiDelegate = "MPI";
 // Costs of messages between processes of one host. Where each process has a
 // processor: fitted to all-reduces among 2, 4 and 8 on 16 (Open MPI 4.1.4,
 // Intel Xeon, 26 November 2026, docs/performance.md). From some MiB on, bytes
-// that are set aside leave the caches. An algorithm that reads the memory of
-// others block by block, and reduces each block at once, is then faster where
-// processes share processors. Elsewhere it is equal.
+// that are set aside leave the caches. An algorithm that reads and reduces the
+// memory of others block by block is then faster where processes share
+// processors. Elsewhere it is equal.
 //
 // Where processes share processors, each yields when it finds no work. A
 // message then waits for its receiver's turn, and an algorithm with few

@@ -53,8 +53,9 @@ class MpiExchange {
   explicit MpiExchange(Options options) : options_(std::move(options)) {}
 
   // Adds a part, which waits to begin. Refuses it with ALREADY_EXISTS if
-  // another part waits under its key, or with the task's reason if the other
-  // task is gone. REQUIRES: the part is of two tasks, and carries data.
+  // another part waits under its key. If the other task is gone, refuses it
+  // with the reason of that. REQUIRES: the part is of two tasks, and carries
+  // data.
   void Add(const MpiPartPtr& part) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Refuses the part with `why`, if that is possible; else the part begins.

@@ -8,9 +8,8 @@
 namespace tutti {
 namespace {
 
-// Number of posted receives. Most are for pieces that come at once. Pieces of
-// which MPI has only the beginning, as between hosts, take one receive for each
-// sender.
+// Number of posted receives. Most are for pieces that come at once. Some pieces
+// come slowly, as between hosts: these take one receive for each sender.
 constexpr size_t kNumSlots = 16;
 
 }  // namespace

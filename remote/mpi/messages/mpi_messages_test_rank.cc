@@ -116,7 +116,7 @@ void AwaitSignal() {
 }
 
 // MPI's thread of rank 1 stands still in the middle of a long message to rank
-// 0, until rank 0 has two messages of rank 2 and signals it.
+// 0. Rank 0 signals it after two messages of rank 2.
 TEST(MpiMessagesTest, ASenderThatStandsStillKeepsBackItsOwnMessagesAlone) {
   if (*mpi->size() < 3) GTEST_SKIP() << "It takes three processes.";
   Party& party = NewParty();

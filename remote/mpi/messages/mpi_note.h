@@ -12,9 +12,8 @@
 
 namespace tutti {
 
-// Note between processes of an MPI job about an execution that they leave to
-// MPI (mpi_agreement.h), or about a small one of two processes
-// (mpi_exchange.h).
+// Note between processes of an MPI job. It concerns an execution left to MPI
+// (mpi_agreement.h), or a small one of two processes (mpi_exchange.h).
 struct MpiNote {
   enum class Kind : uint64_t {
     kReady,
@@ -43,8 +42,8 @@ struct MpiNote {
   uint64_t rows_digest = 0;  // kReady: MpiPart::rows_digest().
 
   // kReady, kInput: the sender's input, if it is short. kBegin: the merged
-  // inputs, if all were sent. kWithdrawn: the reason, like `code`, if no member
-  // asked for the withdrawal.
+  // inputs, if all were sent. kWithdrawn: the reason, like `code`, unless a
+  // member has withdrawn.
   static constexpr size_t kMostCarriedBytes = size_t{4} << 10;
   std::string carried;
   absl::StatusCode code = absl::StatusCode::kOk;

@@ -7,10 +7,10 @@
 
 namespace tutti {
 
-// Makes MPI_Iallreduce run as a ring, in which every member sends and reduces
-// one part of the array after the other. By default Open MPI halves the array.
-// Where members are few or reduce in place, it sends the whole array up and
-// down a tree.
+// Makes MPI_Iallreduce run as a ring: every member sends and reduces one part
+// of the array after the other. By default Open MPI halves the array. Where
+// members are few or reduce in place, it sends the whole array up and down a
+// tree.
 //
 // Open MPI has a control variable for the algorithm, which each call reads;
 // this class sets it for one call. All members must therefore set it for the
@@ -25,8 +25,8 @@ class MpiRing {
   MpiRing(const MpiRing&) = delete;
   MpiRing& operator=(const MpiRing&) = delete;
 
-  // Returns true if such an all-reduce can be a ring, with an element for each
-  // member, and is faster as one.
+  // Returns true if such an all-reduce is faster as a ring, and has an element
+  // for each member.
   static bool IsFaster(int num_members, int64_t num_elements,
                        int64_t num_bytes);
 
@@ -34,8 +34,8 @@ class MpiRing {
   // first call takes 0.2 s: Open MPI reads all settings of all its components.
   bool CanSet();
 
-  // As long as this lives, calls run as rings; null: as MPI chooses. REQUIRES:
-  // CanSet().
+  // Makes calls run as rings during its lifetime; null `ring`: as MPI chooses.
+  // REQUIRES: CanSet().
   class Scope {
    public:
     explicit Scope(MpiRing* ring);

@@ -228,8 +228,8 @@ class IdlePoller final : public MpiPoller {
   static constexpr int kMostPolls = 100'000;
   static constexpr int kPollsBeforeSleep = 2;
 
-  // Counts polls until the thread is about to sleep for the second time, or up
-  // to kMostPolls, and stores the number.
+  // Stores the number of polls until the thread is about to sleep for the
+  // second time, or kMostPolls.
   void Count(int* num_polls, BlockingCounter* counted,
              MpiMailbox* rung = nullptr) {
     rung_ = rung;
@@ -331,8 +331,8 @@ TEST(MpiRuntimeTest, DoesNotWaitLongForTheLostInTheMpiOfAHostProgram) {
   EXPECT_TRUE(IsUp());
 }
 
-// Poller that holds data for rank 0. The runtime's question IsHeldBy() tells it
-// whether the runtime has reported so.
+// Poller that keeps a tensor for rank 0. Its first poll after IsHeldBy() shows
+// that the runtime has printed its message.
 class HeldPoller final : public MpiPoller {
  public:
   explicit HeldPoller(BlockingCounter* said) : said_(said) {}
@@ -374,8 +374,8 @@ TEST(MpiRuntimeTest, NamesTheLostThatKeepTensorsInTheMpiOfAHostProgram) {
   runtime.engine().CallFound(1);
 }
 
-// Rank 1 calls no one lost, and ends only after it has seen for a while that no
-// message of the others comes: each sends one at its shutdown.
+// Rank 1 is late. It first checks for a while that no other rank has shut down:
+// each sends a message when it has.
 TEST(MpiRuntimeTest, WaitsForWhoIsLateWhereNobodyIsCalledLost) {
   if (mode != "multiple") return;
   constexpr int kNumLooks = 10'000;

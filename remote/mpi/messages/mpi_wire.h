@@ -13,8 +13,7 @@ namespace tutti {
 //
 //   receiver                                      sender
 //     posts receives for the first chunks
-//     pull {key, num_bytes, payload_tag}  --->    offers the bytes, now or
-//     later
+//     pull {key, num_bytes, payload_tag}  --->    offers bytes, now or later
 //                                         <---    chunks with that tag
 //
 //                                         <---    pulled {num_sent}
