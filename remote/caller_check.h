@@ -10,9 +10,9 @@
 namespace tutti {
 
 // Checks a request of another task for bytes: a member of this task must send
-// them to a member of the caller, in the incarnation that the group has.
-// Errors: INVALID_ARGUMENT if the ranks are not in the group, or the sender not
-// in this task; PERMISSION_DENIED if the receiver is another task's;
+// them to a member of the caller. The caller must have the incarnation that the
+// group has. Errors: INVALID_ARGUMENT if the ranks are not in the group, or the
+// sender not in this task; PERMISSION_DENIED if the receiver is another task's;
 // FAILED_PRECONDITION if the caller has restarted since.
 absl::Status CheckAsk(const ClusterSpec& cluster, const CollGroupParams& group,
                       const ControlCaller& caller, const BufKey& key);

@@ -470,7 +470,7 @@ absl::Status CollectiveRemoteAccess::AddServed(
   return absl::OkStatus();
 }
 
-// Errors: those of CheckAsk() and GroupDirectory::Find().
+// Errors: from CheckAsk() and GroupDirectory::Find().
 absl::Status CollectiveRemoteAccess::Check(const Served& served) const {
   const ExecKey& exec = served.key.exec;
   const auto group = options_.groups->Find(exec.group, exec.generation);

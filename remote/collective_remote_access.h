@@ -200,7 +200,7 @@ class CollectiveRemoteAccess
   void CancelReceives(const std::vector<std::shared_ptr<Receive>>& receives)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Messages of other tasks. Errors: also those of GroupDirectory::Find().
+  // Messages of other tasks. Errors: also from GroupDirectory::Find().
   absl::Status CancelKnown(const ControlCaller& caller, const ExecKey& exec,
                            const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
   void ApplyEarlyCancels(GroupKey group) ABSL_LOCKS_EXCLUDED(mu_);

@@ -14,14 +14,14 @@ class TransferChannel {
   virtual ~TransferChannel() = default;
 
   // Requests the bytes that `task` offers, now or later, under `key`. The
-  // borrower gets them in order and in whole elements by OnPart(), or by
-  // OnLanded() where the transport writes to devices
-  // (Transport::least_device_bytes()). Then OnDelivery() runs once: with OK and
-  // nothing to release, or with an error. The callbacks run one after the
-  // other, on a thread of the channel or inside this call. Errors: those of the
-  // sender's task; UNAVAILABLE, naming task and address, if the task cannot be
-  // reached or the connection closes; INTERNAL if the task sends bytes that
-  // were not requested.
+  // borrower gets them in order and in whole elements by OnPart(). Where the
+  // transport writes to devices (Transport::least_device_bytes()), it gets them
+  // by OnLanded(). Then OnDelivery() runs once: with OK and nothing to release,
+  // or with an error. The callbacks run one after the other, on a thread of the
+  // channel or inside this call. Errors: from the sender's task;
+  // UNAVAILABLE, naming task and address, if the task cannot be reached or the
+  // connection closes; INTERNAL if the task sends bytes that were not
+  // requested.
   virtual void Request(int task, const BufKey& key, const Ask& ask) = 0;
 
   // Ends `borrower`'s request for `key` with `reason` if it is under way.

@@ -211,8 +211,8 @@ class ExecutionTable {
   // Remembers `settled` for the member's later executions, and gives this
   // execution its key. Errors: ABORTED if this execution runs in another
   // generation of the group. FAILED_PRECONDITION if an earlier execution ran in
-  // another generation, and the instance has members in other tasks, which
-  // count its calls there.
+  // another generation, and other tasks have members: they count their calls
+  // there.
   absl::Status Settle(const Device* device, Execution& execution,
                       std::shared_ptr<const Settled> settled)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -15,8 +15,8 @@
 namespace tutti {
 
 // Calls the control services of other tasks. Each call is one unary call of
-// gRPC, or several, one after the other, while the caller waits for a task that
-// cannot be reached.
+// gRPC. If its caller waits for a task that cannot be reached, it is several,
+// one after the other.
 class ControlClient final : public ControlChannel {
  public:
   // `options` and `peers` outlive this object.

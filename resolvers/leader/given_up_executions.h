@@ -28,8 +28,8 @@ struct GivenUp {
 };
 
 // Executions that a member gave up before it knew that their instance was
-// settled. A later member of such an execution ends with the same reason,
-// instead of waiting for a member that never comes.
+// settled. A later member of such an execution ends with the same reason. It
+// does not wait for a member that never comes.
 //
 // Keeps the newest `max_entries`, about 400 bytes each, until their step ends.
 // Remembers the ids of ended steps (EndedSteps). Thread-safe; runs no

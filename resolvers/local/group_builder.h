@@ -26,9 +26,9 @@ class GroupBuilder {
 
   // Adds a member. Idempotent for a device that joined with the same
   // incarnation and rank. Errors: INVALID_ARGUMENT for a size, device type or
-  // rank that does not match the other members, or for one device too many;
-  // FAILED_PRECONDITION for a known device with another incarnation. Any error
-  // ends the whole group; its key stays failed.
+  // rank that does not match, or for one device too many; FAILED_PRECONDITION
+  // for a known device with another incarnation. Any error ends the whole
+  // group; its key stays failed.
   absl::Status Join(const DeviceAttributes& device,
                     const CollectiveRequest& request);
 
@@ -44,7 +44,7 @@ class GroupBuilder {
   bool complete() const { return static_cast<int>(members_.size()) == size_; }
 
   // Returns the group, with members in rank order. Call when complete. Errors:
-  // those of ConfiguredRankOrder().
+  // from ConfiguredRankOrder().
   absl::StatusOr<CollGroupParams> Build(uint64_t generation) const;
 
   // Returns, for example, "1 of 4 members had joined group 7 (/job:...)".

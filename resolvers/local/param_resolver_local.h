@@ -67,8 +67,8 @@ class ParamResolverLocal
   };
 
   // Bound on how far generations in messages may be ahead of the generations
-  // known here, because a leader counts on from them. An ended generation in a
-  // call may be twice as far ahead: its member may have taken such a message.
+  // known here. Leaders count on from them. An ended generation in a call may
+  // be twice as far ahead: its member may have taken such a message.
   static constexpr uint64_t kMaxGenerationsAhead = uint64_t{1} << 40;
 
   // Call of a member of any task. A cancelled wait leaves nothing behind.
@@ -110,8 +110,7 @@ class ParamResolverLocal
   void EndGeneration(GroupKey group_key, uint64_t generation,
                      absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends the group if it has a member of the task, or if a device of the task
-  // waits for it.
+  // Ends the group if a device of the task is in it, or waits for it.
   void EndAwaited(GroupKey group_key, absl::string_view task_name,
                   absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -136,7 +136,7 @@ void ClusterControl::MakeResolvers() {
 // Returns the tasks that this one depends on: tasks in the same living groups,
 // the leader of such groups, tasks at which calls wait, tasks that Leave()
 // waits for. A leader that waits for members cannot know where they will come
-// from: it watches all tasks with known devices.
+// from. It then watches all tasks with known devices.
 std::vector<int> ClusterControl::WatchedTasks() const {
   std::set<int> tasks;
   const auto groups = options_.directory->Living();

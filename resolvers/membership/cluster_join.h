@@ -18,8 +18,8 @@
 
 namespace tutti {
 
-// Says Hello to all other tasks until each has answered, or is known to be lost
-// by a task that has answered. Its calls and alarms keep the object until then.
+// Says Hello to all other tasks until each has answered, or another task
+// reports it lost. Its calls and alarms keep the object until then.
 //
 // Thread-safe. Callbacks run with no lock held.
 class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {

@@ -25,9 +25,10 @@ namespace tutti {
 // A heartbeat is always under way to each watched task. The other side delays
 // its answer, so that a closed connection ends the heartbeat at once.
 //
-// A task that has answered before is also lost when it refuses a heartbeat in a
-// way in which its own process would not: UNAUTHENTICATED, PERMISSION_DENIED,
-// or any FAILED_PRECONDITION except that this process counts as lost.
+// Some refusals of a heartbeat show that a task that has answered before is
+// lost: its process would not refuse in this way. These are UNAUTHENTICATED,
+// PERMISSION_DENIED, and any FAILED_PRECONDITION except that this process
+// counts as lost.
 //
 // A lost process stays lost. If it comes back, it is refused, because other
 // tasks have gone on without it. Another process may take its place.
@@ -83,7 +84,7 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
 
   // Handles an answer like OnHeard(). From now on the process is lost if it
   // cannot be reached. A process that has only called may have begun to listen
-  // just now, while this task waits before it connects again.
+  // just now. This task may still wait before it connects again.
   absl::Status OnAnswered(const ControlCaller& process)
       ABSL_LOCKS_EXCLUDED(mu_);
 

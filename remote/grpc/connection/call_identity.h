@@ -80,8 +80,8 @@ struct MemoryAsk {
 void AddMemoryAsk(const MemoryAsk& ask, grpc::ClientContext& context);
 std::optional<MemoryAsk> FindMemoryAsk(const Metadata& metadata);
 
-// Mark and recognise, in the trailing metadata of an answer, a status that
-// comes from the service or the transport, not from gRPC itself.
+// Mark and recognise a status that comes from the service or the transport, not
+// from gRPC itself. The mark is in the trailing metadata of an answer.
 void MarkAnswered(grpc::ServerContextBase& context);
 bool IsAnswered(const Metadata& metadata);
 

@@ -23,9 +23,8 @@ namespace tutti {
 // Accepts the connections of a server, and tracks each as long as it is open.
 // Limits the number of open connections without a vouched peer, and can break
 // any connection. gRPC can do neither: it accepts any number, and a peer that
-// does not read keeps its bytes in flight for as long as it likes. Connections
-// above the limit wait for room. They wait too while the process has no file
-// descriptor left.
+// does not read holds its bytes without limit. Connections above the limit wait
+// for room. They wait too while the process has no file descriptor left.
 //
 // Thread-safe. Has one thread, which waits for connections and for their end.
 class ConnectionGate {
@@ -34,8 +33,9 @@ class ConnectionGate {
     std::vector<std::string>
         endpoints;  // For example "127.0.0.1:7000", "[::1]:7000".
 
-    // Address at which processes of this host and user may also connect over a
-    // Unix socket (same_host_socket.h), if one can be opened. Empty: none.
+    // Address for connections over a Unix socket (same_host_socket.h), for
+    // processes of this host and user. Used if such a socket can be opened.
+    // Empty: none.
     std::string same_host_address;
     int max_unknown = 64;  // Limit on connections without a name; others wait.
 

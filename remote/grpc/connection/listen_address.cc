@@ -18,7 +18,7 @@ namespace {
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-// `flags` are those of getaddrinfo().
+// `flags` are flags of getaddrinfo().
 absl::StatusOr<AddressList> Resolve(const std::string& host,
                                     const std::string& port, int flags) {
   addrinfo hints = {};

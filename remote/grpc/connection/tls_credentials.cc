@@ -147,8 +147,8 @@ class TlsServerCredentials final : public grpc::ServerCredentials {
   void SetAuthMetadataProcessor(
       const std::shared_ptr<grpc::AuthMetadataProcessor>& /*none*/) override {}
 
-  // Returns whether a server can use them, by a server that accepts nothing:
-  // gRPC tells only of a server with a port.
+  // Returns whether a server can use them. gRPC reports this only for a server
+  // with a port: tries one that accepts nothing.
   bool Work() {
     grpc_completion_queue* const queue =
         grpc_completion_queue_create_for_pluck(nullptr);

@@ -67,8 +67,8 @@ class MpiAgreement {
   explicit MpiAgreement(Options options) : options_(std::move(options)) {}
 
   // Adds a part, which waits to begin. Refuses it with ALREADY_EXISTS if
-  // another part waits under its key, or with UNAVAILABLE if its leader, or
-  // task 0 for leave, is gone.
+  // another part waits under its key. Refuses it with UNAVAILABLE if its leader
+  // is gone, or task 0 for leave.
   void AddReady(const MpiPartPtr& part) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Refuses the part with `why`, if that is possible; else the part begins.

@@ -97,7 +97,7 @@ class MpiAgreementTest : public testing::Test {
   std::set<std::pair<int, int64_t>> wants_in_place_;
   std::vector<std::set<int64_t>> in_place_;
 
-  // Tasks and instances whose rows differ from those of the others.
+  // Tasks and instances whose rows differ from the rows of the others.
   std::set<std::pair<int, int64_t>> with_other_rows_;
 
   // Instances that carry the numbers of their tasks; instances that cannot be

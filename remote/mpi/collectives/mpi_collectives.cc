@@ -30,8 +30,8 @@ constexpr absl::Duration kCloseLimit = absl::Seconds(10);
 constexpr size_t kMostFinishedInline = size_t{64} << 10;
 
 // Looks for the next event while an execution is under way, before other
-// pollers get a turn. Notes and bytes of small collectives come that soon, and
-// a few looks cost as much as one round of all pollers.
+// pollers get a turn. Notes and bytes of small collectives come that soon. A
+// few looks cost as much as one round of all pollers.
 constexpr int kLooks = 8;
 
 // Polls between looks for notes while no execution here waits for them. A look

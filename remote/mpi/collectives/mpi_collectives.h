@@ -65,7 +65,7 @@ class MpiCollectives final
 
   absl::string_view name() const override { return kMpiDelegate; }
 
-  // Errors: those of MpiOperation::Check(); NOT_FOUND for a member whose task
+  // Errors: from MpiOperation::Check(); NOT_FOUND for a member whose task
   // is not in the cluster.
   absl::Status Prepare(CollectiveContext* context) override;
 

@@ -29,8 +29,8 @@ absl::Status CountsDiffer() {
   return absl::InternalError("packs of different numbers of elements");
 }
 
-// Orders two statuses, one of which may be OK: the same one stays wherever they
-// meet.
+// Orders two statuses. A non-OK status comes first: the same status stays
+// wherever they meet.
 bool IsFirst(const absl::Status& a, const absl::Status& b) {
   if (a.ok() || b.ok()) return b.ok();
   return std::pair(a.code(), a.message()) < std::pair(b.code(), b.message());

@@ -36,10 +36,10 @@ class MpiMerge {
   MPI_Datatype type() const { return type_; }
   static MPI_Op Operation();
 
-  // ---- Packs of custom ops: MPI cannot learn that a merge failed ---- A pack
-  // is a header with a count, and that many elements. If a merge into the pack
-  // has failed, the error replaces the elements, with as much of its message as
-  // fits.
+  // Packs of custom ops. MPI cannot learn that a merge failed. A pack is
+  // therefore a header with a count, and that many elements. If a merge into
+  // the pack has failed, the error replaces the elements. It has as much of its
+  // message as fits.
   static constexpr int64_t kElementsPerPack = 1024;
 
   static int64_t NumPacks(int64_t num_elements) {

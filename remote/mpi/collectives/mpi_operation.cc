@@ -116,8 +116,8 @@ bool MpiOperation::uses_packs() const {
   }
 }
 
-// Copies where MPI_IN_PLACE cannot be used, as all members must pass it or
-// none. Reduce() uses it.
+// Returns true if the input must be copied: all members would have to pass
+// MPI_IN_PLACE, or none. Reduce() handles the collectives that use it.
 bool MpiOperation::copies_input() const {
   switch (instance().type) {
     case CollectiveType::kAllGather:

@@ -69,10 +69,10 @@ class MpiOperation {
   // merge op and final op return.
   absl::Status Finish();
 
-  // ---- All-reduces and reduces that need no MPI ---- Small operations are
-  // carried by the notes with which members begin: a call of MPI would take
-  // more messages and more time. Merge() on one member, or on both of two, and
-  // FinishMerged() on all, replace Start() and Finish().
+  // Small all-reduces and reduces need no MPI. The notes with which members
+  // begin carry their data: a call of MPI would take more messages and more
+  // time. Merge() on one member, or on both of two, and FinishMerged() on all,
+  // replace Start() and Finish().
 
   // Returns the input; empty, on all members, if MPI runs the operation.
   absl::string_view small_input() const;

@@ -18,10 +18,10 @@ inline constexpr absl::string_view kMpiDelegate = "MPI";
 // memory of others block by block is then faster where processes share
 // processors. Elsewhere it is equal.
 //
-// Where processes share processors, each yields when it finds no work. A
-// message then waits for its receiver's turn, and an algorithm with few
-// messages does best. Fitted to all-reduces among 4 and 8 on 2 processors, 26
-// November 2026 (docs/performance.md).
+// Processes that share processors yield when they find no work. A message then
+// waits for its receiver's turn, and an algorithm with few messages does best.
+// Fitted to all-reduces among 4 and 8 on 2 processors, 26 November 2026
+// (docs/performance.md).
 inline CostModel MpiCostOnOneHost(int num_processes, int num_processors) {
   if (num_processes <= num_processors) {
     return {.between = {.latency_seconds = 14e-6, .bytes_per_second = 4.2e9},

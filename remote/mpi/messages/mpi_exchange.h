@@ -33,12 +33,14 @@ namespace tutti {
 // messages.
 //
 // An execution begins on both processes or on neither, unless one has called
-// the other lost. A task uses an input as soon as it has a part for it,
-// withdrawn or not, and its own input was sent before. Thus a task that gets no
-// answer to "take back" gets the other's input, and begins. No withdrawn part
-// waits for ever. No input stays for ever either. A part uses it, or its sender
-// takes it back, which it must do to end, or its sender is gone. A sender that
-// has called this task lost is gone when it ends.
+// the other lost. A task uses an input as soon as it has a part for it and its
+// own input was sent. It does so even if the part is withdrawn. Thus a task
+// that gets no answer to "take back" gets the other's input, and begins. No
+// withdrawn part waits for ever.
+//
+// No input stays for ever either. A part uses it, or its sender takes it back,
+// or its sender is gone. A sender cannot end before. A sender that has called
+// this task lost is gone when it ends.
 //
 // Pure except for its callbacks. For one thread, except for Awaited().
 class MpiExchange {

@@ -26,8 +26,8 @@ namespace tutti {
 // MPI has memory for some hundred pieces, shared by all receivers of a process.
 // Therefore a sender sends one receiver at most kMostUnread pieces beyond its
 // last receipt: a receiver that stands still takes no memory from others. The
-// pieces of one sender may be taken in any order, as MPI may end the receive of
-// a later one first. All processes must run the same program on machines of one
+// pieces of one sender may be taken in any order: MPI may end the receive of a
+// later one first. All processes must run the same program on machines of one
 // kind, as other collectives require too. Pure; for one thread.
 
 inline constexpr uint64_t kMostUnread = 64;

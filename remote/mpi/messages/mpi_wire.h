@@ -23,8 +23,8 @@ namespace tutti {
 // were sent with that tag, and why not all. The receiver can use the tag again
 // when it has these bytes.
 //
-// Where the receiver can read the sender's memory (remote/peer_memory.h),
-// larger payloads do not go through MPI:
+// Larger payloads do not go through MPI if the receiver can read the sender's
+// memory (remote/peer_memory.h):
 //
 //     pull {key, num_bytes, may_read_memory}  --->  posts the bytes
 //     reads the bytes, then the lease         <---  place {bytes, lease}
@@ -58,7 +58,7 @@ inline constexpr size_t kChunksAtATime = 8;
 // Request for bytes.
 struct PullRequest {
   BufKey key;
-  Ask ask;                       // Without a borrower.
+  Ask ask;                       // Has no borrower.
   int payload_tag = 0;           // 0: inline, or to be read.
   bool may_read_memory = false;  // False if inline.
 };
