@@ -58,8 +58,7 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
   const int64_t step_id_;
   mutable Mutex mu_;
   EndedCallback ended_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_set<ExecKey> told_
-      ABSL_GUARDED_BY(mu_);  // Reported since the abort.
+  absl::flat_hash_set<ExecKey> told_ ABSL_GUARDED_BY(mu_);  // Since the abort.
   std::atomic<bool> is_aborted_{false};
   std::atomic<bool> is_over_{false};
 };

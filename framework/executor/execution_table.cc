@@ -274,16 +274,14 @@ ExecutionTable::Call* ExecutionTable::JoinSettled(
     execution = &Enter(member, member.num_calls++, settled, hold_owner, status);
     dropped.swap(member.dropped);
   }
-  Call* const call =
-      spare.call.release();  // Owned by the execution until the member leaves.
+  Call* const call = spare.call.release();  // Owned until the member leaves.
   if (other_settled != nullptr) call->settled = std::move(other_settled);
   call->execution = execution;
   CollectiveContext& context = call->context;
   context.params = call->settled->params.get();
   context.device = device;
   context.execution = execution;
-  context.exec_key =
-      *execution->key_;  // Constant while a member is in the execution.
+  context.exec_key = *execution->key_;  // Constant while a member is in it.
   return call;
 }
 
@@ -438,8 +436,7 @@ absl::Status ExecutionTable::Settle(const Device* device, Execution& settling,
   }
   status.Update(SetKey(execution, *settled));
   if (!status.ok()) return status;
-  std::swap(member.settled,
-            settled);  // The caller frees the old one without the lock.
+  std::swap(member.settled, settled);  // The caller frees the old one.
   if (settled != nullptr) {
     outdated = member.table_device->TakeSparesOf(settled.get());
   }
@@ -452,8 +449,7 @@ absl::Status ExecutionTable::Settle(const Device* device, Execution& settling,
       EndIfAllLeft(instance, *other);
     }
   }
-  GoOnWithOthers(
-      member);  // From now on, no execution ends without this member.
+  GoOnWithOthers(member);  // From now on, none ends without this member.
   return absl::OkStatus();
 }
 

@@ -45,14 +45,11 @@ class TableExecution final : public Execution {
  private:
   friend class ExecutionTable;
 
-  TableInstance* instance_ =
-      nullptr;  // Valid while a member is in the execution.
+  TableInstance* instance_ = nullptr;  // Valid while a member is in it.
   std::optional<ExecKey> key_;
   std::shared_ptr<const CollGroupParams> group_;  // Set with key_, once.
-  std::shared_ptr<const void>
-      owner_;  // Owner of the table, kept while a member is in the execution.
-  bool resolved_ =
-      false;  // This execution was the first to be settled for some member.
+  std::shared_ptr<const void> owner_;  // Table's owner; see HoldOwner.
+  bool resolved_ = false;              // First to be settled for some member.
 
   // Fields below: written by each member. A device that has left may be gone.
   ABSL_CACHELINE_ALIGNED absl::InlinedVector<const Device*, 16> joined_;
@@ -75,8 +72,7 @@ struct ABSL_CACHELINE_ALIGNED TableInstance {
   size_t num_held = 0;  // Members held by Hold().
   bool spans_tasks = false;
   std::vector<const Device*> members;
-  std::vector<std::shared_ptr<TableExecution>>
-      spare;        // Executions to use again.
+  std::vector<std::shared_ptr<TableExecution>> spare;  // Kept to use again.
   NumberSet ended;  // Executions that have left `executions`.
 };
 
@@ -149,8 +145,7 @@ class ExecutionTable {
   };
 
   struct Forgotten {
-    std::vector<ExecKey>
-        keys;  // Keys of executions in which a member was missing.
+    std::vector<ExecKey> keys;  // Executions that lacked a member.
     std::vector<std::shared_ptr<const void>> rest;  // Freed without the lock.
   };
   struct Joined {

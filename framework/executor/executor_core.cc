@@ -71,8 +71,7 @@ void ExecutorCore::ShowObserver(const CollectiveContext& context,
 void ExecutorCore::FailExecution(Execution& execution, absl::Status status) {
   execution.cancellation.Cancel(std::move(status));
   CancelTransfers(execution);
-  dependencies_.Launched(
-      execution.id);  // Members that have not come need not launch.
+  dependencies_.Launched(execution.id);  // Missing members need not launch.
 }
 
 void ExecutorCore::CancelTransfers(Execution& execution) {

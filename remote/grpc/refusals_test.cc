@@ -153,8 +153,7 @@ TEST_F(RefusalsTest, WhatIsNoGrpcIsCutOff) {
         // Preface of HTTP/2, then nonsense.
         std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") +
             std::string(1000, '\x01')}) {
-    SendRaw(tasks_.address(0),
-            bytes);  // Returns once the connection is closed.
+    SendRaw(tasks_.address(0), bytes);  // Returns once it is closed.
   }
 }
 

@@ -157,8 +157,7 @@ void MpiPulls::OnChunk(const std::shared_ptr<Pull>& pull, size_t index,
   MPI_Test_cancelled(&status, &was_cancelled);
   MPI_Get_count(&status, MPI_BYTE, &num_bytes);
   chunk.has_come = was_cancelled == 0;
-  if (chunk.has_come)
-    runtime_->Ring(pull->task);  // The sender's send has ended too.
+  if (chunk.has_come) runtime_->Ring(pull->task);  // Its send has ended.
   if (chunk.has_come && static_cast<size_t>(num_bytes) != chunk.size) {
     GiveUp(pull, absl::InternalError(
                      absl::StrCat("task ", pull->task, " sent ", num_bytes,

@@ -90,13 +90,11 @@ class MpiPulls {
   // Pulls before OnDelivery(). A key may be requested again before the
   // OnDelivery() of its former borrower.
   absl::flat_hash_map<std::pair<BufKey, const Borrower*>, uint64_t> ids_;
-  absl::flat_hash_set<int> unreadable_;  // Tasks.
-  std::unique_ptr<MemoryBlock> block_;   // Owned by the current reader.
-  size_t num_receiving_ = 0;             // Counts chunks.
-  std::deque<std::shared_ptr<Pull>>
-      ready_;  // Pulls with their first chunk here.
-  std::vector<std::shared_ptr<Pull>>
-      stopped_;  // Pulls whose rest does not come.
+  absl::flat_hash_set<int> unreadable_;         // Tasks.
+  std::unique_ptr<MemoryBlock> block_;          // Owned by the current reader.
+  size_t num_receiving_ = 0;                    // Counts chunks.
+  std::deque<std::shared_ptr<Pull>> ready_;     // First chunk is here.
+  std::vector<std::shared_ptr<Pull>> stopped_;  // Rest does not come.
 };
 
 }  // namespace tutti

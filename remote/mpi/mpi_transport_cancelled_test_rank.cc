@@ -49,8 +49,7 @@ TEST_F(MpiTransportTest, EachOfTwoThatAskForOneKeyMayCancel) {
   EXPECT_THAT(first.Wait(), StatusIs(absl::StatusCode::kAborted, "not now"));
   transport_->transfers().Cancel(next(), KeyOf(1), &second,
                                  absl::AbortedError("nor now"));
-  EXPECT_FALSE(
-      second.Wait().ok());  // Fails by that, or because it came second.
+  EXPECT_FALSE(second.Wait().ok());  // Cancelled, or came second.
 }
 
 }  // namespace

@@ -278,8 +278,7 @@ void LeaderClient::AskHere(const LeaderQuestionPtr& question,
                        const auto self = weak_self.lock();
                        if (self != nullptr) self->OnAnswer(question, answer);
                      });
-  std::optional<absl::Status>
-      ended;  // The end may have come before the request.
+  std::optional<absl::Status> ended;  // May precede the request.
   {
     MutexLock lock(&mu_);
     ended = question->end_reason;

@@ -136,8 +136,7 @@ class LeaderClient {
   // generation only once.
   struct Former {
     std::shared_ptr<const CollGroupParams> group;  // Same as FindGroup().
-    uint64_t failed_generation =
-        0;  // Generation that could not be formed; or 0.
+    uint64_t failed_generation = 0;  // Could not be formed; 0: none.
   };
   Former BeginAgain(GroupKey key) ABSL_LOCKS_EXCLUDED(mu_);
 

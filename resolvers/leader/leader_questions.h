@@ -37,9 +37,8 @@ struct LeaderQuestion {
   bool is_polled = false;
   int attempt = 0;  // Number of requests sent.
   uint64_t living_generation = 0;
-  std::optional<absl::Time>
-      in_vain_since;  // Time of the first request to a task that cannot answer.
-  std::optional<absl::Status> end_reason;  // Set by EndGroup().
+  std::optional<absl::Time> in_vain_since;  // First vain request.
+  std::optional<absl::Status> end_reason;   // Set by EndGroup().
 };
 using LeaderQuestionPtr = std::shared_ptr<LeaderQuestion>;
 

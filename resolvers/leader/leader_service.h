@@ -74,8 +74,7 @@ class LeaderService : public std::enable_shared_from_this<LeaderService> {
 
   const Options options_;
   Mutex mu_;
-  absl::flat_hash_map<int, int> num_calls_
-      ABSL_GUARDED_BY(mu_);  // Keyed by task.
+  absl::flat_hash_map<int, int> num_calls_ ABSL_GUARDED_BY(mu_);  // By task.
   absl::flat_hash_map<uint64_t, Waiting> calls_ ABSL_GUARDED_BY(mu_);
   uint64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
 };

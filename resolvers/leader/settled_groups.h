@@ -33,8 +33,7 @@ class SettledGroups {
   struct Group {
     std::shared_ptr<const CollGroupParams> params;
     std::shared_ptr<const CollTaskParams> task;
-    absl::flat_hash_map<std::string, int>
-        rank_of_device;  // Devices of this task.
+    absl::flat_hash_map<std::string, int> rank_of_device;  // In this task.
     absl::flat_hash_map<InstanceKey, Instance> instances;
     int leader = -1;  // Task that settled the group.
   };

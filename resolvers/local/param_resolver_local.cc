@@ -201,8 +201,7 @@ void ParamResolverLocal::LeaveEndedGeneration(const WaitingCall& call,
   Group& group = *found->second;
   if (call.ended_generation < group.generation) return;
   if (group.is_forming()) {
-    group.generation =
-        ++last_generation_;  // No other process knows the old number.
+    group.generation = ++last_generation_;  // No process knows the old one.
     return;
   }
   DropGroup(key,

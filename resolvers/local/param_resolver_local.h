@@ -262,9 +262,8 @@ class ParamResolverLocal
   uint64_t last_generation_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t num_calls_ ABSL_GUARDED_BY(mu_) = 0;
   size_t num_entries_ ABSL_GUARDED_BY(mu_) = 0;
-  size_t num_unsettled_ ABSL_GUARDED_BY(mu_) =
-      0;                                     // Counts groups and instances.
-  size_t num_new_ ABSL_GUARDED_BY(mu_) = 0;  // Counts groups.
+  size_t num_unsettled_ ABSL_GUARDED_BY(mu_) = 0;  // Groups and instances.
+  size_t num_new_ ABSL_GUARDED_BY(mu_) = 0;        // Counts groups.
   int64_t num_devices_left_ ABSL_GUARDED_BY(mu_) = kMaxGroupSize;
   absl::Status reason_for_no_more_ ABSL_GUARDED_BY(mu_);
   size_t next_sweep_ ABSL_GUARDED_BY(mu_);  // Number of entries.

@@ -97,8 +97,7 @@ ClusterControl::OwnCancelExecution() const {
   const ControlCaller self{options_.cluster.this_task, options_.incarnation};
   return [cancel = options_.cancel_execution, self](
              const ExecKey& execution, const absl::Status& reason) {
-    cancel(self, execution, reason)
-        .IgnoreError();  // Errors mean that it has ended already.
+    cancel(self, execution, reason).IgnoreError();  // Ended already.
   };
 }
 

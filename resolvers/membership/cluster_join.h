@@ -86,8 +86,7 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
   StatusCallback done_ ABSL_GUARDED_BY(mu_);
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
   Cancellation::WatchId watch_ ABSL_GUARDED_BY(mu_) = 0;
-  std::map<int, Clock::AlarmId> say_again_
-      ABSL_GUARDED_BY(mu_);  // Keyed by task.
+  std::map<int, Clock::AlarmId> say_again_ ABSL_GUARDED_BY(mu_);  // By task.
 };
 
 }  // namespace tutti

@@ -63,9 +63,8 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
 
     std::set<uint64_t> late;  // Found while this task left, and not lost.
 
-    std::set<uint64_t>
-        goodbye_soon;  // Said Goodbye before they were in `present`.
-    std::set<uint64_t> lost_soon;  // Lost before they were found.
+    std::set<uint64_t> goodbye_soon;  // Goodbye before `present`.
+    std::set<uint64_t> lost_soon;     // Lost before they were found.
 
     bool is_lost = false;    // No process is there to get a message.
     bool has_ended = false;  // A process said Goodbye or was lost.

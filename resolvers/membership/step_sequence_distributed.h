@@ -41,8 +41,7 @@ class StepSequenceDistributed
     // Time limit for the leader's answer, which includes reaching it.
     absl::Duration limit = absl::Seconds(60);
 
-    size_t max_graphs = size_t{1}
-                        << 16;  // Limit on the graphs that this task leads.
+    size_t max_graphs = size_t{1} << 16;  // Limit for the leader.
   };
 
   explicit StepSequenceDistributed(Options options)

@@ -123,8 +123,7 @@ TEST_F(TaskHealthTest, AStrangerAtItsAddressIsNeitherTheTaskNorItsVerdict) {
 TEST_F(TaskHealthTest, ATaskThatHasAnsweredMaySayThatThisOneIsLost) {
   ASSERT_TRUE(health_->OnHeard({1, 5}).ok());
   ASSERT_TRUE(health_->OnHeard({1, 6}).ok());
-  const absl::Status verdict =
-      health_->OnHeard({1, 5});  // The task's own verdict.
+  const absl::Status verdict = health_->OnHeard({1, 5});  // Sent below.
   ASSERT_EQ(channel_->calls.size(), 2u);
   clock_.now += profile_.hold;
   Answer(1, 6);

@@ -30,8 +30,7 @@ namespace tutti {
 class ConnectionGate {
  public:
   struct Options {
-    std::vector<std::string>
-        endpoints;  // For example "127.0.0.1:7000", "[::1]:7000".
+    std::vector<std::string> endpoints;  // "127.0.0.1:7000", "[::1]:7000".
 
     // Address for connections over a Unix socket (same_host_socket.h), for
     // processes of this host and user. Used if such a socket can be opened.
@@ -123,8 +122,7 @@ class ConnectionGate {
   absl::flat_hash_map<uint64_t, Connection> connections_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, uint64_t> ids_ ABSL_GUARDED_BY(mu_);
   int num_unknown_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<int> waiting_listeners_
-      ABSL_GUARDED_BY(mu_);  // Listeners that wait for room.
+  std::vector<int> waiting_listeners_ ABSL_GUARDED_BY(mu_);  // For room.
 
   // Pointer held by alarms; null after the gate is gone.
   struct Self {

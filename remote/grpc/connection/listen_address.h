@@ -13,8 +13,7 @@ namespace tutti {
 
 // Addresses at which a task listens.
 struct ListenAddresses {
-  std::vector<std::string>
-      endpoints;             // For example "127.0.0.1:7000", "[::1]:7000".
+  std::vector<std::string> endpoints;  // "127.0.0.1:7000", "[::1]:7000".
   bool is_loopback = false;  // All are loopback: no other machine can connect.
 };
 

@@ -33,8 +33,7 @@ class OpenCounts {
   const int max_;
 
   Mutex mu_;
-  absl::flat_hash_map<int, int> num_open_
-      ABSL_GUARDED_BY(mu_);  // Keyed by task.
+  absl::flat_hash_map<int, int> num_open_ ABSL_GUARDED_BY(mu_);  // By task.
 };
 
 }  // namespace tutti

@@ -97,8 +97,7 @@ class Peers {
 
   std::shared_ptr<grpc::Channel> Channel(int task, int lane)
       ABSL_LOCKS_EXCLUDED(mu_);
-  Way WayOnSameHost(int task,
-                    int lane) const;  // Returns no channel if that fails.
+  Way WayOnSameHost(int task, int lane) const;  // No channel if that fails.
   Way WayOverTcp(int task, int lane) const;
   grpc::ChannelArguments ArgumentsFor(int lane) const;
   void DropSoon(Way way) const;

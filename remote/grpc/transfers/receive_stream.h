@@ -167,8 +167,7 @@ class ReceiveStream final
   OnEnd on_end_;
   std::shared_ptr<ReceiveStream> self_;  // Set until EndAll().
   grpc::ByteBuffer incoming_message_;
-  grpc::ByteBuffer
-      outgoing_message_;  // Owned by the thread that has set is_writing_.
+  grpc::ByteBuffer outgoing_message_;  // Owned by the holder of is_writing_.
   // Owned by the thread that reads messages; empty once it has been answered.
   std::optional<MemoryChallenge> challenge_;
   std::unique_ptr<MemoryBlock>

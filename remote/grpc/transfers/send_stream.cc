@@ -76,8 +76,7 @@ class SendStream::Outgoing final
   absl::Status status;                    // or the reason why there are none.
   size_t num_sent_bytes = 0;
   bool is_place_sent = false;  // The peer has the place of the bytes,
-  bool is_read_there =
-      false;  // and has not reported that it is done with them.
+  bool is_read_there = false;  // and has not reported its end.
 
  private:
   const std::shared_ptr<SendStream> stream_;

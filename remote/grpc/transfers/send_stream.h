@@ -115,8 +115,7 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   grpc::CallbackServerContext* const context_;  // Valid until OnDone().
   const std::string peer_;
   grpc::ByteBuffer incoming_message_;
-  grpc::ByteBuffer
-      outgoing_message_;  // Owned by the thread that has set is_writing_.
+  grpc::ByteBuffer outgoing_message_;  // Owned by the holder of is_writing_.
 
   // Proof that the caller looks for in our memory; null: it does not read
   // there.

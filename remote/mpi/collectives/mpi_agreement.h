@@ -169,8 +169,7 @@ class MpiAgreement {
 
   mutable Mutex mu_;
   absl::flat_hash_map<ExecKey, Waiter> parts_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<ExecKey, Ready> ready_
-      ABSL_GUARDED_BY(mu_);  // Executions led here.
+  absl::flat_hash_map<ExecKey, Ready> ready_ ABSL_GUARDED_BY(mu_);  // Led here.
 };
 
 }  // namespace tutti

@@ -348,8 +348,7 @@ TEST_F(MpiAgreementTest, ItIsKnownWhoIsWaitedFor) {
   EXPECT_EQ(tasks_[3]->Awaited(key), std::nullopt);
   AddReady(3, key, {2, 3, 1});
   while (tasks_[2]->num_led() < 2) DeliverOne();
-  EXPECT_THAT(tasks_[2]->Awaited(key),
-              Optional(IsEmpty()));  // Waits for leave.
+  EXPECT_THAT(tasks_[2]->Awaited(key), Optional(IsEmpty()));  // For leave.
   DeliverAll();
   for (const auto& task : tasks_) EXPECT_EQ(task->Awaited(key), std::nullopt);
 }

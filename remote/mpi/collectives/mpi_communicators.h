@@ -64,8 +64,7 @@ class MpiCommunicators {
     MPI_Comm communicator = MPI_COMM_NULL;
     bool may_be_ring = false;
     std::vector<int> tasks;
-    std::set<int>
-        released;  // Tasks that have released it; kept on the first task.
+    std::set<int> released;  // Tasks; kept on the first task.
   };
 
   static GroupId GroupOf(const ExecKey& key) {

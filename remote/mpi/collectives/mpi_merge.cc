@@ -130,8 +130,7 @@ void MpiMerge::Run(void* left, void* into, int* count, MPI_Datatype* type) {
 
 void MpiMerge::Merge(const std::byte* left, std::byte* into, int64_t count) {
   if (!packs()) {
-    op_.Apply(dtype_, left, into, into, count)
-        .IgnoreError();  // Built-in ops have no errors.
+    op_.Apply(dtype_, left, into, into, count).IgnoreError();  // No errors.
     return;
   }
   for (int64_t i = 0; i < count; ++i) {

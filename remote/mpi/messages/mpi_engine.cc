@@ -294,8 +294,7 @@ absl::Status MpiEngine::BringUp() {
   int* max_tag = nullptr;
   int has_max_tag = 0;
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &max_tag, &has_max_tag);
-  max_tag_ =
-      has_max_tag != 0 ? *max_tag : 32767;  // Least value that MPI promises.
+  max_tag_ = has_max_tag != 0 ? *max_tag : 32767;  // MPI promises this.
   char library[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
   MPI_Get_library_version(library, &length);
@@ -471,8 +470,7 @@ bool MpiEngine::CanEnd(absl::Time now) {
     MPI_Ibarrier(messages_, &all_end_);
   }
   int all_end = 0;
-  MPI_Test(&all_end_, &all_end,
-           MPI_STATUS_IGNORE);  // May test again after the end.
+  MPI_Test(&all_end_, &all_end, MPI_STATUS_IGNORE);  // Also after the end.
   const absl::Duration waited = wait_for_end_.Look(now);
   if (all_end == 0 && (waited < options_.lost_limit || WhoIsLost().empty())) {
     return false;
