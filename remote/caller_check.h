@@ -9,16 +9,16 @@
 
 namespace tutti {
 
-// Whether another task may have what it asks for: the bytes that a member of
-// this task sends to one of its own, in the incarnation that the group has.
-// Errors: INVALID_ARGUMENT if the ranks are not in the group, or the sender not
-// in this task; PERMISSION_DENIED if the receiver is another task's;
+// Checks a request of another task for bytes: a member of this task must send
+// them to a member of the caller. The caller must have the incarnation that the
+// group has. Errors: INVALID_ARGUMENT if the ranks are not in the group, or the
+// sender not in this task; PERMISSION_DENIED if the receiver is another task's;
 // FAILED_PRECONDITION if the caller has restarted since.
 absl::Status CheckAsk(const ClusterSpec& cluster, const CollGroupParams& group,
                       const ControlCaller& caller, const BufKey& key);
 
-// Whether another task may say that an execution of the group has failed:
-// PERMISSION_DENIED if no member is in it.
+// Checks whether another task may report a failed execution of the group.
+// Errors: PERMISSION_DENIED if it has no member in the group.
 absl::Status CheckIsInGroup(const ClusterSpec& cluster,
                             const CollGroupParams& group,
                             const ControlCaller& caller);

@@ -20,11 +20,11 @@
 namespace tutti {
 namespace {
 
-// How long to try to tell another task that an execution has failed. It is lost
-// for longer than that only if it is lost.
+// Time limit for a report of a failed execution to another task. A task that is
+// away for longer is lost.
 constexpr absl::Duration kTellTimeout = absl::Seconds(10);
 
-// Not after any other transfer of the execution, the group, or the step.
+// Return the lowest key of the execution, the group, or the step.
 BufKey FirstOf(const ExecKey& exec) {
   constexpr int32_t kLeast = std::numeric_limits<int32_t>::min();
   return {exec, kLeast, kLeast, kLeast};
@@ -42,9 +42,10 @@ BufKey FirstOf(int64_t step) {
 
 }  // namespace
 
-// What another task asks this one for. Early until its group is known here;
-// then it waits in the rendezvous. In `served_` until that is decided: until
-// its borrower is told, or it has ended there and is about to be.
+// Request of another task. Early until its group is known here; then it waits
+// in the rendezvous. Stays in `served_` until it is decided: until its borrower
+// gets the delivery, or the request has ended and the borrower is about to get
+// it.
 class CollectiveRemoteAccess::Served
     : public Borrower,
       public std::enable_shared_from_this<Served> {
@@ -72,8 +73,8 @@ class CollectiveRemoteAccess::Served
   const std::shared_ptr<CollectiveRemoteAccess> access_;
 };
 
-// What this task asks another one for. In `receives_` until its borrower is
-// told.
+// Request of this task to another one. Stays in `receives_` until its borrower
+// gets the delivery.
 class CollectiveRemoteAccess::Receive
     : public Borrower,
       public std::enable_shared_from_this<Receive> {
@@ -104,8 +105,8 @@ class CollectiveRemoteAccess::Receive
   const BufKey key;
   const Ask ask;
 
-  // Written under the access's mutex before the borrower is told, `ended` once:
-  // who has found that set may read it without the mutex.
+  // Written under the access's mutex before the delivery; `ended` is written
+  // once. A thread that has seen it set may read it without the mutex.
   bool is_requested = false;
   std::optional<absl::Status> ended;
 
@@ -167,7 +168,7 @@ void CollectiveRemoteAccess::Recv(const CollGroupMember& peer,
 }
 
 void CollectiveRemoteAccess::Request(Receive& receive) {
-  // It is among the receives, so that whoever cancels from now on finds it.
+  // The receive is in `receives_`: any later cancellation finds it.
   absl::Status status = rendezvous_.StatusOf(receive.key.exec);
   if (!status.ok()) return receive.OnDelivery(0, std::move(status), {});
   TransferChannel& transfers = options_.transport->transfers();
@@ -207,8 +208,8 @@ CollectiveRemoteAccess::RemoveReceive(Receive& receive) {
   return kept;
 }
 
-// Returns those that are to be cancelled: the others have not been requested,
-// or have ended.
+// Ends the receives, and returns those to cancel. The others have not been
+// requested, or have ended.
 std::vector<std::shared_ptr<CollectiveRemoteAccess::Receive>>
 CollectiveRemoteAccess::EndReceives(
     const BufKey& first, absl::FunctionRef<bool(const ExecKey&)> concerns,
@@ -255,8 +256,8 @@ bool CollectiveRemoteAccess::IsWithinTask(const CollGroupParams& group) const {
   });
 }
 
-// Who sends waits, too, until others have come for it; who receives for more
-// than that.
+// Names the senders of this task's receives. If there are none, names the
+// receivers that have not requested data: a sender waits too, until they have.
 std::string CollectiveRemoteAccess::DescribeWaiting(
     const CollGroupParams& group, const ExecKey& exec) {
   if (IsWithinTask(group)) return rendezvous_.DescribeWaiting(exec);
@@ -299,7 +300,7 @@ bool CollectiveRemoteAccess::Cancel(const ExecKey& exec,
 CollectiveRemoteAccess::Ended CollectiveRemoteAccess::BeginCancel(
     const ExecKey& exec, const absl::Status& reason) {
   Ended ended = {.waiting = rendezvous_.EndExecution(exec, reason)};
-  // Else whoever was first has ended them.
+  // Otherwise the first cancellation has ended the receives.
   if (ended.waiting.is_first) ended.receives = EndReceivesOf(exec, reason);
   return ended;
 }
@@ -351,7 +352,7 @@ absl::Status CollectiveRemoteAccess::CancelFromPeer(
     const absl::Status& reason) {
   const absl::Status status = CancelKnown(caller, exec, reason);
   if (!absl::IsNotFound(status)) return status;
-  // Its members may have come to an end before this task hears of the group.
+  // All members may have ended the execution before this task knows the group.
   const absl::Time now = options_.environment.clock->Now();
   {
     MutexLock lock(&mu_);
@@ -364,11 +365,12 @@ absl::Status CollectiveRemoteAccess::CancelFromPeer(
                        " failed executions of groups that it does not know"));
     }
   }
-  ApplyEarlyCancels(exec.group);  // It may have heard meanwhile.
+  ApplyEarlyCancels(exec.group);  // The group may be known by now.
   return absl::OkStatus();
 }
 
-// They stay until the group is known, for another thread may learn of it now.
+// Applies the early reports whose group is known. The others stay: another
+// thread may learn of their group now.
 void CollectiveRemoteAccess::ApplyEarlyCancels(GroupKey group) {
   std::vector<EarlyCancels::EarlyCancel> concerned;
   {
@@ -468,7 +470,7 @@ absl::Status CollectiveRemoteAccess::AddServed(
   return absl::OkStatus();
 }
 
-// Errors: those of CheckAsk() and GroupDirectory::Find().
+// Errors: from CheckAsk() and GroupDirectory::Find().
 absl::Status CollectiveRemoteAccess::Check(const Served& served) const {
   const ExecKey& exec = served.key.exec;
   const auto group = options_.groups->Find(exec.group, exec.generation);
@@ -476,7 +478,7 @@ absl::Status CollectiveRemoteAccess::Check(const Served& served) const {
   return CheckAsk(options_.cluster, **group, served.caller, served.key);
 }
 
-// Lets an early ask go on if its group is known by now.
+// Advances an early request if its group is known by now.
 void CollectiveRemoteAccess::Advance(const std::shared_ptr<Served>& served) {
   absl::Status status = Check(*served);
   if (absl::IsNotFound(status) || !EndEarly(*served)) return;
@@ -496,7 +498,7 @@ void CollectiveRemoteAccess::Advance(const std::shared_ptr<Served>& served) {
   }
 }
 
-// For an ask that stayed early, until it is too late.
+// Sets a time limit for a request that stayed early.
 void CollectiveRemoteAccess::AwaitGroup(const std::shared_ptr<Served>& served) {
   {
     MutexLock lock(&mu_);
@@ -526,7 +528,7 @@ void CollectiveRemoteAccess::AwaitGroup(const std::shared_ptr<Served>& served) {
   clock.Cancel(alarm);
 }
 
-// False if the ask is not early any more.
+// Returns false if the request is not early.
 bool CollectiveRemoteAccess::EndEarly(Served& served) {
   Clock::AlarmId alarm = 0;
   {
@@ -544,7 +546,7 @@ void CollectiveRemoteAccess::EndServed(const std::shared_ptr<Served>& served,
   if (EndEarly(*served)) return served->OnDelivery(0, reason, {});
   {
     MutexLock lock(&mu_);
-    served->ended = reason;  // For Advance(), if it has not come so far.
+    served->ended = reason;  // Seen by Advance(), if it has not got that far.
   }
   rendezvous_.CancelAsk(served->key, served.get(), reason);
 }
@@ -557,7 +559,7 @@ CollectiveRemoteAccess::RemoveServed(Served& served) {
   return kept;
 }
 
-// If it is still there. REQUIRES: somebody keeps it.
+// Erases the request if it is still there. REQUIRES: the caller keeps it.
 void CollectiveRemoteAccess::EraseServed(const Served& served) {
   const auto found = served_.find(served.key);
   if (found == served_.end() || found->second.get() != &served) return;

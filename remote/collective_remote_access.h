@@ -31,15 +31,15 @@ namespace tutti {
 class PerStepCollectiveRemoteAccess;
 
 // Moves bytes among the members of groups that span the tasks of a cluster.
-// What a member lends waits in a rendezvous of its process, where local
-// receivers and other tasks' requests find it; a receiver whose peer is in
-// another task asks that task, as early as its schedule allows.
+// Posted bytes wait in a rendezvous of the sender's process, where local
+// receivers and requests of other tasks find them. A receiver whose peer is in
+// another task sends its request to that task, as early as its schedule allows.
 //
-// Thread-safe. Lenders and borrowers are called with no lock held, on a thread
-// of the side that came second, of the transport, or of the one that cancels.
+// Thread-safe. Lender and Borrower callbacks run with no lock held: on a thread
+// of the side that came second, of the transport, or of the side that cancels.
 //
-// Nothing that another task asks is believed: its group must live, and the
-// ranks be those of the asking process and of this one.
+// Every request of another task is checked: its group must live, and its ranks
+// must belong to the requesting process and to this one.
 class CollectiveRemoteAccess
     : public TransferService,
       public std::enable_shared_from_this<CollectiveRemoteAccess> {
@@ -50,59 +50,61 @@ class CollectiveRemoteAccess
     std::shared_ptr<GroupDirectory> groups;
     std::shared_ptr<Transport> transport;
 
-    // Asks of one other task that wait for an offer of this one; more end with
-    // RESOURCE_EXHAUSTED. Each takes a few hundred bytes, and collectives that
-    // are started together add up while this task is late.
+    // Largest number of requests of one other task that wait for an offer of
+    // this one; more end with RESOURCE_EXHAUSTED. Each takes a few hundred
+    // bytes. Collectives that are started together add up while this task is
+    // late.
     size_t max_waiting_asks = size_t{1} << 16;
 
-    // How long they wait for this process to learn of their group.
+    // Time for which a request waits until this process knows its group.
     absl::Duration early_ask_lifetime = absl::Seconds(30);
 
-    // Failed executions of such groups, told by other tasks, which wait as
-    // long; more are refused with RESOURCE_EXHAUSTED.
+    // Largest number of failed executions, reported by other tasks, whose group
+    // is not known yet; more are refused with RESOURCE_EXHAUSTED. A report
+    // waits as long as an early request.
     size_t max_early_cancels = 1024;
 
-    // Bytes that this task's members offer and whose receivers have not asked
-    // for them; past this a member's offer, and with it its collective, ends
-    // with RESOURCE_EXHAUSTED. One offer may be larger if none else waits.
+    // Largest number of bytes that this task's members offer and no receiver
+    // has requested. Past this a member's offer, and with it its collective,
+    // ends with RESOURCE_EXHAUSTED. A single offer may be larger if no other
+    // offer waits.
     //
-    // Not bounded unless asked for: what waits are the members' own tensors,
-    // which nobody copies, so that a bound saves no memory; and no other task
-    // can make it grow. An all-to-all or a gather offers all of its payload at
-    // once, and collectives that are started together add up, for as long as
-    // one of the tasks is late: a bound below that fails what is healthy.
+    // No bound by default: offered bytes are the members' own tensors, which
+    // are not copied. A bound saves no memory, and no other task can make the
+    // number grow. An all-to-all or a gather offers all of its payload at once.
+    // Collectives that are started together add up for as long as one of the
+    // tasks is late: a small bound would fail healthy collectives.
     size_t max_offered_bytes = BufRendezvous::kNoBound;
 
-    // Executions that other tasks have ended: what comes late for one that is
-    // remembered ends with its reason.
+    // Number of remembered executions that other tasks have ended. A late
+    // transfer of a remembered execution ends with its reason.
     size_t max_ended = 4096;
   };
 
   static std::shared_ptr<CollectiveRemoteAccess> Create(Options options);
   ~CollectiveRemoteAccess() override;
 
-  // Makes the transport of a step, for its executor; it keeps this object
-  // alive. Once for each step: when the transport is destroyed the step has
-  // ended here, and all transfers that come later for it end with
-  // StepHasEndedError().
+  // Makes the transport of a step, for its executor; the transport keeps this
+  // object alive. Call once for each step. Its destruction ends the step here:
+  // all later transfers of the step end with StepHasEndedError().
   std::unique_ptr<PeerAccessInterface> ForStep(int64_t step_id)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Another task says that an execution has failed. It may do so before this
-  // task has heard of the group, and is then believed or not once it has.
-  // Errors: ABORTED for a generation that has ended; PERMISSION_DENIED for a
-  // task that is not in the group; RESOURCE_EXHAUSTED.
+  // Handles another task's report that an execution has failed. The report may
+  // arrive before this task knows the group; it is then checked once the group
+  // is known. Errors: ABORTED for a generation that has ended;
+  // PERMISSION_DENIED for a task that is not in the group; RESOURCE_EXHAUSTED.
   absl::Status CancelFromPeer(const ControlCaller& caller, const ExecKey& exec,
                               const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A generation of the group is known, or has ended: for the directory's
+  // Handles a new or ended generation of the group. Call from the directory's
   // listener.
   void OnGroupChange(GroupKey group) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The step has ended on all tasks: its transfers end with
-  // StepHasEndedError(), also those that come later; other tasks are not told
-  // what fails in it from now on. Idempotent.
+  // Ends the step, which has ended on all tasks: its transfers, also later
+  // ones, end with StepHasEndedError(). Later failures of the step are not
+  // reported to other tasks. Idempotent.
   void EndStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
 
   void Serve(const ControlCaller& caller, const BufKey& key,
@@ -110,8 +112,8 @@ class CollectiveRemoteAccess
   void Withdraw(const BufKey& key, const Borrower* borrower,
                 absl::Status reason) override;
 
-  // Asks of other tasks that wait, and receives of this one that are under way;
-  // for tests and reports.
+  // For tests and reports: waiting requests of other tasks; receives of this
+  // task under way.
   size_t num_served() const ABSL_LOCKS_EXCLUDED(mu_);
   size_t num_receiving() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -120,7 +122,7 @@ class CollectiveRemoteAccess
   class Served;
   class Receive;
 
-  // By step, then by group, generation, instance and execution.
+  // Orders by step, then by group, generation, instance and execution.
   struct Order {
     bool operator()(const BufKey& a, const BufKey& b) const;
   };
@@ -142,15 +144,15 @@ class CollectiveRemoteAccess
 
   bool IsWithinTask(const CollGroupParams& group) const;
 
-  // What ended, for Tell().
+  // Ended transfers, for Tell().
   struct Ended {
     BufRendezvous::Ended waiting;
-    std::vector<std::shared_ptr<Receive>> receives;  // Under way.
+    std::vector<std::shared_ptr<Receive>> receives;  // Receives under way.
   };
 
-  // All end what waits and what comes late; Cancel() is false if it, or its
-  // step, had ended before. A group's end ends its executions together: one by
-  // one, each would look for its own among all that wait.
+  // End waiting and late transfers. Cancel() returns false if the execution, or
+  // its step, had ended before. EndGroup() ends a group's executions together:
+  // one by one, each would search all waiting transfers for its own.
   bool Cancel(const ExecKey& exec, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
   void EndGroup(const CollGroupParams& group, int64_t step_id)
@@ -182,7 +184,7 @@ class CollectiveRemoteAccess
   std::shared_ptr<Served> RemoveServed(Served& served) ABSL_LOCKS_EXCLUDED(mu_);
   void EraseServed(const Served& served) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Receiving from them.
+  // Receiving from other tasks.
   void Request(Receive& receive) ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<Receive> RemoveReceive(Receive& receive)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -198,7 +200,7 @@ class CollectiveRemoteAccess
   void CancelReceives(const std::vector<std::shared_ptr<Receive>>& receives)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What other tasks say. Errors: also those of GroupDirectory::Find().
+  // Messages of other tasks. Errors: also from GroupDirectory::Find().
   absl::Status CancelKnown(const ControlCaller& caller, const ExecKey& exec,
                            const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
   void ApplyEarlyCancels(GroupKey group) ABSL_LOCKS_EXCLUDED(mu_);
@@ -208,14 +210,14 @@ class CollectiveRemoteAccess
   mutable Mutex mu_;
   absl::flat_hash_map<BufKey, std::shared_ptr<Served>> served_
       ABSL_GUARDED_BY(mu_);
-  // Of each task.
+  // Number of requests of each task.
   absl::flat_hash_map<int, size_t> num_served_ ABSL_GUARDED_BY(mu_);
 
-  // In order, so that who ends one execution does not walk over all others'.
+  // Ordered: the end of one execution need not walk over all others.
   absl::btree_map<BufKey, std::shared_ptr<Receive>, Order> receives_
       ABSL_GUARDED_BY(mu_);
 
-  // The one that ForStep() gave for each step, while it lives.
+  // Living transports made by ForStep(), by step.
   absl::flat_hash_map<int64_t, PerStepCollectiveRemoteAccess*> steps_
       ABSL_GUARDED_BY(mu_);
   std::deque<ExecKey> ended_executions_ ABSL_GUARDED_BY(mu_);

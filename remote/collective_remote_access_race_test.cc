@@ -26,7 +26,7 @@ namespace collective_remote_access_race_test {
 constexpr int64_t kStep = 5;
 constexpr GroupKey kGroup = 7;
 
-// Gives whoever asks what it wants at once, and tells other tasks nothing.
+// Answers every request at once, and sends no messages to other tasks.
 class PromptTransport : public Transport,
                         public ControlChannel,
                         public TransferChannel {
@@ -105,7 +105,7 @@ TEST(CollectiveRemoteAccessRaceTest, AReceiveThatIsCancelledAsItBeginsEnds) {
   EXPECT_TRUE(left.expired());
 }
 
-// Gives nobody anything.
+// Answers no request.
 class HoldingTransport : public PromptTransport {
  public:
   void Request(int, const BufKey& key, const Ask& ask) override {
@@ -118,7 +118,7 @@ class HoldingTransport : public PromptTransport {
   }
 
  protected:
-  // With a null `borrower`, whoever asked.
+  // Null `borrower` matches any.
   void EndAsk(const BufKey& key, const Borrower* borrower,
               absl::Status reason) {
     Ask ask;
@@ -138,7 +138,7 @@ class HoldingTransport : public PromptTransport {
   absl::flat_hash_map<BufKey, Ask> asks_ ABSL_GUARDED_BY(mu_);
 };
 
-// Does something when it is told.
+// Calls a function on delivery.
 class BorrowerThat : public Borrower {
  public:
   explicit BorrowerThat(std::function<void()> act) : act_(std::move(act)) {}
@@ -148,7 +148,7 @@ class BorrowerThat : public Borrower {
   const std::function<void()> act_;
 };
 
-// What is cancelled has just come to an end by itself.
+// Ends a request by itself just before its cancellation.
 class LateCancelTransport : public HoldingTransport {
  public:
   void Cancel(int task, const BufKey& key, const Borrower* borrower,
@@ -167,7 +167,7 @@ TEST(CollectiveRemoteAccessRaceTest, ACancellationThatComesLateEndsNoOther) {
   const BufKey key = {{1, kStep, kGroup, 1, 1}, 0, 0, 1};
   const auto step = access->ForStep(kStep);
   CountingBorrower second;
-  // As the next execution does that has the same key.
+  // Request again, as the next execution with the same key does.
   BorrowerThat first([&] {
     step->ForgetExecution(key.exec);
     step->RecvFromPeer(group.members[0], key, {.borrower = &second});
@@ -180,7 +180,7 @@ TEST(CollectiveRemoteAccessRaceTest, ACancellationThatComesLateEndsNoOther) {
   EXPECT_EQ(second.num_told, 1);
 }
 
-// Both sides of transfers, told on any thread.
+// Both sides of transfers, called on any thread.
 class CountingSide : public Lender, public Borrower {
  public:
   void OnReleased(int32_t, absl::Status status) override { Count(status); }

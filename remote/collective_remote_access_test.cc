@@ -35,7 +35,7 @@ ClusterSpec Cluster(int this_task) {
 
 uint64_t IncarnationOf(int task) { return 100 + task; }
 
-// One side of a transfer, and what it was told.
+// Sender or receiver of a transfer; records its callbacks.
 class Side : public Lender, public Borrower {
  public:
   explicit Side(size_t num_bytes) : bytes(num_bytes) {
@@ -70,12 +70,12 @@ class Side : public Lender, public Borrower {
   std::vector<std::byte> bytes;
   bool says_where = false;
   size_t num_received = 0;
-  size_t num_in_place = 0;  // Parts.
+  size_t num_in_place = 0;  // Counts parts.
   absl::Status part_status;
   std::optional<absl::Status> end;
 };
 
-// The part of a task's runtime that other tasks' messages reach.
+// Part of a task's runtime that messages of other tasks reach.
 class Task : public ControlService {
  public:
   Task(LoopbackNetwork* network, const Environment& environment, int task,
@@ -160,7 +160,7 @@ class CollectiveRemoteAccessTest : public testing::TestWithParam<uint64_t> {
                                   : absl::Span<std::byte>()});
   }
 
-  // What a task answers to an ask that `caller` makes in its own name.
+  // Returns a task's answer to a request that `caller` makes in its name.
   std::optional<absl::Status> AnswerTo(const ControlCaller& caller,
                                        const BufKey& key, int task = 0) {
     Side side(8);
@@ -242,8 +242,8 @@ TEST_P(CollectiveRemoteAccessTest, BothSidesLearnOfDifferentSizes) {
 
 TEST_P(CollectiveRemoteAccessTest, ACancelledExecutionEndsOnAllTasks) {
   Side sent(8), received(8), later(8);
-  Send(Key(0, 1), &sent);         // Nobody asks for it.
-  Receive(Key(1, 2), &received);  // Nobody offers it.
+  Send(Key(0, 1), &sent);         // Not requested.
+  Receive(Key(1, 2), &received);  // Not offered.
   environment_.RunAll();
   const absl::Status reason = absl::DataLossError("rank 0 has failed");
   std::vector<std::vector<absl::Status>> told(kNumTasks);
@@ -270,7 +270,7 @@ TEST_P(CollectiveRemoteAccessTest, ACancelledExecutionEndsOnAllTasks) {
   ExpectNothingLeft();
 }
 
-// What is asked of other tasks in executions whose keys differ in one field.
+// Requests to other tasks whose keys differ in one field.
 TEST_P(CollectiveRemoteAccessTest, AnExecutionThatIsCancelledEndsNoOther) {
   const BufKey key = Key(0, 1);
   std::vector<BufKey> others(8, key);
@@ -313,7 +313,7 @@ TEST_P(CollectiveRemoteAccessTest, AnExecutionThatIsCancelledEndsNoOther) {
   EXPECT_TRUE(of_next_step.end.has_value());
 }
 
-// So that it costs what one execution does, however many there are.
+// Ends them together: the cost does not depend on their number.
 TEST_P(CollectiveRemoteAccessTest, AGroupThatEndsEndsAllItsExecutionsAtOnce) {
   const auto group = Group(1);
   BufKey other = Key(0, 1), lends = Key(1, 2), late = Key(2, 1);
@@ -368,7 +368,8 @@ TEST_P(CollectiveRemoteAccessTest, ATaskThatIsCutOffEndsWhatIsAskedOfIt) {
 }
 
 TEST_P(CollectiveRemoteAccessTest, SaysWhatMembersOfOneTaskWaitForAlone) {
-  // A group with another task: its ask is no matter of this one's members.
+  // Groups with another task: a request there does not concern this group's
+  // members.
   Side asked(8);
   Receive(Key(0, 1), &asked);
   environment_.RunAll();
@@ -462,7 +463,7 @@ TEST_P(CollectiveRemoteAccessTest, AStepThatHasEndedLendsAndReceivesNothing) {
   ExpectNothingLeft();
 }
 
-// A request that waits here, and the word of its end, which is on its way.
+// The request waits here, and the report of its end is on its way.
 TEST_P(CollectiveRemoteAccessTest, ARequestThatArrivesAfterTheEndIsRefused) {
   network_.HoldTransfers(1);
   Side received(8), sent(8);
@@ -494,8 +495,8 @@ TEST_P(CollectiveRemoteAccessTest,
   EXPECT_EQ(num_told("over"), 0);
 }
 
-// Its members may all have failed, and forgotten it, before this task hears of
-// the group.
+// All members may have failed, and forgotten the execution, before this task
+// knows the group.
 TEST_P(CollectiveRemoteAccessTest, AFailureMayComeBeforeItsGroupIsKnown) {
   const BufKey key = Key(0, 1, /*generation=*/2);
   const BufKey back = Key(1, 0, /*generation=*/2);
@@ -606,7 +607,7 @@ TEST_P(CollectiveRemoteAccessTest, RefusesAnAskForAnothersBytes) {
   ExpectNothingLeft();
 }
 
-// Whether or not it knows their groups.
+// Counts requests with known and unknown groups.
 TEST_P(CollectiveRemoteAccessTest, RefusesATaskMoreAsksThanItsBound) {
   Start(0, {.max_waiting_asks = 2});
   const auto ask = [&](int to, uint64_t generation, Side& side) {
@@ -628,7 +629,7 @@ TEST_P(CollectiveRemoteAccessTest, RefusesATaskMoreAsksThanItsBound) {
   EXPECT_FALSE(of_other.end.has_value());
   environment_.Advance(absl::Seconds(31));
   EXPECT_TRUE(early.end.has_value());
-  ask(1, 8, again);  // There is room.
+  ask(1, 8, again);  // Room again.
   EXPECT_FALSE(again.end.has_value());
   environment_.Advance(absl::Seconds(31));
   tasks_[0]->step.reset();

@@ -14,8 +14,8 @@
 
 namespace tutti {
 
-// Failed executions that other tasks told of before this one has heard of their
-// groups. Not thread-safe.
+// Failed executions that other tasks reported before their groups were known
+// here. Not thread-safe.
 class EarlyCancels {
  public:
   struct EarlyCancel {
@@ -24,17 +24,17 @@ class EarlyCancels {
     absl::Status reason;
   };
 
-  // Keeps each for `lifetime`, and up to `max_kept` at a time.
+  // Keeps each report for `lifetime`, and up to `max_kept` at a time.
   EarlyCancels(size_t max_kept, absl::Duration lifetime)
       : max_kept_(max_kept), lifetime_(lifetime) {}
 
-  // False if there are as many as are kept already.
+  // Returns false if `max_kept` reports are already kept.
   bool Add(EarlyCancel cancel, absl::Time now);
 
-  // In the order in which they came.
+  // Returns the reports in order of arrival.
   std::vector<EarlyCancel> OfGroup(GroupKey group) const;
 
-  // What the caller told of that execution.
+  // Removes the caller's report of that execution.
   void Remove(const EarlyCancel& cancel);
   void RemoveStep(int64_t step_id);
 

@@ -24,7 +24,7 @@ EarlyCancels::EarlyCancel Of(int task, GroupKey group, uint64_t execution,
           .reason = absl::AbortedError("")};
 }
 
-// The numbers of the executions of a group that are kept.
+// Returns the numbers of the group's kept executions.
 std::vector<uint64_t> ExecutionsOf(const EarlyCancels& cancels,
                                    GroupKey group) {
   std::vector<uint64_t> executions;

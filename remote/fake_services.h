@@ -19,7 +19,7 @@
 
 namespace tutti {
 
-// A control service that is a function.
+// Control service made from a function.
 class FunctionService final : public ControlService {
  public:
   using Function = std::function<void(
@@ -39,7 +39,7 @@ class FunctionService final : public ControlService {
   const Function function_;
 };
 
-// A transfer service that is a table: offers and asks meet by key.
+// Transfer service made of a table: offers and requests meet by key.
 class TableService final : public TransferService {
  public:
   void Provide(const BufKey& key, const Offer& offer) ABSL_LOCKS_EXCLUDED(mu_);
@@ -49,7 +49,7 @@ class TableService final : public TransferService {
   void Withdraw(const BufKey& key, const Borrower* borrower,
                 absl::Status reason) override ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Blocks until so many asks wait.
+  // Blocks until so many requests wait.
   void WaitForAsks(size_t num_asks) ABSL_LOCKS_EXCLUDED(mu_);
 
   size_t num_withdrawn() ABSL_LOCKS_EXCLUDED(mu_);
@@ -64,13 +64,13 @@ class TableService final : public TransferService {
   size_t num_withdrawn_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// Waits for the end of one loan.
+// Waits for the release of one offer.
 class WaitingLender final : public Lender {
  public:
   void OnReleased(int32_t id, absl::Status status) override
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Blocks until then.
+  // Blocks until the release.
   absl::Status Wait() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -80,8 +80,8 @@ class WaitingLender final : public Lender {
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
-// Collects the bytes of one transfer, from where they come or, if they come
-// to into(), there.
+// Collects the bytes of one transfer: copies each part, unless the part already
+// lies in into().
 class WaitingBorrower final : public Borrower {
  public:
   explicit WaitingBorrower(size_t num_bytes) : bytes_(num_bytes) {}
@@ -92,19 +92,19 @@ class WaitingBorrower final : public Borrower {
   void OnDelivery(int32_t id, absl::Status status, Delivery delivery) override
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Blocks until all has come or failed.
+  // Blocks until all bytes have come, or the transfer has failed.
   absl::Status Wait() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Blocks until something has come.
+  // Blocks until a part has come.
   void WaitForPart() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What an Ask may have.
+  // Returns memory for Ask::into.
   absl::Span<std::byte> into() { return absl::MakeSpan(bytes_); }
 
-  // After Wait().
+  // Call after Wait().
   const std::vector<std::byte>& bytes() const { return bytes_; }
   const std::vector<size_t>& part_sizes() const { return part_sizes_; }
-  size_t num_in_place() const { return num_in_place_; }  // Parts.
+  size_t num_in_place() const { return num_in_place_; }  // Counts parts.
 
  private:
   std::vector<std::byte> bytes_;
@@ -141,7 +141,7 @@ class HookedBorrower final : public Borrower {
   const std::function<void(size_t)> after_part_;
 };
 
-// Takes the parts before `offset`, and refuses the one that begins there.
+// Takes the parts before `offset`, and refuses the part that begins there.
 class RefusingBorrower final : public Borrower {
  public:
   RefusingBorrower(size_t offset, absl::Status refusal)
@@ -151,7 +151,7 @@ class RefusingBorrower final : public Borrower {
                       absl::Span<const std::byte> part) override;
   void OnDelivery(int32_t id, absl::Status status, Delivery delivery) override;
 
-  // Blocks until all has come or failed.
+  // Blocks until the transfer has ended.
   absl::Status Wait();
 
  private:
@@ -161,7 +161,7 @@ class RefusingBorrower final : public Borrower {
   absl::Status status_;
 };
 
-// Calls and waits for the answer.
+// Makes a call and blocks until its answer.
 ControlAnswer CallAndWait(ControlChannel& channel, int task,
                           proto::ControlRequest request,
                           ControlCallOptions options = {});

@@ -36,7 +36,7 @@ std::optional<MemoryChallenge> DecodeChallenge(absl::string_view bytes) {
   return challenge;
 }
 
-// Not the challenge as it is, which the memory of whoever drew it has too.
+// Inverts the challenge: the reader's own memory has the challenge too.
 MemoryProof::MemoryProof(const MemoryChallenge& challenge, int task)
     : answer{~challenge[0], ~challenge[1]}, task(static_cast<uint64_t>(task)) {}
 
@@ -49,8 +49,7 @@ MemoryPlace MemoryLease::PlaceOf(absl::Span<const std::byte> bytes) const {
 
 void MemoryLease::Clear() {
   word_.store(0, std::memory_order_relaxed);
-  // Whoever still sees the lease sees nothing that is written to the bytes from
-  // now on.
+  // Order: a reader that still sees the lease sees no later write to the bytes.
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
@@ -74,7 +73,7 @@ std::optional<PeerMemory> PeerMemory::Open(const MemoryOffer& offer,
 bool PeerMemory::Read(uint64_t address, absl::Span<std::byte> to) const {
   while (!to.empty()) {
     const iovec local = {.iov_base = to.data(), .iov_len = to.size()};
-    // Never followed here: the kernel looks it up in the other process.
+    // Never dereferenced here: the kernel looks it up in the other process.
     iovec remote = {.iov_base = nullptr, .iov_len = to.size()};
     static_assert(sizeof(remote.iov_base) == sizeof(address));
     std::memcpy(&remote.iov_base, &address, sizeof(address));

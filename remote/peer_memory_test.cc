@@ -30,7 +30,7 @@ class PeerMemoryTest : public testing::Test {
     return PeerMemory::Open(offer_, challenge, task);
   }
 
-  // What cannot be read, at an address that no process has.
+  // Returns an address that no process has, and that cannot be read.
   static MemoryPlace Nowhere(MemoryPlace place) {
     place.address = 8;
     return place;

@@ -30,7 +30,7 @@ void PerStep::RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
 
 void PerStep::CancelExecution(const CollGroupParams& group, const ExecKey& exec,
                               absl::Status reason) {
-  // Who ends a group tells all of its tasks so.
+  // The end of a group is reported to all of its tasks elsewhere.
   if (group.cancellation->cancelled()) {
     return access_->EndGroup(group, exec.step);
   }

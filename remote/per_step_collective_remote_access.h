@@ -18,11 +18,11 @@
 
 namespace tutti {
 
-// What CollectiveRemoteAccess::ForStep() gives: the transport of one step,
-// whose transfers end with it. Says to other tasks which executions have failed
-// here.
+// Transport of one step, made by CollectiveRemoteAccess::ForStep(). Its
+// transfers end with it. Reports the executions that have failed here to other
+// tasks.
 //
-// Thread-safe; lenders and borrowers are called as CollectiveRemoteAccess says.
+// Thread-safe. Lender and Borrower callbacks run as in CollectiveRemoteAccess.
 class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
  public:
   PerStepCollectiveRemoteAccess(std::shared_ptr<CollectiveRemoteAccess> access,
@@ -44,10 +44,10 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
   CollectiveDelegate* delegate() override;
   size_t least_device_bytes() const override;
 
-  // What WatchEnds() was given, or null.
+  // Returns the callback of WatchEnds(), or null.
   EndedCallback ended() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The step has ended on all tasks: they are told nothing more of it.
+  // Stops all reports of the step, which has ended on all tasks.
   void SetOver() { is_over_ = true; }
 
  private:

@@ -7,44 +7,45 @@
 
 namespace tutti {
 
-// Gets bytes that lie in other tasks: the receiving side of a transport that
-// pulls. Thread-safe.
+// Receiving side of a transport that pulls: fetches bytes from other tasks.
+// Thread-safe.
 class TransferChannel {
  public:
   virtual ~TransferChannel() = default;
 
-  // Asks `task` for the bytes that it lends, now or later, under `key`. The
-  // borrower gets them by OnPart(), or by OnLanded() where the transport writes
-  // to devices (Transport::least_device_bytes()), in order and in whole
-  // elements, and then OnDelivery() once: with OK and nothing to release, or
-  // with an error. Both run on a thread of the channel's, one after the other,
-  // or inside this call. Errors: those of the lender's task; UNAVAILABLE,
-  // naming task and address, if it cannot be reached or the connection closes;
-  // INTERNAL if it sends what was not asked for.
+  // Requests the bytes that `task` offers, now or later, under `key`. The
+  // borrower gets them in order and in whole elements by OnPart(). Where the
+  // transport writes to devices (Transport::least_device_bytes()), it gets them
+  // by OnLanded(). Then OnDelivery() runs once: with OK and nothing to release,
+  // or with an error. The callbacks run one after the other, on a thread of the
+  // channel or inside this call. Errors: from the sender's task;
+  // UNAVAILABLE, naming task and address, if the task cannot be reached or the
+  // connection closes; INTERNAL if the task sends bytes that were not
+  // requested.
   virtual void Request(int task, const BufKey& key, const Ask& ask) = 0;
 
-  // Ends `borrower`'s request for `key` with `reason` if it is under way, and
-  // tells the task, whose lender gets the same reason. The borrower may be told
-  // after this returns, soon; the key may be asked for again at once.
+  // Ends `borrower`'s request for `key` with `reason` if it is under way.
+  // Reports this to the task, whose lender gets the same reason. The borrower's
+  // OnDelivery() may run soon after this returns. The key may be requested
+  // again at once.
   virtual void Cancel(int task, const BufKey& key, const Borrower* borrower,
                       absl::Status reason) = 0;
 };
 
-// Who lends bytes to other tasks: the sending side. Thread-safe; must not
+// Sending side: offers bytes to other tasks. Thread-safe. Functions must not
 // block.
 class TransferService {
  public:
   virtual ~TransferService() = default;
 
-  // The caller asks for what is lent under `key`; nothing of it has been
-  // checked but that it can be read. `ask.borrower` is told once, by
-  // OnDelivery(), now or later; it releases the delivery when the bytes have
-  // been sent.
+  // Handles a request for the bytes under `key`. Only its format has been
+  // checked. OnDelivery() of `ask.borrower` runs once, now or later; the
+  // borrower releases the delivery when the bytes have been sent.
   virtual void Serve(const ControlCaller& caller, const BufKey& key,
                      const Ask& ask) = 0;
 
-  // The caller does not want it any more, or is gone: if the ask still waits,
-  // its borrower is told `reason`.
+  // Withdraws a request that its caller has cancelled, or whose caller is gone.
+  // If it still waits, its borrower gets `reason`.
   virtual void Withdraw(const BufKey& key, const Borrower* borrower,
                         absl::Status reason) = 0;
 };

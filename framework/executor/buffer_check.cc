@@ -26,7 +26,7 @@ absl::Status CheckTensor(const CollectiveParams& params, absl::string_view what,
                  shape.ToString());
 }
 
-// Where rank's block begins in the buffer of all blocks.
+// Returns where rank's block begins in the buffer of all blocks.
 size_t BlockOffsetBytes(const CollectiveParams& params) {
   const CollInstanceParams& instance = *params.instance;
   const int size = params.group->size();
@@ -54,7 +54,7 @@ bool SendsWhatItReceives(const CollectiveParams& params) {
   return true;
 }
 
-// Whether overlapping tensors lie as one that runs in place has them.
+// Returns whether overlapping tensors lie where a run in place has them.
 bool IsInPlace(const CollectiveParams& params, const Tensor& input,
                const Tensor& output) {
   const CollectiveType type = params.instance->type;

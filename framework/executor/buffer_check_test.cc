@@ -45,7 +45,7 @@ class BufferCheckTest : public testing::Test {
                     kSize, rank);
   }
 
-  // A tensor that begins at element `begin` of the buffer.
+  // Returns a tensor that begins at element `begin` of the buffer.
   Tensor At(int64_t begin, const TensorShape& shape) {
     return *Tensor::Wrap(DType::kFloat32, shape, buffer_ + begin);
   }
@@ -61,7 +61,7 @@ class BufferCheckTest : public testing::Test {
     return PrepareBuffers(params, device_, &input, &output);
   }
 
-  // Where the smaller of input and output lies in the larger one.
+  // Returns where the smaller of input and output lies in the larger one.
   static int64_t BlockBegin(const CollectiveParams& params) {
     int64_t rows = 0;
     for (int rank = 0; rank < params.default_rank; ++rank) {
@@ -148,13 +148,13 @@ TEST_F(BufferCheckTest, AnUnevenGatherIsInPlaceAtItsOwnBlock) {
 }
 
 TEST_F(BufferCheckTest, AnUnevenAllToAllIsInPlaceIfItSendsWhatItReceives) {
-  // Rank 1 gives every rank as much as it gets from it.
+  // Rank 1 sends every rank as much as it receives from that rank.
   const auto symmetric =
       Params(CollectiveType::kAllToAll, {0, 2, 0, 2, 1, 3, 9, 3, 0});
   EXPECT_THAT(
       Prepare(*symmetric, InputAt(0, *symmetric), OutputAt(0, *symmetric)),
       IsOk());
-  // It gets as much in all, but not from the ranks that it gives to.
+  // Rank 1 sends as much as it receives in all, but not to the same ranks.
   const auto crossed =
       Params(CollectiveType::kAllToAll, {0, 3, 0, 2, 1, 3, 0, 2, 0});
   ASSERT_EQ(crossed->input_shape, crossed->output_shape);

@@ -56,7 +56,7 @@ class CollectiveExecutorMgr::Steps {
 
   const Options& options() const { return options_; }
 
-  // As in CollectiveExecutorMgr.
+  // Same as CollectiveExecutorMgr::SetObserver().
   void SetObserver(std::shared_ptr<CollectiveObserver> observer)
       ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
@@ -66,24 +66,25 @@ class CollectiveExecutorMgr::Steps {
       ABSL_LOCKS_EXCLUDED(mu_);
   void Cleanup(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Steps that are asked for from now on have ended.
+  // Refuses new steps: every step requested from now on has ended.
   void BeginEnd() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     is_ending_ = true;
   }
 
-  // Ends all steps that there are, each for its reason.
+  // Ends all steps, each for the reason that `reason_of` returns.
   void EndSteps(absl::FunctionRef<absl::Status(int64_t step_id)> reason_of)
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // An executor, made by the first thread that needs it while others wait.
+  // Step with its executor, made by the first thread that needs it while other
+  // threads wait.
   struct Step {
     std::once_flag once;
     std::shared_ptr<CollectiveExecutor> executor;
   };
 
-  // Ends what the step runs, unless another thread does.
+  // Ends the executions of the step, unless another thread does.
   void EndStep(int64_t step_id, Step& step, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<CollectiveExecutor> MakeEndedExecutor(

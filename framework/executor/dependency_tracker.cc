@@ -22,8 +22,8 @@ DependencyTracker::~DependencyTracker() {
 }
 
 void DependencyTracker::Launched(InstanceId id) {
-  // A wait is counted before its condition is checked: either this sees the
-  // wait, or that check sees the launch.
+  // Every wait is counted before its condition is checked. Thus either this
+  // load sees the wait, or that check sees the launch.
   if (num_waiting_.load(std::memory_order_seq_cst) == 0) return;
   std::vector<WaitPtr> ready;
   {

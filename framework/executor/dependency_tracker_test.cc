@@ -32,7 +32,7 @@ class DependencyTrackerTest : public testing::Test {
     tracker_.Launched(id);
   }
 
-  // The number of the call among those that became ready.
+  // Records the number of the call when it becomes ready.
   StatusCallback Record(int call) {
     return [this, call](absl::Status) { ready_.push_back(call); };
   }
@@ -115,7 +115,7 @@ TEST_F(DependencyTrackerTest, OneLaunchMayMakeManyReady) {
   EXPECT_THAT(ready_, UnorderedElementsAre(0, 1, 2, 3));
 }
 
-// Of two members, say, when one has launched.
+// Launch by one of two members, for example.
 TEST_F(DependencyTrackerTest, ALaunchThatIsNotOfAllMembersWakesNobody) {
   tracker_.WaitFor({kA}, 0, cancellation_, Record(1));
   tracker_.Launched(kA);
@@ -124,7 +124,7 @@ TEST_F(DependencyTrackerTest, ALaunchThatIsNotOfAllMembersWakesNobody) {
   EXPECT_THAT(ready_, ElementsAre(1));
 }
 
-// It would wait for ever for a lock that is held.
+// Deadlocks if the tracker calls with its lock held.
 TEST_F(DependencyTrackerTest, ReadyMayComeBackToTheTracker) {
   tracker_.WaitFor({kA}, 0, cancellation_, [this](absl::Status) {
     tracker_.WaitFor({kB}, 0, cancellation_, Record(2));
@@ -206,7 +206,7 @@ TEST_F(DependencyTrackerTest, NoLaunchIsMissedHoweverItMeetsTheWait) {
   std::vector<std::atomic<int>> num_ready(kRounds);
   std::atomic<int> round_of_launches{0};
   std::atomic<int> round_of_waits{0};
-  // Both go through the rounds side by side.
+  // Keeps both threads in the same round.
   const auto meet = [](std::atomic<int>& mine, std::atomic<int>& other) {
     const int round = ++mine;
     while (other < round) std::this_thread::yield();

@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-// Executions in which members prepare have numbers from here on.
+// First number of the executions in which members prepare.
 constexpr uint64_t kPreparations = uint64_t{1} << 63;
 
 std::string Describe(InstanceId id) {
@@ -28,8 +28,9 @@ absl::Status CheckNumber(const Device* device, InstanceId id,
       *number, ", wanted less than ", kPreparations));
 }
 
-// How many members of this process come, as long as nobody knows their group: a
-// size that cannot be, or that the member's rank is not below, says nothing.
+// Returns how many members of this process come, as long as their group is
+// unknown. Ignores a group size that cannot be, or that does not exceed the
+// rank.
 size_t NumExpected(const CollectiveRequest& request, size_t num_local_devices) {
   if (request.group_size < 1 || request.rank >= request.group_size) {
     return num_local_devices;
@@ -45,23 +46,23 @@ const TableExecution& OfTable(const Execution& execution) {
   return static_cast<const TableExecution&>(execution);
 }
 
-// Members that go on at once are in the next execution before all have left the
-// last one.
+// Executions kept per instance to use again. Two: a fast member is in the next
+// execution before all have left the last one.
 constexpr size_t kMaxSpare = 2;
 
-// Of a device, some 500 bytes each: as many as are under way at a time in a
-// small program.
+// Calls kept per device, some 500 bytes each. A small program has as many under
+// way at a time.
 constexpr size_t kMaxSpareCalls = 16;
 
 }  // namespace
 
-// Members of one device mostly call on one thread, so what they use again is
-// kept for the device.
+// Calls to use again, kept per device, because members of one device mostly
+// call on one thread.
 struct ABSL_CACHELINE_ALIGNED ExecutionTable::TableDevice {
-  // A call that nobody has, and what is known of it without a look at it.
+  // Free call, with the fact that is known of it without reading it.
   struct Spare {
     std::unique_ptr<Call> call;
-    const Settled* settled = nullptr;  // The call's.
+    const Settled* settled = nullptr;  // Settled facts of the call.
   };
 
   explicit TableDevice(std::string name) : name(std::move(name)) {}
@@ -73,7 +74,7 @@ struct ABSL_CACHELINE_ALIGNED ExecutionTable::TableDevice {
     return made;
   }
 
-  // Those that hold what was settled for somebody once.
+  // Takes the spare calls that hold `settled`.
   std::vector<std::unique_ptr<Call>> TakeSparesOf(const Settled* settled) {
     std::vector<std::unique_ptr<Call>> taken;
     size_t num_kept = 0;
@@ -101,17 +102,18 @@ struct ExecutionTable::Member {
   uint64_t num_calls = 0;
   uint64_t num_preparations = 0;
   bool gives_numbers = false;
-  NumberSet numbers;         // That it gave.
-  uint64_t next_number = 0;  // One after that it gave last.
+  NumberSet numbers;         // Numbers that the member gave.
+  uint64_t next_number = 0;  // Last given number plus one.
   std::shared_ptr<const Settled> settled;
   bool went_on_with_others = false;
 
-  // Executions that cannot be used again: for who joins to free without the
-  // lock.
+  // Executions that cannot be used again. The next joiner frees them without
+  // the lock.
   std::vector<std::shared_ptr<TableExecution>> dropped;
 
-  // Where others wait for it when it gives a number now and did not before, or
-  // the other way round: in the one after its last, as far as one can tell.
+  // Returns the number of the execution where the others wait for a member that
+  // breaks its habit: it gives a number now and did not before, or the other
+  // way round. This is most likely the execution after its last.
   std::optional<uint64_t> TakeNumberMeant() {
     if (!gives_numbers) return num_calls;
     const uint64_t number = numbers.FirstMissing(next_number);
@@ -155,8 +157,9 @@ ExecutionTable::Member& ExecutionTable::FindOrAddMember(
   return *entry->second;
 }
 
-// Whether nobody comes to the execution any more, or those of a generation that
-// has ended and in which the member was not: these learn there that it failed.
+// Returns true if execution `number` is not for this member. Either nobody can
+// join it now, or it belongs to an ended generation without this member. The
+// members of that generation learn there that it failed.
 bool ExecutionTable::IsOfOthers(const Member& member, uint64_t number) {
   const TableInstance& instance = *member.instance;
   if (instance.ended.Contains(number)) return true;
@@ -171,8 +174,9 @@ bool ExecutionTable::IsOfOthers(const Member& member, uint64_t number) {
                       });
 }
 
-// Where it would wait alone. Who is in no group that lives, while others are,
-// wants to join them by mistake: that ends none of their executions.
+// Moves the member past executions in which it would wait alone. Does nothing
+// for a member without a living group while others have one: it wants to join
+// them by mistake, which ends none of their executions.
 void ExecutionTable::GoOnWithOthers(Member& member) {
   const TableInstance& instance = *member.instance;
   if (member.gives_numbers || instance.spans_tasks ||
@@ -190,7 +194,7 @@ void ExecutionTable::GoOnWithOthers(Member& member) {
   } while (IsOfOthers(member, member.num_calls));
 }
 
-// Which execution the member's next call takes part in.
+// Chooses the execution that the member's next call takes part in.
 absl::StatusOr<uint64_t> ExecutionTable::ChooseNumber(
     const Device* device, InstanceId id, std::optional<uint64_t> number,
     Member& member) {
@@ -216,8 +220,8 @@ absl::StatusOr<uint64_t> ExecutionTable::ChooseNumber(
 absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
     const Device* device, const CollectiveRequest& request,
     std::optional<uint64_t> number, HoldOwner hold_owner) {
-  // What is refused leaves nothing behind: that a device is in the execution is
-  // an error of a member that was here before.
+  // Check first: a refused call leaves nothing behind. ALREADY_EXISTS below
+  // comes only to a member that was here before.
   const InstanceId id{request.group_key, request.instance_key};
   const absl::Status status = CheckNumber(device, id, number);
   if (!status.ok()) return status;
@@ -244,8 +248,8 @@ absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
   return joined;
 }
 
-// What other threads wait for, with the lock, is kept short: nothing of the
-// call itself, which whoever ended the last one may have in its cache.
+// Keeps the critical section short, because other threads wait for it. It does
+// not touch the call itself, which may lie in another thread's cache.
 ExecutionTable::Call* ExecutionTable::JoinSettled(
     Device* device, const CollectiveRequest& request, HoldOwner hold_owner,
     absl::Status* status) {
@@ -270,14 +274,14 @@ ExecutionTable::Call* ExecutionTable::JoinSettled(
     execution = &Enter(member, member.num_calls++, settled, hold_owner, status);
     dropped.swap(member.dropped);
   }
-  Call* const call = spare.call.release();  // The execution's, until it leaves.
+  Call* const call = spare.call.release();  // Owned until the member leaves.
   if (other_settled != nullptr) call->settled = std::move(other_settled);
   call->execution = execution;
   CollectiveContext& context = call->context;
   context.params = call->settled->params.get();
   context.device = device;
   context.execution = execution;
-  context.exec_key = *execution->key_;  // Not changed while anybody is in it.
+  context.exec_key = *execution->key_;  // Constant while a member is in it.
   return call;
 }
 
@@ -360,7 +364,7 @@ const ExecutionTable::Settled* ExecutionTable::LivingSettled(
                                                                 : nullptr;
 }
 
-// The member is in that execution from now on, also where it cannot run there.
+// Puts the member into the execution, even where it cannot run there.
 TableExecution& ExecutionTable::Enter(Member& member, uint64_t number,
                                       const Settled* living,
                                       HoldOwner hold_owner,
@@ -379,8 +383,9 @@ TableExecution& ExecutionTable::Enter(Member& member, uint64_t number,
   return execution;
 }
 
-// One that is used again was in the same group, which lives: so what its
-// members share is what their implementation shares.
+// Uses an execution again only if it ran in the same group, and that group
+// lives. Thus state shared by its members is shared by their implementation
+// too.
 std::shared_ptr<TableExecution> ExecutionTable::MakeExecution(
     Member& member, uint64_t number, const Settled* living) {
   std::vector<std::shared_ptr<TableExecution>>& spare = member.instance->spare;
@@ -389,11 +394,11 @@ std::shared_ptr<TableExecution> ExecutionTable::MakeExecution(
     spare.pop_back();
     if (execution.use_count() > 1 || living == nullptr ||
         execution->group_ != living->params->group) {
-      // Somebody may still end it, or it does not fit.
+      // Unusable: another thread may still end it, or its group differs.
       member.dropped.push_back(std::move(execution));
       continue;
     }
-    // Sees what those did who held it last.
+    // Makes the writes of the last holder visible.
     std::atomic_thread_fence(std::memory_order_acquire);
     if (execution->cancellation.cancelled()) {
       member.dropped.push_back(std::move(execution));
@@ -431,7 +436,7 @@ absl::Status ExecutionTable::Settle(const Device* device, Execution& settling,
   }
   status.Update(SetKey(execution, *settled));
   if (!status.ok()) return status;
-  std::swap(member.settled, settled);  // Freed by the caller, without the lock.
+  std::swap(member.settled, settled);  // The caller frees the old one.
   if (settled != nullptr) {
     outdated = member.table_device->TakeSparesOf(settled.get());
   }
@@ -444,12 +449,13 @@ absl::Status ExecutionTable::Settle(const Device* device, Execution& settling,
       EndIfAllLeft(instance, *other);
     }
   }
-  GoOnWithOthers(member);  // From now on, none ends without it.
+  GoOnWithOthers(member);  // From now on, none ends without this member.
   return absl::OkStatus();
 }
 
-// Members in other tasks may have called the instance less often, or be new,
-// and would wait for each other in executions of different numbers.
+// Refuses a member whose count may differ from the counts of other tasks. Those
+// tasks may have called the instance less often, or be new. Their members and
+// this one would wait for each other in executions of different numbers.
 absl::Status ExecutionTable::CheckGeneration(const Member& member,
                                              const CollGroupParams& group) {
   const bool is_new = member.settled == nullptr;
@@ -501,7 +507,7 @@ ExecutionTable::Left ExecutionTable::Leave(Execution& leaving_execution,
   if (execution.num_left_ == execution.joined_.size()) {
     left.owner = std::move(execution.owner_);
   } else if (leaving.num_unlaunched > 0) {
-    left.owner = execution.owner_;  // Who leaves has yet to say so.
+    left.owner = execution.owner_;  // Needed to report the launch afterwards.
   }
   KeepCalls(leaving.calls, &left.calls);
   return left;
@@ -510,8 +516,8 @@ ExecutionTable::Left ExecutionTable::Leave(Execution& leaving_execution,
 std::shared_ptr<const void> ExecutionTable::EndIfAllLeft(
     TableInstance& instance, TableExecution& execution) {
   if (execution.num_left_ < execution.joined_.size()) return nullptr;
-  // Members need not prepare equally often: who comes later misses nothing but
-  // a failure.
+  // Members need not prepare equally often: a later one misses nothing but a
+  // failure.
   const bool may_end_early =
       execution.number >= kPreparations && !execution.cancellation.cancelled();
   if (execution.num_left_ < instance.num_expected && !may_end_early) {
@@ -565,7 +571,8 @@ bool ExecutionTable::HasLaunched(InstanceId id, uint64_t number) {
   return execution != nullptr && IsLaunched(instance, **execution);
 }
 
-// Who has not come to one that failed does not launch it any more.
+// Returns true if all have launched. A failed execution counts only the members
+// that joined: a missing member does not launch it later.
 bool ExecutionTable::IsLaunched(const TableInstance& instance,
                                 const TableExecution& execution) {
   const size_t num_launched = execution.num_launched;
@@ -624,7 +631,7 @@ size_t ExecutionTable::num_instances() {
   return instances_.size();
 }
 
-// It failed, and those that came have left.
+// Returns true if the execution failed and all its members have left.
 bool ExecutionTable::IsAbandoned(const TableExecution& execution) {
   return execution.cancellation.cancelled() &&
          execution.num_left_ == execution.joined_.size();
@@ -652,8 +659,9 @@ bool ExecutionTable::IsIdle(InstanceId id, const TableInstance& instance) {
   return true;
 }
 
-// Forgets the less recently used half of what is idle; so that a step that
-// always runs many instances is rarely swept, waits for twice as many as stay.
+// Forgets the less recently used half of the idle instances. The next sweep
+// waits for twice as many entries as stay: a step that always runs many
+// instances is rarely swept.
 ExecutionTable::Forgotten ExecutionTable::ForgetOldInstances() {
   std::vector<std::pair<uint64_t, InstanceId>> idle;
   size_t num_idle_entries = 0;

@@ -32,10 +32,12 @@ namespace tutti {
 
 struct TableInstance;
 
-// Execution with what its table knows of it, under the table's mutex.
+// Execution, with the state that the table keeps for it under the table's
+// mutex.
 //
-// Members mostly come one after the other on several threads, so what each of
-// them writes lies in a cache line apart from what each of them reads.
+// Members mostly come one after the other on several threads. The fields that
+// each member writes therefore lie in another cache line than the fields that
+// it reads.
 class TableExecution final : public Execution {
  public:
   using Execution::Execution;
@@ -43,64 +45,64 @@ class TableExecution final : public Execution {
  private:
   friend class ExecutionTable;
 
-  TableInstance* instance_ = nullptr;  // Valid while anybody is in it.
+  TableInstance* instance_ = nullptr;  // Valid while a member is in it.
   std::optional<ExecKey> key_;
-  std::shared_ptr<const CollGroupParams> group_;  // Set with it, once.
-  std::shared_ptr<const void> owner_;  // Of the table, while anybody is in it.
-  bool resolved_ =
-      false;  // For some member it was the first one to be settled.
+  std::shared_ptr<const CollGroupParams> group_;  // Set with key_, once.
+  std::shared_ptr<const void> owner_;  // Table's owner; see HoldOwner.
+  bool resolved_ = false;              // First to be settled for some member.
 
-  // Written by each member. A device that has left may be gone.
+  // Fields below: written by each member. A device that has left may be gone.
   ABSL_CACHELINE_ALIGNED absl::InlinedVector<const Device*, 16> joined_;
   size_t num_left_ = 0;
   size_t num_cancelling_ = 0;
-  bool over_ = false;  // Forgotten by the table.
+  bool over_ = false;  // The table has forgotten the execution.
 };
 
-// What the table knows of an instance. What each call reads and writes is
-// together.
+// State of an instance in the table. Fields that each call reads and writes are
+// next to each other.
 struct ABSL_CACHELINE_ALIGNED TableInstance {
-  uint64_t last_used = 0;  // In joins.
+  uint64_t last_used = 0;  // Counted in joins.
   TableExecution* latest =
-      nullptr;  // That a member joined, while it is under way.
+      nullptr;  // Execution under way that a member joined last, or null.
   NumberMap<std::shared_ptr<TableExecution>> executions;
 
-  // Members of this process; all of its devices after a wrong group size or
-  // rank.
+  // Number of members in this process. All devices of the process after a wrong
+  // group size or rank.
   size_t num_expected = 0;
-  size_t num_held = 0;  // Members' places that are held.
+  size_t num_held = 0;  // Members held by Hold().
   bool spans_tasks = false;
   std::vector<const Device*> members;
-  std::vector<std::shared_ptr<TableExecution>> spare;  // To use again.
-  NumberSet ended;  // Executions that are not in `executions` any more.
+  std::vector<std::shared_ptr<TableExecution>> spare;  // Kept to use again.
+  NumberSet ended;  // Executions that have left `executions`.
 };
 
-// Which instances a step has run, on which devices of this process, and which
-// executions are under way. The n-th call of each member of an instance makes
-// the n-th execution. Remembers what an instance's later executions need, so
-// that they cost one look-up.
+// Instances that a step has run, their members on the devices of this process,
+// and the executions under way. The n-th call of each member of an instance
+// makes the n-th execution. The table remembers everything that later
+// executions of an instance need: each costs one look-up.
 //
-// Where the group has ended, and all of it was in this process, who was not in
-// it goes on with the others when it is formed again: in the first execution
-// that was none of those.
+// Groups that are formed again: a member that was not in the ended group joins
+// the execution that the others join next. It skips the executions of the ended
+// group. This holds only for groups whose members are all in this process.
 //
 // An execution stays until all members of this process took part in it and
-// left: so a member that comes late learns that it failed.
+// left. A member that comes late thus learns that the execution failed.
 //
-// An entry is one member's part in one instance, about 200 bytes; up to two
-// executions of an instance are kept to be used again, and some calls of each
-// device. When there are
-// `max_entries`, instances are forgotten that have no execution under way and
-// whose members came equally often, and those that failed while somebody was
-// missing; at the earliest when a quarter as many entries were used since.
-// Those that depend on others, or are depended upon, stay; so do those with
-// members in other tasks, which number their executions as this one does.
+// An entry is one member's part in one instance, about 200 bytes. For each
+// instance the table keeps up to two executions to use again; for each device
+// it keeps some calls. At `max_entries` entries the table forgets instances, at
+// the earliest when a quarter as many entries were used since. It forgets:
+// - instances with no execution under way, whose members came equally often;
+// - instances whose executions failed while a member was missing.
+// It never forgets an instance that depends on others or is depended upon. It
+// keeps instances with members in other tasks too, because those tasks number
+// their executions alike.
 //
-// Who owns the table lives as long as a member is in an execution of it.
-// Thread-safe; calls nobody.
+// The table's owner lives as long as a member is in an execution. Thread-safe;
+// the table runs no callbacks but HoldOwner.
 class ExecutionTable {
  public:
-  // What was settled about an instance for one of its members.
+  // Facts settled about an instance for one of its members.
   struct Settled {
     explicit Settled(std::shared_ptr<const CollectiveParams> params)
         : params(std::move(params)),
@@ -111,55 +113,55 @@ class ExecutionTable {
 
     const std::shared_ptr<const CollectiveParams> params;
 
-    // The group's, at hand: calls look at them often, and what leads there may
-    // have left the caches.
+    // Copied from the group: calls read these fields often, and the objects on
+    // the way to the group may have left the caches.
     const uint64_t generation;
     const Cancellation* const group_end;
     const bool spans_tasks;
 
     std::shared_ptr<const CollectiveRequest> request;
     std::shared_ptr<CollectiveImplementationInterface> implementation;
-    bool shares_output = false;   // The implementation can.
-    bool takes_segments = false;  // The same.
+    bool shares_output = false;   // The implementation can share its output.
+    bool takes_segments = false;  // The implementation can take segments.
     bool has_dependencies = false;
   };
 
-  // One member's part in one instance.
+  // Entry of one member in one instance.
   struct Member;
 
-  // What all of a device's members share.
+  // State shared by all members of a device.
   struct TableDevice;
 
-  // A call of a member whose instance is settled, from JoinSettled() to
-  // Leave(); then it is kept for another one. Its context has what does not
-  // come from the caller.
+  // Call of a member whose instance is settled, from JoinSettled() to Leave().
+  // The table then keeps the object for another call. Its context has the
+  // fields that do not come from the caller.
   struct Call {
     std::shared_ptr<const Settled> settled;
     Execution* execution = nullptr;
     CollectiveContext context;
     StatusCallback done;
 
-    TableDevice* device = nullptr;  // For which it is kept.
+    TableDevice* device = nullptr;  // Device that keeps the object.
   };
 
   struct Forgotten {
-    std::vector<ExecKey> keys;  // Of executions that somebody never came to.
+    std::vector<ExecKey> keys;  // Executions that lacked a member.
     std::vector<std::shared_ptr<const void>> rest;  // Freed without the lock.
   };
   struct Joined {
     std::shared_ptr<Execution> execution;
 
-    // The member has joined all the same. ABORTED if it runs in another
-    // generation of the group than the one that was settled for the member;
-    // INVALID_ARGUMENT if it gives a number now and did not before, or the
-    // other way round: then it is in the execution after its last, where others
-    // wait for it.
+    // Error of a member that has joined nevertheless. ABORTED if the execution
+    // runs in another generation of the group than the one settled for the
+    // member. INVALID_ARGUMENT if the member gives a number now and did not
+    // before, or the other way round: it is then in the execution after its
+    // last, where the others wait for it.
     absl::Status status;
-    std::shared_ptr<const Settled> settled;  // What Settle() left, or null.
+    std::shared_ptr<const Settled> settled;  // Left by Settle(), or null.
     Forgotten forgotten;
   };
 
-  // Keeps the owner while it is held. Called with the table's lock.
+  // Returns a pointer that keeps the owner. Called with the table's lock.
   using HoldOwner = absl::FunctionRef<std::shared_ptr<const void>()>;
 
   ExecutionTable(int64_t step_id, size_t num_local_devices, size_t max_entries);
@@ -167,59 +169,63 @@ class ExecutionTable {
   ExecutionTable(const ExecutionTable&) = delete;
   ExecutionTable& operator=(const ExecutionTable&) = delete;
 
-  // The member's next execution, or the one numbered `number`. Errors:
+  // Joins the member's next execution, or the one numbered `number`. Errors:
   // ALREADY_EXISTS if the device was in that execution; INVALID_ARGUMENT if
-  // `number` is past the last that can be named, or none is left to join.
+  // `number` is too large, or if no execution is left to join.
   absl::StatusOr<Joined> Join(const Device* device,
                               const CollectiveRequest& request,
                               std::optional<uint64_t> number,
                               HoldOwner hold_owner) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // As Join() without a number, for a member that is known, and whose instance
-  // was settled by this very request in a group that lives; null, and nothing
-  // is done, for any other. Sets `status` to that of Joined. Allocates nothing
-  // where what earlier ones used is free.
+  // Joins like Join() without a number, for a member whose instance was settled
+  // by this very request object. Its group must live. For any other member
+  // returns null and does nothing. Sets `status` to Joined::status. Allocates
+  // nothing if an earlier call's memory is free.
   Call* JoinSettled(Device* device, const CollectiveRequest& request,
                     HoldOwner hold_owner, absl::Status* status)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // As Join() without a number, for a member whose place is held: looks nothing
-  // up, and allocates nothing where an execution can be used again. Valid until
-  // the member leaves. Sets `status` to that of Joined, or returns null with an
-  // error as of Join().
+  // Joins like Join() without a number, for a held member: looks nothing up,
+  // and allocates nothing where an execution can be used again. The result is
+  // valid until the member leaves. Sets `status` to Joined::status, or returns
+  // null with an error of Join().
   Execution* JoinNext(Member& member, HoldOwner hold_owner,
                       absl::Status* status) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // An execution in which the members prepare those that follow. They are
-  // counted apart: the member's n-th is the n-th of each.
+  // Joins an execution in which the members prepare the executions that follow.
+  // Preparations are counted apart: the n-th preparation of one member is the
+  // n-th of every member.
   Joined JoinPreparation(const Device* device, const CollectiveRequest& request,
                          HoldOwner hold_owner) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The place of a member that has joined, which stays until Release().
+  // Returns the entry of a member that has joined. The entry stays until
+  // Release().
   Member& Hold(const Device* device, InstanceId id) ABSL_LOCKS_EXCLUDED(mu_);
   void Release(Member& member) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Remembers `settled` for the member's later executions, and gives this one
-  // its key. Errors: ABORTED if it runs in another generation of the group;
-  // FAILED_PRECONDITION if an earlier one did, and the instance has members in
-  // other tasks, whose calls are counted there.
+  // Remembers `settled` for the member's later executions, and gives this
+  // execution its key. Errors: ABORTED if this execution runs in another
+  // generation of the group. FAILED_PRECONDITION if an earlier execution ran in
+  // another generation, and other tasks have members: they count their calls
+  // there.
   absl::Status Settle(const Device* device, Execution& execution,
                       std::shared_ptr<const Settled> settled)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Members whose part in an execution has ended.
+  // Members that leave an execution.
   struct Leaving {
     size_t num_members = 1;
-    size_t num_unlaunched = 0;  // Those that count as launched by that.
+    size_t num_unlaunched = 0;  // Members that count as launched by leaving.
 
-    // Of those that have one: not theirs any more.
+    // Calls of these members, as far as they have one. The table takes them
+    // over.
     absl::Span<Call* const> calls;
   };
 
-  // What is left of it.
+  // Result of Leave().
   struct Left {
-    // The key if it failed and its transfers can be forgotten: nobody here is
-    // in it any more, and nobody cancels it.
+    // Key of an execution that failed, if its transfers can be forgotten: no
+    // member here is in it, and no thread cancels it.
     std::optional<ExecKey> to_forget;
 
     // Freed without the lock, the owner last.
@@ -230,35 +236,36 @@ class ExecutionTable {
   Left Leave(Execution& execution, const Leaving& leaving)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The key of transfers to cancel: the execution is not forgotten until
-  // EndCancel(). Of generation 0 as long as no member here knows its group.
-  // None if it is over.
+  // Returns the key of the transfers to cancel, or none if the execution is
+  // over. The table does not forget the execution until EndCancel(). The key
+  // has generation 0 as long as no member here knows its group.
   std::optional<ExecKey> BeginCancel(Execution& execution)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Group in which it runs. REQUIRES: BeginCancel() gave a key with a
-  // generation.
+  // Returns the group in which the execution runs. REQUIRES: BeginCancel()
+  // returned a key with a generation.
   static const CollGroupParams& GroupOf(const Execution& execution) {
     return *static_cast<const TableExecution&>(execution).group_;
   }
 
-  // After a BeginCancel() that returned a key. As Leave().
+  // Ends a BeginCancel() that returned a key. Returns the same key as
+  // Left::to_forget.
   std::optional<ExecKey> EndCancel(Execution& execution)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whether all members of this process have launched that execution, or it has
-  // failed. False for an instance that was forgotten.
+  // Returns true if all members of this process have launched the execution, or
+  // if it failed. False for a forgotten instance.
   bool HasLaunched(InstanceId id, uint64_t number) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Names of the devices of this process that have come.
+  // Returns the names of the devices of this process that have joined.
   std::vector<std::string> JoinedNames(const Execution& execution)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The one under way whose transfers run by that key; null: none.
+  // Returns the execution under way whose transfers use `key`, or null.
   std::shared_ptr<Execution> Find(const ExecKey& key) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Those under way: all, or those whose transfers run in one generation of a
-  // group.
+  // Returns the executions under way: all of them, or all whose transfers run
+  // in one generation of a group.
   std::vector<std::shared_ptr<Execution>> Running() ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<std::shared_ptr<Execution>> RunningIn(GroupKey group_key,
                                                     uint64_t generation)
@@ -290,13 +297,12 @@ class ExecutionTable {
   Forgotten MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static bool IsLaunched(const TableInstance& instance,
                          const TableExecution& execution);
-  // `living`: as for MakeExecution().
   static const Settled* LivingSettled(const Member& member);
   TableExecution& Enter(Member& member, uint64_t number, const Settled* living,
                         HoldOwner hold_owner, absl::Status* status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // `living`: what was settled for the member, if its group lives, or null.
+  // `living`: the settled facts of the member if its group lives, or null.
   static std::shared_ptr<TableExecution> MakeExecution(Member& member,
                                                        uint64_t number,
                                                        const Settled* living);
@@ -307,7 +313,7 @@ class ExecutionTable {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static bool IsAbandoned(const TableExecution& execution);
   static std::optional<ExecKey> KeyToForget(const TableExecution& execution);
-  // What is over and not kept.
+  // Returns an execution that is over and not kept, to free without the lock.
   std::shared_ptr<const void> EndIfAllLeft(TableInstance& instance,
                                            TableExecution& execution)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -323,7 +329,7 @@ class ExecutionTable {
   const size_t num_local_devices_;
   const size_t max_entries_;
 
-  // What each call writes.
+  // Written by each call.
   ABSL_CACHELINE_ALIGNED Mutex mu_;
   uint64_t num_joins_ ABSL_GUARDED_BY(mu_) = 0;
 

@@ -1,4 +1,4 @@
-// Which instances the table forgets, and what it frees.
+// Tests which instances the table forgets, and what it frees.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST_F(ExecutionTableTest, NeverForgetsWhatWasUsedLately) {
   for (InstanceKey busy = 0; busy < 6; ++busy) Join(a_, busy);
   RunOnce(1000);
   Join(a_, 6);
-  Join(a_, 7);  // One too many, and only one is idle.
+  Join(a_, 7);  // Exceeds the limit, and only one instance is idle.
   EXPECT_TRUE(table_.HasLaunched({1, 1000}, 0));
 }
 
@@ -103,7 +103,7 @@ TEST_F(ExecutionTableTest, NeverForgetsWhatIsBusy) {
 
 TEST_F(ExecutionTableTest, NeverForgetsWhatItsMembersCalledUnevenlyOften) {
   RunOnce(1000);
-  // One member is a call ahead, and that execution was given up.
+  // Let one member go a call ahead, in an execution that is given up.
   const auto ahead = Join(a_, 1000);
   Settle(a_, *ahead, /*num_local=*/1);
   table_.Leave(*ahead, {});
@@ -150,7 +150,7 @@ TEST_F(ExecutionTableTest, ManyBusyInstancesAreNotSweptForEachCall) {
   }
 }
 
-// What implementations keep: it may come back to the table when it is freed.
+// Object kept by an implementation. Its destructor calls the table.
 struct AsksTable {
   AsksTable() = default;
   explicit AsksTable(const Cancellation& /*cancellation*/) {}
@@ -171,8 +171,8 @@ class ExecutionTableFreesTest : public ExecutionTableTest {
     object.num_instances = &num_instances_;
   }
 
-  // An execution of instance 7 waits to be used again, in a group that all its
-  // members have left for another one.
+  // Keeps an execution of instance 7 to use again. All members of its group
+  // have left for another group.
   void LeaveOneOfAFormerGroup() {
     auto former = std::make_shared<CollGroupParams>(*GroupOf(2));
     former->resources = std::make_shared<GroupResources>();
@@ -194,7 +194,7 @@ class ExecutionTableFreesTest : public ExecutionTableTest {
     ASSERT_EQ(num_instances_, 0u);
   }
 
-  size_t num_instances_ = 0;  // Once the object is freed.
+  size_t num_instances_ = 0;  // Set when the object is freed.
 };
 
 TEST_F(ExecutionTableFreesTest, WhatIsNotUsedAgainWithoutItsLock) {

@@ -61,7 +61,7 @@ TEST_F(ExecutionTableTest, AnExecutionOfAGroupThatEndedIsNotUsedAgain) {
   EXPECT_EQ(Join(b_, 7), next);
 }
 
-// Of two members, one is in another task, whose calls are counted there.
+// Second member: in another task, which counts its calls there.
 TEST_F(ExecutionTableTest, CountsOfTwoGenerationsDoNotMixAcrossTasks) {
   auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
   next->generation = 2;
@@ -74,7 +74,7 @@ TEST_F(ExecutionTableTest, CountsOfTwoGenerationsDoNotMixAcrossTasks) {
   EXPECT_THAT(SettleIn(next, a_, *Join(a_, 8), /*num_local=*/1), IsOk());
 }
 
-// The calls of before were counted here alone.
+// Earlier calls were counted here alone.
 TEST_F(ExecutionTableTest, AGroupThatGrowsIntoAnotherTaskNeedsAnotherStep) {
   const auto group = GroupOf(2);
   ASSERT_THAT(SettleIn(group, a_, *Join(a_, 7), /*num_local=*/2), IsOk());
@@ -87,7 +87,7 @@ TEST_F(ExecutionTableTest, AGroupThatGrowsIntoAnotherTaskNeedsAnotherStep) {
                              HasSubstr("in generation 2"))));
 }
 
-// Also for who was not in it, and has counted from where the others had ended.
+// New members have counted from the end of the others.
 TEST_F(ExecutionTableTest,
        AGroupThatGrowsIntoAnotherTaskNeedsAnotherStepForNewMembersToo) {
   const auto group = GroupOf(1);
@@ -105,7 +105,7 @@ TEST_F(ExecutionTableTest,
                              HasSubstr("in generation 2"))));
 }
 
-// It may end the group, but no execution of those that are in it.
+// Such a member may end the group, but no execution of its members.
 TEST_F(ExecutionTableTest, WhoIsNotInTheGroupComesToNoneOfItsExecutions) {
   const auto group = GroupOf(1);
   const auto execution = Join(a_, 7);
@@ -115,7 +115,7 @@ TEST_F(ExecutionTableTest, WhoIsNotInTheGroupComesToNoneOfItsExecutions) {
   EXPECT_EQ(Join(b_, 7)->number, 0u);
 }
 
-// Which all members know.
+// Given numbers are known to all members.
 TEST_F(ExecutionTableTest, NumbersThatAreGivenHoldInTheNextGeneration) {
   const auto group = GroupOf(2);
   ASSERT_THAT(SettleIn(group, a_, *Join(a_, 7, 3), /*num_local=*/1), IsOk());
@@ -141,7 +141,7 @@ TEST_F(ExecutionTableTest, AMemberHearsThatItCannotRunWhereAnotherDoes) {
   const auto group = GroupOf(2);
   RunOnceIn(group, 7);
   const auto running = Join(a_, 7);
-  // The group is formed again, and the other one prepares in it.
+  // Form the group again, and let the other member prepare in it.
   group->cancellation->Cancel(absl::AbortedError("ended"));
   auto formed_again = std::make_shared<CollGroupParams>(*GroupOf(2));
   formed_again->generation = 2;

@@ -1,4 +1,4 @@
-// What becomes of an execution, and of the table's owner, as members leave.
+// Tests the life of an execution, and of the table's owner, as members leave.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,12 +40,12 @@ TEST_F(ExecutionTableTest, AnExecutionThatAllHaveLeftIsUsedAgain) {
   const Execution* const second = run();
   EXPECT_EQ(run(), second);
   EXPECT_EQ(second->number, 2u);
-  // Somebody may still fail the one before.
+  // A held execution may still fail, and is not used again.
   const auto held = Join(a_, 7);
   Join(b_, 7);
   for (int i = 0; i < 2; ++i) table_.Leave(*held, {});
   EXPECT_NE(run(), held.get());
-  // What failed stays failed.
+  // Failed executions are not used again.
   {
     const auto execution = Join(a_, 7);
     Join(b_, 7);
@@ -84,7 +84,7 @@ TEST_F(ExecutionTableTest, AMemberThatComesLateFindsTheFailedExecution) {
 TEST_F(ExecutionTableTest, WhoseRequestIsWrongWaitsForItsGroupAlone) {
   ExecutionTable table(kStep, /*num_local_devices=*/8, kMaxEntries);
   CollectiveRequest request = Request(7);
-  request.op = Permute{};  // Of nothing to anybody.
+  request.op = Permute{};  // Invalid: sends nothing.
   ASSERT_FALSE(Validate(request).ok());
   for (int i = 0; i < 10; ++i) {
     const auto first = table.Join(&a_, request, std::nullopt, NoOwner);
@@ -147,7 +147,7 @@ TEST_F(ExecutionTableTest, KeepsItsOwnerWhileAMemberIsInAnExecution) {
   EXPECT_TRUE(weak.expired());
 }
 
-// Who never comes keeps nothing.
+// Missing members keep nothing.
 TEST_F(ExecutionTableTest, DoesNotKeepItsOwnerForMembersThatAreMissing) {
   auto owner = std::make_shared<int>();
   const std::weak_ptr<int> weak = owner;
@@ -160,7 +160,7 @@ TEST_F(ExecutionTableTest, DoesNotKeepItsOwnerForMembersThatAreMissing) {
   EXPECT_TRUE(weak.expired());
 }
 
-// Who launches by that has yet to tell others.
+// Members that launch by leaving have yet to report the launch.
 TEST_F(ExecutionTableTest, WhoLeavesUnlaunchedKeepsTheOwnerToo) {
   const auto owner = std::make_shared<int>();
   const auto hold = [&owner] { return owner; };

@@ -26,7 +26,7 @@ namespace execution_table_settled_calls_test {
 using testing::Contains;
 using testing::SizeIs;
 
-// Members whose instance 7 is settled by one request, and has run once.
+// Two members whose instance 7 is settled by one request and has run once.
 class SettledCallsTest : public ExecutionTableTest {
  protected:
   SettledCallsTest() {
@@ -55,7 +55,7 @@ class SettledCallsTest : public ExecutionTableTest {
     return table_.Settle(&device, execution, std::move(settled));
   }
 
-  // Of the member now.
+  // Returns what is settled for the member now.
   const ExecutionTable::Settled* Settled(const Device& device) {
     const auto joined =
         table_.Join(&device, *request_, std::nullopt, NoOwner).value();
@@ -94,7 +94,7 @@ TEST_F(SettledCallsTest, AreNoneOfWhatWasNotSettledByThatRequest) {
   EXPECT_EQ(table_.JoinSettled(&a_, unknown, NoOwner, &status_), nullptr);
   CpuDevice other{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 2}}};
   EXPECT_EQ(JoinSettled(other), nullptr);
-  Join(a_, 9);  // Joined, and not settled.
+  Join(a_, 9);  // Joined, but not settled.
   const CollectiveRequest unsettled = Request(9);
   EXPECT_EQ(table_.JoinSettled(&a_, unsettled, NoOwner, &status_), nullptr);
 }
@@ -136,7 +136,7 @@ TEST_F(SettledCallsTest, AreUsedAgainAndBelongToOneMemberAtATime) {
   table_.Leave(*again->execution, {.calls = {&again, 1}});
 }
 
-// Neither one that has ended nor what was settled before.
+// Kept calls keep neither an ended group nor former settled facts.
 TEST_F(SettledCallsTest, ThatAreKeptKeepNoGroup) {
   std::vector<ExecutionTable::Call*> calls;
   for (int i = 0; i < 3; ++i) calls.push_back(JoinSettled(a_));

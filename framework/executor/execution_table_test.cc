@@ -1,4 +1,5 @@
-// Which execution a call joins, and which of them run or have launched.
+// Tests which execution a call joins, and which executions run or have
+// launched.
 
 #include "framework/executor/execution_table.h"
 
@@ -65,7 +66,8 @@ TEST_F(ExecutionTableTest, ADeviceThatIsInTheNamedExecutionIsAlreadyExists) {
                      HasSubstr("group 1, instance 7"))));
 }
 
-// It joins where the others wait for it, so that they hear of it.
+// Such a member joins where the others wait for it: they then hear of the
+// error.
 TEST_F(ExecutionTableTest, AMemberGivesNumbersAlwaysOrNever) {
   Join(a_, 7, 4);
   Join(a_, 7, 3);
@@ -204,7 +206,7 @@ TEST_F(ExecutionTableTest, AnExecutionIsLaunchedOnceAllMembersLaunchedIt) {
   EXPECT_FALSE(table_.HasLaunched(id, 1));
 }
 
-// This process has devices that are no members.
+// Not all devices of this process are members.
 TEST_F(ExecutionTableTest, AnExecutionThatFailedIsLaunchedOnceWhoCameHas) {
   const InstanceId id = {1, 7};
   const auto execution = Join(a_, 7);
@@ -225,7 +227,7 @@ TEST_F(ExecutionTableTest, WhatEndedStaysLaunched) {
   EXPECT_TRUE(table_.HasLaunched({1, 7}, 1));
 }
 
-// As iterations of a loop, which may begin in any order and at any number.
+// Iterations of a loop may begin in any order and at any number.
 TEST_F(ExecutionTableTest, NamedExecutionsAreLaunchedEachForItself) {
   const InstanceId id = {1, 7};
   const auto run = [&](uint64_t number) {

@@ -23,7 +23,7 @@
 
 namespace tutti {
 
-// The table of a step, and two devices of this process that call.
+// Table of a step, with two devices of this process that call.
 class ExecutionTableTest : public testing::Test {
  protected:
   static constexpr int64_t kStep = 9;
@@ -44,7 +44,8 @@ class ExecutionTableTest : public testing::Test {
     return joined.execution;
   }
 
-  // What a resolver settles: `num_local` members are in this process.
+  // Settles the member as a resolver does, with `num_local` members in this
+  // process.
   absl::Status SettleIn(std::shared_ptr<const CollGroupParams> group,
                         const Device& device, Execution& execution,
                         int num_local = 2) {
@@ -70,7 +71,7 @@ class ExecutionTableTest : public testing::Test {
             .execution = execution};
   }
 
-  // One whole execution, by both devices.
+  // Runs one whole execution by both devices.
   void RunOnce(InstanceKey instance) {
     const auto execution = Join(a_, instance);
     ASSERT_EQ(Join(b_, instance), execution);
@@ -80,7 +81,7 @@ class ExecutionTableTest : public testing::Test {
     }
   }
 
-  // The same, settled in that group.
+  // Runs one whole execution, settled in that group.
   void RunOnceIn(const std::shared_ptr<const CollGroupParams>& group,
                  InstanceKey instance) {
     const auto execution = Join(a_, instance);
@@ -94,7 +95,7 @@ class ExecutionTableTest : public testing::Test {
   CpuDevice b_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 1}}};
   ExecutionTable table_{kStep, /*num_local_devices=*/2, kMaxEntries};
   std::shared_ptr<const ExecutionTable::Settled>
-      settled_;  // Of the last Join().
+      settled_;  // Set by the last Join().
   std::vector<ExecKey> forgotten_;
 };
 

@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-// The innermost on this thread.
+// Innermost JointEnd on this thread.
 thread_local ExecutorCore::JointEnd* joint_end = nullptr;
 
 }  // namespace
@@ -46,8 +46,8 @@ ExecutorCore::~ExecutorCore() {
 void ExecutorCore::StartAbort(absl::Status reason) {
   aborted_.Cancel(std::move(reason));
   const absl::Status first = aborted_.status();
-  // All transfers at once: execution by execution, each would look for its own
-  // among all that wait.
+  // Aborts all transfers at once. Otherwise each execution would search all
+  // waiting transfers for its own.
   options_.peers->StartAbort(first);
   for (const auto& execution : executions_.Running()) {
     FailExecution(*execution, first);
@@ -71,7 +71,7 @@ void ExecutorCore::ShowObserver(const CollectiveContext& context,
 void ExecutorCore::FailExecution(Execution& execution, absl::Status status) {
   execution.cancellation.Cancel(std::move(status));
   CancelTransfers(execution);
-  dependencies_.Launched(execution.id);  // Who has not come need not.
+  dependencies_.Launched(execution.id);  // Missing members need not launch.
 }
 
 void ExecutorCore::CancelTransfers(Execution& execution) {
@@ -83,7 +83,7 @@ void ExecutorCore::CancelTransfers(Execution& execution) {
     options_.peers->CancelExecution(ExecutionTable::GroupOf(execution), *key,
                                     reason);
   }
-  // Those who come later come to another generation.
+  // Members that come later join another generation.
   if (!has_group ||
       ExecutionTable::GroupOf(execution).cancellation->cancelled()) {
     options_.param_resolver->GiveUp(
@@ -152,7 +152,7 @@ ExecutorCore::JointEnd::~JointEnd() {
 
 void ExecutorCore::EndPart(const Part& part, absl::Status status,
                            StatusCallback&& done) {
-  // `done` may be the call's.
+  // Moved first: `done` may lie in the call, which the table takes back.
   StatusCallback mine = std::move(done);
   const size_t num_unlaunched = part.has_launched ? 0 : 1;
   JointEnd* const joint = joint_end;

@@ -34,18 +34,18 @@ struct ExecutorOptions {
   // May be null.
   std::shared_ptr<CollectiveObserver> observer;
 
-  // As in CollectiveExecutorMgr::Options.
+  // Same as CollectiveExecutorMgr::Options::past_caches_from_bytes.
   int64_t past_caches_from_bytes = kPastCachesFromBytes;
 
-  // Bound on the instances to remember; see ExecutionTable.
+  // Largest number of entries to remember; see ExecutionTable.
   size_t max_entries = size_t{1} << 19;
 };
 
 std::shared_ptr<CollectiveExecutor> MakeCollectiveExecutor(
     ExecutorOptions options);
 
-// State of a CollectiveExecutor, and what the calls of its members do with it:
-// the executions of the step, the order of their launches, and its end.
+// State of a CollectiveExecutor: the executions of its step, the order of their
+// launches, and its end.
 //
 // Thread-safe. Belongs to the executor, which every execution keeps.
 class ExecutorCore {
@@ -60,7 +60,7 @@ class ExecutorCore {
   ExecutionTable& executions() { return executions_; }
   DependencyTracker& dependencies() { return dependencies_; }
 
-  // As in CollectiveExecutor.
+  // Implement the functions of CollectiveExecutor.
   void StartAbort(absl::Status reason);
   void FailExecution(Execution& execution, absl::Status status);
 
@@ -68,39 +68,40 @@ class ExecutorCore {
   // wait for each other, or for dependencies.
   void OnEndedByPeer(const ExecKey& exec, const absl::Status& reason);
 
-  // OK unless step, group or execution have ended. REQUIRES: the table has the
-  // execution's key, so that whoever ends one of them later finds the member.
+  // Returns OK unless step, group or execution have ended. REQUIRES: the table
+  // has the execution's key. Any later end of the three then finds the member.
   absl::Status StatusOf(const ExecutionTable::Settled& settled,
                         const CollectiveContext& context) const;
 
-  // Ends this step's executions of `group` when the group ends. `executor` is
-  // that of this core.
+  // Ends this step's executions of `group` when the group ends. `executor` owns
+  // this core.
   void WatchGroup(const CollGroupParams& group,
                   std::weak_ptr<CollectiveExecutor> executor)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A member's part has ended with OK.
+  // Reports to the observer that a member's part has ended with OK.
   void ShowObserver(const CollectiveContext& context,
                     const CollectiveRequest& request);
 
-  // A member's part in an execution has ended.
+  // Member's part in an execution, at its end.
   struct Part {
     Execution* execution = nullptr;
     bool has_launched = false;
-    ExecutionTable::Call* call = nullptr;  // Not the member's any more.
+    ExecutionTable::Call* call = nullptr;  // Passed back to the table.
   };
-  // Leaves the execution, which may be gone then, and runs `done`: at once, or
-  // with others (JointEnd).
+  // Leaves the execution, which may be gone afterwards, and runs `done`: at
+  // once, or together with other members (JointEnd).
   void EndPart(const Part& part, absl::Status status, StatusCallback&& done);
 
-  // Result: keeps the executor, which may be gone without it.
+  // Keeps the executor, which may be gone without it.
   using Owner = std::shared_ptr<const void>;
   Owner Leave(Execution& execution, const ExecutionTable::Leaving& leaving);
 
-  // While one lives, members of `execution` whose part ends with OK on this
-  // thread leave it together, when this goes: at the cost of one. Their
-  // callbacks run before. For groups that are in this process alone: others
-  // would hear of what fails meanwhile.
+  // Lets members of `execution` leave together, at the cost of one. While a
+  // JointEnd lives, it collects the members whose part ends with OK on this
+  // thread. Their callbacks run at once; the destructor leaves for all of them.
+  // Only for groups that are in this process alone: members elsewhere would
+  // hear of a failure that happens in between.
   class JointEnd {
    public:
     explicit JointEnd(Execution& execution);
@@ -113,8 +114,8 @@ class ExecutorCore {
 
     static constexpr size_t kFewMembers = 16;
 
-    Execution& execution_;          // Valid while some have yet to leave it.
-    ExecutorCore* core_ = nullptr;  // Of their executor.
+    Execution& execution_;          // Valid until the last member has left.
+    ExecutorCore* core_ = nullptr;  // Core of the members' executor.
     size_t num_unlaunched_ = 0;
     size_t num_members_ = 0;
     absl::InlinedVector<ExecutionTable::Call*, kFewMembers> calls_;
@@ -122,7 +123,7 @@ class ExecutorCore {
   };
 
  private:
-  // A group, by key and generation.
+  // Watch on a group, by key and generation.
   struct WatchedGroup {
     std::shared_ptr<Cancellation> cancellation;
     Cancellation::WatchId id = 0;

@@ -16,21 +16,22 @@
 namespace tutti {
 namespace {
 
-// How members meet without a lock:
+// Protocol by which members meet without a lock:
 //
-//  - Each writes its own Attendee, shows itself there (kHere), and only then
-//    adds itself to the count. So who reads the count sees all that are counted
-//    in it; others may be here already, and are about to be counted.
-//  - The count decides. Who makes it the size of the group has all of them, and
-//    nobody else touches them before it has let the next execution in, by
-//    setting the count to 0.
-//  - A failure is a bit of the count (kFailed). Those that were counted before
-//    it are Fail()'s; unless they are all, who are the last one's. Who adds
-//    itself after it is its own: it takes itself out and ends its call. Fail()
-//    cannot tell these from those that are counted, and looks until there are
-//    no more than that: it is a few instructions from the count to there.
+//  - Each member writes its Attendee, shows itself there (kHere), and only then
+//    adds itself to the count. A reader of the count sees all counted members.
+//     Others may be here already, about to be counted.
+//  - The count decides. The member that raises it to the size of the group has
+//    all members. Nobody else touches them before that member lets the next
+//    execution in, by setting the count to 0.
+//  - A failure is a bit of the count (kFailed). Fail() ends the members counted
+//    before it, unless all members are: then the last one ends them. A member
+//    that adds itself after the bit takes itself out and ends its call. Fail()
+//    cannot tell such members from the counted ones. It looks again until no
+//    more are here than were counted: members get out within a few
+//    instructions.
 
-// The member's place among those of this process.
+// Returns the member's place among the members of this process.
 size_t PlaceOf(const CollectiveParams& params) {
   const auto& is_local = params.task->is_local;
   const auto rank = static_cast<size_t>(params.default_rank);
@@ -73,8 +74,9 @@ std::vector<Attendee*> WhoIsHere(std::vector<Attendee>& attendees) {
 
 }  // namespace
 
-// The execution owns this object. Whoever cancels it keeps it, and whoever
-// joins it, until its own `done` has run.
+// Watches the execution, which owns this object. Two kinds of users keep the
+// execution alive: a thread that cancels it, and a member until its `done` has
+// run.
 LocalMeeting::LocalMeeting(Cancellation& cancellation)
     : cancellation_(cancellation) {
   cancellation.Watch([this](const absl::Status& reason) { Fail(reason); });
@@ -96,7 +98,7 @@ absl::Span<const Attendee> LocalMeeting::JoinAt(
   mine.done = std::move(done);
   mine.state.store(Attendee::State::kHere, std::memory_order_release);
   const uint64_t before = num_here_.fetch_add(1, std::memory_order_acq_rel);
-  if (before >= kFailed) {  // Fail() leaves this one alone.
+  if (before >= kFailed) {  // Fail() leaves this member alone.
     done = std::move(mine.done);
     mine.state.store(Attendee::State::kAway, std::memory_order_release);
     std::move(done)(cancellation_.status());
@@ -123,12 +125,13 @@ LocalMeeting::Attendees& LocalMeeting::AttendeesFor(size_t size) {
 
 void LocalMeeting::Adjourn(absl::Status status) {
   RunInTurn([this, status = std::move(status)] {
-    // With the last one to leave the execution goes, and so this object.
+    // Read before: the last member to leave frees the execution and this
+    // object.
     const absl::Span<Attendee> attendees =
         absl::MakeSpan(*attendees_.load(std::memory_order_relaxed));
     const CollectiveContext& first = *attendees[0].context;
-    // Members in other processes would hear that the execution failed if it did
-    // after the last `done` here and before all have left.
+    // Leaves together only where all members are here. Members elsewhere would
+    // hear of a failure between the last `done` and the end of all leaving.
     std::optional<ExecutorCore::JointEnd> end;
     if (first.params->task->num_local == first.params->group->size()) {
       end.emplace(*first.execution);
@@ -136,7 +139,8 @@ void LocalMeeting::Adjourn(absl::Status status) {
     for (Attendee& attendee : attendees) {
       attendee.state.store(Attendee::State::kAway, std::memory_order_relaxed);
     }
-    // For the next execution; who fails this one finds that nobody is here.
+    // Opens the meeting to the next execution. A failure of this one now finds
+    // nobody here.
     num_here_.store(0, std::memory_order_release);
     for (Attendee& attendee : attendees) {
       StatusCallback done = std::move(attendee.done);
@@ -145,8 +149,8 @@ void LocalMeeting::Adjourn(absl::Status status) {
   });
 }
 
-// Ends those that are counted, who stay here. Whoever is on the way, and shows
-// itself, takes itself out again within a few instructions.
+// Ends the counted members, which stay here. A member that shows itself
+// meanwhile takes itself out again within a few instructions.
 void LocalMeeting::Fail(const absl::Status& reason) {
   const uint64_t num_here =
       num_here_.fetch_or(kFailed, std::memory_order_acq_rel);

@@ -17,62 +17,63 @@
 
 namespace tutti {
 
-// One member of an execution that has arrived. A cache line of its own, as they
-// come on several threads.
+// Member of an execution that has arrived. Each Attendee has a cache line for
+// itself, as members come on several threads.
 struct ABSL_CACHELINE_ALIGNED Attendee {
   const CollectiveContext* context = nullptr;  // Valid until `done` runs.
   StatusCallback done;
 
-  // For the meeting: whether it has shown itself.
+  // State in the meeting: whether the member has shown itself.
   enum class State : uint8_t { kAway, kHere };
   std::atomic<State> state{State::kAway};
 };
 
-// Where those members of one execution meet that are in this process, or some
-// of them: the last one to arrive gets all of them and does the work; nobody
-// waits on a thread. Belongs to the execution (Execution::Shared()), and serves
-// the next one that uses it. Thread-safe; takes no lock but the first time.
+// Meeting of those members of one execution that are in this process, or of
+// some of them. The last member to arrive gets all members and does the work;
+// nobody waits on a thread. Belongs to the execution (Execution::Shared()), and
+// serves the next execution that uses the object. Thread-safe; takes a lock
+// only the first time.
 class LocalMeeting {
  public:
-  // `cancellation` is the execution's.
+  // Meets until `cancellation` is set. `cancellation` belongs to the execution.
   explicit LocalMeeting(Cancellation& cancellation);
   LocalMeeting(const LocalMeeting&) = delete;
   LocalMeeting& operator=(const LocalMeeting&) = delete;
 
-  // These members in rank order, valid until Adjourn(), if the caller is the
-  // last one, else nothing. If the execution fails before all are here, the
-  // `done` of those that are runs with its error, on the thread that fails it;
-  // that of those that come later, inside this call. If the members give
-  // different rows (AllGather::rows) all end with INVALID_ARGUMENT on the
-  // thread of the last one, inside its call, which returns nothing. Once for
-  // each member.
+  // Adds a member; call once for each member. The last caller gets all members
+  // in rank order, valid until Adjourn(); every other caller gets nothing. If
+  // the execution fails before all are here, every `done` runs with that error:
+  // `done` of a present member on the thread that fails it, `done` of a later
+  // member inside its call. If the members give different rows
+  // (AllGather::rows), all end with INVALID_ARGUMENT. Their `done` then runs
+  // inside the call of the last one, which returns nothing.
   absl::Span<const Attendee> Join(const CollectiveContext& context,
                                   StatusCallback&& done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The same where only `size` of them meet, always as many, of which this one
-  // gets `place`.
+  // Joins like Join(), where only `size` of the members meet. `size` is the
+  // same in every call. The caller gets `place`.
   absl::Span<const Attendee> JoinAt(size_t place, size_t size,
                                     const CollectiveContext& context,
                                     StatusCallback&& done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends the calls of all, who are here, with `status`: in turn, so that a
-  // member may go on to its next call and be that one's last.
+  // Ends the calls of all members, who must be here, with `status`. Runs their
+  // `done` in turn: a member may go on to its next call and be the last there.
   void Adjourn(absl::Status status);
 
  private:
-  using Attendees = std::vector<Attendee>;  // By place.
+  using Attendees = std::vector<Attendee>;  // Indexed by place.
 
   Attendees& AttendeesFor(size_t size) ABSL_LOCKS_EXCLUDED(mu_);
   void Fail(const absl::Status& reason);
 
-  // In the count of those who are here: the execution has failed.
+  // Bit of num_here_: the execution has failed.
   static constexpr uint64_t kFailed = uint64_t{1} << 63;
 
   Cancellation& cancellation_;
   std::atomic<uint64_t> num_here_{0};
-  std::atomic<Attendees*> attendees_{nullptr};  // Once they are made.
+  std::atomic<Attendees*> attendees_{nullptr};  // Set once they are made.
   Mutex mu_;
   std::unique_ptr<Attendees> made_attendees_ ABSL_GUARDED_BY(mu_);
 };

@@ -146,7 +146,7 @@ TEST_F(LocalMeetingTest, AFailureAfterAllHaveComeIsTheirs) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(ended_[rank].empty());
 }
 
-// Of an execution of so many members, who are not looked at.
+// Execution of many members, which are only counted.
 class MeetingRound {
  public:
   explicit MeetingRound(int num_members) : contexts_(num_members) {
@@ -172,13 +172,13 @@ class MeetingRound {
     if (!all.empty()) meeting.Adjourn(absl::OkStatus());
   }
 
-  // After so many looks at how far the others are.
+  // Fails the execution after `num_looks` reads of a counter.
   void FailAfter(int num_looks) {
     for (int i = 0; i < num_looks; ++i) num_ok_.load();
     execution_.cancellation.Cancel(absl::UnavailableError("lost"));
   }
 
-  // Each member has ended once, and all of them alike.
+  // Returns true if each member has ended once, and all with the same result.
   bool HasEndedWell() const {
     const int size = static_cast<int>(contexts_.size());
     return (num_ok_ == size && num_failed_ == 0) ||

@@ -8,16 +8,16 @@
 
 namespace tutti {
 
-// Whether the segments are packed into one tensor before the run.
+// Returns whether the segments are packed into one tensor before the run.
 inline bool IsPacked(const CollectiveContext& context,
                      const ExecutionTable::Settled& settled) {
   return context.segments != nullptr && !settled.takes_segments;
 }
 
-// Checks the caller's input, output or segments, allocates an output that is
-// not set, and puts all of it into `context`, which has its params and device.
-// Takes input and segments out of `args`. Errors: INVALID_ARGUMENT naming the
-// member; those of Device::Allocate().
+// Checks the caller's input, output or segments, and allocates an unset output.
+// Puts them all into `context`, which already has its params and device. Takes
+// input and segments out of `args`. Errors: INVALID_ARGUMENT naming the member;
+// the errors of Device::Allocate().
 absl::Status PrepareMemberBuffers(const ExecutionTable::Settled& settled,
                                   CollectiveArgs* args,
                                   CollectiveContext* context);

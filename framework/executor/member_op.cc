@@ -22,7 +22,7 @@
 namespace tutti {
 namespace {
 
-// To milliseconds, or to microseconds below one of them.
+// Rounds to milliseconds, or to microseconds below one millisecond.
 std::string Rounded(absl::Duration duration) {
   const absl::Duration unit = duration < absl::Milliseconds(1)
                                   ? absl::Microseconds(1)
@@ -30,7 +30,7 @@ std::string Rounded(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, unit));
 }
 
-// What can be said without the group, of a member that others wait for.
+// Checks a joined member's arguments, as far as possible without the group.
 absl::Status CheckTogether(const CollectiveArgs& args, bool is_preparation) {
   if (args.segments != nullptr &&
       (args.input.is_set() || args.output != nullptr)) {
@@ -48,8 +48,8 @@ absl::Status CheckTogether(const CollectiveArgs& args, bool is_preparation) {
   return absl::OkStatus();
 }
 
-// What runs on any device, and is not made of steps, reads and writes its
-// memory as the host's.
+// Refuses memory that the implementation cannot reach. An implementation for
+// any device, not made of steps, reads and writes host memory.
 absl::Status CheckMemory(const ImplementationTraits& traits,
                          const CollectiveParams& params, const Device& device) {
   if (device.has_host_memory() || !traits.device_types.empty() ||
@@ -61,7 +61,7 @@ absl::Status CheckMemory(const ImplementationTraits& traits,
       " works in the host's memory; ", device.full_name(), " has its own"));
 }
 
-// A reason that a caller gave, as the others hear it.
+// Adds the caller to its reason, for the other members.
 absl::Status WithCaller(const absl::Status& reason, absl::string_view caller) {
   absl::Status status(
       reason.code(),
@@ -92,14 +92,14 @@ MemberOp::MemberOp(std::shared_ptr<CollectiveExecutor> executor,
         if (done == nullptr) return;
         if (!status.ok()) return std::move(done)(std::move(status));
         std::move(done)(
-            std::move(prepared_));  // EndPreparation() has this object.
+            std::move(prepared_));  // EndPreparation() keeps this object.
       }),
       is_preparation_(true) {}
 
 void MemberOp::Start() {
   absl::Status status = CheckArgs();
   if (status.ok()) status = Join();
-  if (!status.ok()) {  // Nobody knows of it yet.
+  if (!status.ok()) {  // No other member knows of the call yet.
     const absl::Status aborted = executor_->status();
     return Refuse(aborted.ok() ? status : aborted);
   }
@@ -121,7 +121,7 @@ void MemberOp::Start() {
   Prepare();
 }
 
-// Who calls what: without that nobody waits for the call.
+// Checks who calls what. Without these two, nobody waits for the call.
 absl::Status MemberOp::CheckArgs() const {
   if (args_.device == nullptr) {
     return absl::InvalidArgumentError(
@@ -157,7 +157,7 @@ absl::Status MemberOp::Join() {
 }
 
 void MemberOp::WatchCancellation() {
-  // The device may be gone when a late reason comes.
+  // Copies the name: the device may be gone when a late reason comes.
   watch_ = args_.cancellation->Watch([weak = weak_from_this(),
                                       caller = args_.device->full_name()](
                                          const absl::Status& reason) {
@@ -171,7 +171,7 @@ void MemberOp::ArmDeadline() {
   Clock& clock = *executor_->environment().clock;
   start_ = clock.Now();
   if (start_ >= args_.deadline) return OnDeadline(args_.device->full_name());
-  // The device may be gone when a late alarm runs.
+  // Copies the name: the device may be gone when a late alarm runs.
   alarm_ = clock.CallAt(args_.deadline, [weak = weak_from_this(),
                                          caller = args_.device->full_name()] {
     const auto self = weak.lock();
@@ -245,8 +245,8 @@ std::string MemberOp::DescribeAbsent() const {
       awaited);
 }
 
-// True if the instance was settled for this member, in a group that still
-// lives.
+// Returns true if the instance was settled for this member, in a group that
+// still lives.
 bool MemberOp::IsSettled() const {
   return settled_ != nullptr && !settled_->group_end->cancelled();
 }
@@ -279,14 +279,14 @@ absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
   core_.WatchGroup(*settled_->params->group, executor_);
   status = core_.executions().Settle(args_.device, *execution_, settled_);
   if (absl::IsFailedPrecondition(status)) {
-    // Others may wait in an execution of another number.
+    // Ends the group: others may wait in an execution of another number.
     core_.options().param_resolver->EndGroup(args_.request->group_key, status);
   }
   return status;
 }
 
-// Where this call's are others than those of the call for which the instance
-// was settled, they hold for this one alone.
+// Uses the rows of this call for this call alone, if they differ from the
+// settled ones.
 absl::Status MemberOp::TakeOwnRows() {
   if (GivenRows(*args_.request).empty()) return absl::OkStatus();
   absl::Status status = Validate(*args_.request);
@@ -375,8 +375,8 @@ void MemberOp::OnPackedResult(absl::Status status) {
 }
 
 void MemberOp::CopySegments(SegmentCopies copies, StatusCallback done) {
-  // What takes longer than the work queue takes to wake a thread goes there: 20
-  // us, or so many bytes at 10 GB/s (2 cores, Zen 4, 2026-11).
+  // Longer copies go to the work queue, which needs 20 us to wake a thread: the
+  // time of so many bytes at 10 GB/s (2 cores, Zen 4, 2026-11).
   constexpr int64_t kInlineBytes = int64_t{256} << 10;
   Work copy = [this, copies, done = std::move(done)]() mutable {
     CopyOnDevice(
@@ -416,8 +416,9 @@ void MemberOp::Finish(absl::Status status) {
                 std::move(done_));
 }
 
-// A caller that goes on to the next one may find that prepared at once, too,
-// and so on: such a chain goes over the work queue before the stack ends.
+// Runs `done_`, on the work queue after kMaxNested nested calls. A caller may
+// at once prepare the next collective, which is ready at once too, and so on:
+// such a chain must not end the stack.
 void MemberOp::EndPreparation() {
   constexpr int kMaxNested = 16;
   thread_local int num_nested = 0;
@@ -431,13 +432,13 @@ void MemberOp::EndPreparation() {
   --num_nested;
 }
 
-// It has joined nothing.
+// Ends a call that has joined nothing.
 void MemberOp::Refuse(absl::Status status) {
   ClearArgs();
   EndInTurn(std::move(done_), std::move(status));
 }
 
-// Where it ended before they were taken.
+// Clears the arguments that the call did not reach.
 void MemberOp::ClearArgs() {
   args_.input = Tensor();
   args_.segments = nullptr;

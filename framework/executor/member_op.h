@@ -18,13 +18,13 @@
 
 namespace tutti {
 
-// One call of CollectiveExecutor::ExecuteAsync, from the arrival of the member
-// to its `done`: resolve, check, wait for dependencies, run, finish. Or one of
+// Call of CollectiveExecutor::ExecuteAsync, from the arrival of the member to
+// its `done`: resolve, check, wait for dependencies, run, finish. Or a call of
 // Prepare, which ends after the check.
 //
-// Each phase ends by itself when the execution fails, so that there is one way
-// to the end. Kept alive by the callbacks that it waits for, and by itself
-// while it runs.
+// Each phase ends by itself when the execution fails: there is one way to the
+// end. The callbacks that it waits for keep it alive; while it runs, it keeps
+// itself alive.
 class MemberOp : public std::enable_shared_from_this<MemberOp> {
  public:
   MemberOp(std::shared_ptr<CollectiveExecutor> executor, CollectiveArgs args,
@@ -34,7 +34,7 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   MemberOp(const MemberOp&) = delete;
   MemberOp& operator=(const MemberOp&) = delete;
 
-  // Call once.
+  // Starts the call. Call once.
   void Start();
 
  private:
@@ -61,7 +61,8 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   void RunImplementation();
   void RunPacked();
   void OnPackedResult(absl::Status status);
-  // Pack() or Unpack(), between the segments and the output.
+  // Type of Pack() and Unpack(), which copy between the segments and the
+  // output.
   using SegmentCopies = absl::Status (*)(const SegmentList& segments,
                                          Tensor& packed, CopyPiece copy);
   void CopySegments(SegmentCopies copies, StatusCallback done);
@@ -85,7 +86,7 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   Cancellation::WatchId watch_ = 0;
   std::atomic<Phase> phase_{Phase::kResolve};
   std::atomic<bool> finished_{false};
-  std::shared_ptr<MemberOp> self_;  // From Run() to the end.
+  std::shared_ptr<MemberOp> self_;  // Set from Run() to the end.
 };
 
 }  // namespace tutti

@@ -68,7 +68,7 @@ void PreparedOp::LetGo() {
   if ((before & kRunning) == 0) delete this;
 }
 
-// False, and `done` has run, if it runs already.
+// Returns false, after running `done` with an error, if a start runs already.
 bool PreparedOp::Claim(StatusCallback* done) {
   if (*done == nullptr) *done = [](absl::Status) {};
   const int before = state_.fetch_or(kRunning, std::memory_order_acquire);
@@ -82,7 +82,7 @@ bool PreparedOp::Claim(StatusCallback* done) {
   return false;
 }
 
-// It may be gone then.
+// Ends the start; may delete this object.
 void PreparedOp::Release() {
   const int before = state_.fetch_and(~kRunning, std::memory_order_acq_rel);
   if ((before & kLetGo) != 0) delete this;
@@ -95,7 +95,7 @@ bool PreparedOp::NeedsCall() const {
 
 void PreparedOp::Call(Limits limits, StatusCallback done) {
   const bool is_late = context_.late_output != nullptr;
-  if (is_late) context_.output = Tensor();  // To be made anew.
+  if (is_late) context_.output = Tensor();  // The call makes a new one.
   executor_->ExecuteAsync(
       {.device = context_.device,
        .request = settled_->request,
@@ -137,7 +137,7 @@ void PreparedOp::Finish(absl::Status status) {
   core.EndPart({&execution, has_launched}, std::move(status), std::move(done));
 }
 
-// It has joined nothing.
+// Ends a start that has joined nothing.
 void PreparedOp::Refuse(absl::Status status) {
   StatusCallback done = std::move(done_);
   Release();

@@ -13,15 +13,16 @@
 
 namespace tutti {
 
-// What PreparedCollective promises: the walk of a MemberOp from where it has
-// been prepared. Starts that need more of that walk, because they have a limit,
-// dependencies, an ended group, or segments to pack, are calls.
+// Implementation of PreparedCollective: the steps of a MemberOp after its
+// preparation. Some starts need more steps: those with a limit, dependencies,
+// an ended group, or segments to pack. Such a start is a call of
+// ExecuteAsync().
 //
-// Lives until its caller has let go of it and no start is under way.
+// Lives until its caller has released it and no start is under way.
 class PreparedOp : public PreparedCollective {
  public:
-  // Of a member that has joined and is settled; `context` is initialised but
-  // for the execution.
+  // Creates the op for a member that has joined and is settled. `context` is
+  // initialised except for the execution.
   static std::shared_ptr<PreparedCollective> Create(
       std::shared_ptr<CollectiveExecutor> executor,
       std::shared_ptr<const ExecutionTable::Settled> settled,
@@ -53,13 +54,13 @@ class PreparedOp : public PreparedCollective {
   ExecutionTable::Member& member_;
   bool always_calls_ = false;
 
-  // In state_.
+  // Bits of state_.
   static constexpr int kRunning = 1;
-  static constexpr int kLetGo = 2;  // By the caller.
+  static constexpr int kLetGo = 2;  // Released by the caller.
 
   std::atomic<int> state_{0};
 
-  // All else belongs to the start that set kRunning.
+  // Fields below belong to the start that set kRunning.
   CollectiveContext context_;
   Execution* execution_ = nullptr;
   StatusCallback done_;

@@ -28,7 +28,7 @@ bool SettledCall::Start(CollectiveExecutor& executor, CollectiveArgs* args,
   call->done = *done == nullptr ? [](absl::Status) {} : std::move(*done);
   absl::Status status = Prepare(*call, args, std::move(joined));
   if (!status.ok()) {
-    args->input = Tensor();  // Where it ended before it was taken.
+    args->input = Tensor();  // Still set if the call ended early.
     Finish(*call, std::move(status));
     return true;
   }

@@ -8,15 +8,15 @@
 
 namespace tutti {
 
-// A call of CollectiveExecutor::ExecuteAsync() that has nothing to wait for but
-// the other members: its instance was settled by the same request, and it has
-// no limit, dependency, number or segments. The walk of a MemberOp from
-// where the instance is settled, without what that needs to wait: it belongs to
-// nobody, and nothing is allocated for it where an earlier one's place is free.
+// Call of CollectiveExecutor::ExecuteAsync() that waits for nothing but the
+// other members. Its instance was settled by the same request, and it has no
+// limit, dependency, number or segments. Takes the steps of a MemberOp after
+// the instance is settled, without the state that a MemberOp needs to wait.
+// Allocates nothing if an earlier call's memory is free.
 class SettledCall {
  public:
-  // Runs the call, and takes what is given, if it is such a one and the step is
-  // not aborted. Else false, and nothing is done.
+  // Runs the call and takes `args` and `done`, if the call is of this kind and
+  // the step not aborted. Otherwise returns false and does nothing.
   static bool Start(CollectiveExecutor& executor, CollectiveArgs* args,
                     StatusCallback* done);
 
@@ -24,7 +24,7 @@ class SettledCall {
   static absl::Status Prepare(ExecutionTable::Call& call, CollectiveArgs* args,
                               absl::Status joined);
 
-  // The call may be another member's afterwards.
+  // Ends the call. Afterwards the object may belong to another member.
   static void Finish(ExecutionTable::Call& call, absl::Status status);
 };
 

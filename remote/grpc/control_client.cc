@@ -15,16 +15,18 @@
 namespace tutti {
 namespace {
 
-// Between attempts to reach a task that is waited for. gRPC connects at its own
-// pace and answers at once while it does not.
+// Pause between attempts to reach a task that the caller waits for. gRPC
+// connects at its own pace, and answers at once while it does not connect.
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
 
-// Of all errors the one that says least: nobody listens there, at this moment.
+// Returns true for the least informative error: no process listens there, at
+// this moment.
 bool IsRefused(const absl::Status& status) {
   return absl::EndsWith(status.message(), kRefused);
 }
 
-// Who refuses a certificate, or speaks TLS alone, tells only the other side.
+// Hints at TLS: a peer that refuses a certificate, or speaks only TLS, reports
+// this only on its own side.
 absl::string_view HintAt(const absl::Status& status) {
   if (!absl::EndsWith(status.message(), kClosed)) return "";
   return "; do both use TLS, or neither, and is this task's certificate valid "
@@ -33,7 +35,7 @@ absl::string_view HintAt(const absl::Status& status) {
 
 }  // namespace
 
-// One call, with all its attempts. Lives until it has ended, and as long as a
+// Call with all its attempts. Lives until it has ended, and as long as a
 // watcher or an alarm holds it.
 class ControlClient::OutgoingCall final
     : public std::enable_shared_from_this<OutgoingCall> {
@@ -49,7 +51,7 @@ class ControlClient::OutgoingCall final
 
   void Start();
 
-  // Instead of Start().
+  // Ends a call that has not been started.
   void Refuse(absl::Status reason) { std::move(done_)(std::move(reason)); }
 
   // Ends the call with `reason`, soon.
@@ -75,21 +77,21 @@ class ControlClient::OutgoingCall final
   const ControlCallOptions options_;
   const absl::Time begin_;
 
-  // Of whoever finishes the call, and of Start() before.
+  // Owned by the thread that finishes the call; by Start() before.
   ControlDone done_;
 
   Mutex mu_;
   absl::Status stop_reason_ ABSL_GUARDED_BY(mu_);  // OK: not stopped.
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<Attempt> attempt_ ABSL_GUARDED_BY(mu_);
-  absl::Time attempt_begin_ ABSL_GUARDED_BY(mu_);  // Of the last one.
-  absl::Status last_error_ ABSL_GUARDED_BY(mu_);   // Of an attempt.
+  absl::Time attempt_begin_ ABSL_GUARDED_BY(mu_);  // Begin of the last attempt.
+  absl::Status last_error_ ABSL_GUARDED_BY(mu_);   // Error of an attempt.
   std::optional<Clock::AlarmId> retry_alarm_ ABSL_GUARDED_BY(mu_);
   std::optional<Clock::AlarmId> deadline_alarm_ ABSL_GUARDED_BY(mu_);
   Cancellation::WatchId watch_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// One unary call of gRPC. Its own until gRPC is done with it.
+// Unary call of gRPC. Owns itself until gRPC is done with it.
 class ControlClient::OutgoingCall::Attempt final
     : public grpc::ClientUnaryReactor {
  public:
@@ -112,7 +114,8 @@ class ControlClient::OutgoingCall::Attempt final
   void OnReadInitialMetadataDone(bool ok) override { has_metadata_ = ok; }
   void OnDone(const grpc::Status& status) override;
 
-  // After OnDone(): of whom the answer is; nothing if there is none.
+  // Returns, after OnDone(), the incarnation that has answered; nothing without
+  // an answer.
   std::optional<uint64_t> incarnation() const { return incarnation_; }
   bool is_answered() const { return is_answered_; }
   uint64_t expected() const { return expected_; }
@@ -139,7 +142,7 @@ class ControlClient::OutgoingCall::Attempt final
   grpc::ByteBuffer reply_;
 
   Mutex mu_;
-  // Null when gRPC is done with it.
+  // Null once gRPC is done with it.
   std::unique_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -181,7 +184,7 @@ void ControlClient::OutgoingCall::Stop(absl::Status reason) {
     if (finished_ || !stop_reason_.ok()) return;
     stop_reason_ = reason;
     attempt = attempt_;
-    // Nobody else ends a call that waits for its next attempt.
+    // No other thread ends a call that waits for its next attempt.
     is_last = retry_alarm_.has_value() && clock().Cancel(*retry_alarm_);
   }
   if (attempt != nullptr) attempt->Cancel();
@@ -258,7 +261,7 @@ void ControlClient::OutgoingCall::TryLater() {
   if (!stopped.ok()) Finish(std::move(stopped));
 }
 
-// May come when the call has finished, and the client has gone.
+// May run after the call has finished and the client is gone.
 void ControlClient::OutgoingCall::OnDeadline() {
   absl::Status error;
   {
@@ -272,7 +275,7 @@ void ControlClient::OutgoingCall::OnDeadline() {
 absl::Status ControlClient::OutgoingCall::DeadlineError() {
   const std::string waited =
       absl::StrFormat("%.1f s", absl::ToDoubleSeconds(clock().Now() - begin_));
-  // An attempt that goes on for so long was not refused as one before it.
+  // An attempt that lasts so long was not refused, unlike an earlier one.
   const bool is_pending =
       attempt_ != nullptr && options_.deadline - attempt_begin_ > kRetryPause;
   if (!last_error_.ok() && !is_pending) {

@@ -14,12 +14,12 @@
 
 namespace tutti {
 
-// Calls the control services of other tasks: a unary call of gRPC for each, or
-// several, one after the other, for as long as a task cannot be reached that is
-// waited for.
+// Calls the control services of other tasks. Each call is one unary call of
+// gRPC. If its caller waits for a task that cannot be reached, it is several,
+// one after the other.
 class ControlClient final : public ControlChannel {
  public:
-  // Both outlive this.
+  // `options` and `peers` outlive this object.
   ControlClient(const GrpcTransportOptions* options, Peers* peers)
       : options_(options), peers_(peers) {}
   ControlClient(const ControlClient&) = delete;
@@ -28,8 +28,8 @@ class ControlClient final : public ControlChannel {
   void Call(int task, proto::ControlRequest request, ControlCallOptions options,
             ControlDone done) override;
 
-  // Ends all calls with CANCELLED, and those that come later; blocks until they
-  // have ended.
+  // Ends all calls with CANCELLED, also later ones. Blocks until all have
+  // ended.
   void Shutdown() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -1,4 +1,4 @@
-// How calls end that are not simply answered.
+// Tests how calls end otherwise than with a plain answer.
 
 #include "remote/grpc/control_client.h"
 
@@ -25,7 +25,7 @@ namespace control_client_test {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Answers a call when its caller does not wait for it any more.
+// Answers a call once its caller withdraws it.
 std::unique_ptr<ControlService> AnswersWhenWithdrawn(
     BlockingCounter* arrived, BlockingCounter* answered) {
   return std::make_unique<FunctionService>(
@@ -99,7 +99,7 @@ TEST(ControlClientTest, ADeadlineEndsACallAndReachesTheService) {
   withdrawn.Wait();
 }
 
-// Keeps the alarm for one time, as if it had begun to run and were held up.
+// Delays the alarm for one time, as if it were held up as it began to run.
 class HeldUpClock final : public Clock {
  public:
   HeldUpClock(Clock* clock, absl::Time held_up)
@@ -127,7 +127,7 @@ class HeldUpClock final : public Clock {
   Clock* const clock_;
   const absl::Time held_up_;
   std::atomic<int> num_asked_ = 0;
-  Work alarm_;  // Of the thread that makes the call.
+  Work alarm_;  // Owned by the thread that makes the call.
 };
 
 TEST(ControlClientTest, ADeadlineAfterTheCallAndItsTransportTouchesNeither) {
@@ -163,7 +163,7 @@ TEST(ControlClientTest, ADeadlineSaysWhyTheTaskCouldNotBeReached) {
         answer = std::move(given);
         ended.DecrementCount();
       });
-  // It was refused, and is to be tried again.
+  // Wait for the second alarm: the call was refused, and will try again.
   while (simulated.num_alarms() < 2) std::this_thread::yield();
   simulated.Advance(absl::Milliseconds(150));
   ended.Wait();
@@ -191,7 +191,7 @@ TEST(ControlClientTest, ADeadlineDoesNotSayOfATaskThatWasReachedThatItIsNot) {
         answer = std::move(given);
         ended.DecrementCount();
       });
-  // It was refused, and is to be tried again.
+  // Wait for the second alarm: the call was refused, and will try again.
   while (simulated.num_alarms() < 2) std::this_thread::yield();
   tasks.Start(1);
   simulated.Advance(absl::Milliseconds(100));
@@ -230,7 +230,7 @@ TEST(ControlClientTest, ShutdownEndsCallsWithCancelled) {
   tasks.transport(0).control().Call(
       1, CleanupStep(1), {},
       [&](ControlAnswer given) { answer = std::move(given); });
-  // Also one that waits for its next attempt.
+  // Ends even a call that waits for its next attempt.
   tasks.Stop(0);
   EXPECT_THAT(answer,
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
@@ -248,7 +248,7 @@ TEST(ControlClientTest, ShutdownEndsACallThatWaitsForATask) {
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
 }
 
-// Holds the calls for step 0 until their callers do not wait any more.
+// Holds the calls for step 0 until their callers withdraw them.
 std::unique_ptr<ControlService> HoldsStepZero(BlockingCounter* arrived) {
   return std::make_unique<FunctionService>(
       [=](const ControlCaller&, const proto::ControlRequest& request,
@@ -264,7 +264,7 @@ std::unique_ptr<ControlService> HoldsStepZero(BlockingCounter* arrived) {
       });
 }
 
-// As members of many collectives wait for a task that is late.
+// Members of many collectives wait like this for a late task.
 TEST(ControlClientTest, CallsThatWaitHoldUpNoOthers) {
   constexpr int kNumWaiting = 5000;
   BlockingCounter arrived(kNumWaiting), ended(kNumWaiting);
@@ -307,7 +307,7 @@ TEST(ControlClientTest, MoreCallsThanTheBoundAreRefusedNotHeldUp) {
               IsOk());
   cancellation->Cancel(absl::CancelledError("enough"));
   ended.Wait();
-  // A caller may hear of the end before it stops counting.
+  // Retry: a caller may see the end before the count drops.
   while (!CallAndWait(channel, 1, CleanupStep(1)).ok()) {
     std::this_thread::yield();
   }

@@ -11,7 +11,7 @@
 namespace tutti {
 
 // Reads one request, lets the service answer it, and writes the answer. Lives
-// until gRPC is done with it and the service has answered.
+// until both gRPC and the service are done with it.
 class ControlServer::IncomingCall final
     : public grpc::ServerGenericBidiReactor,
       public std::enable_shared_from_this<IncomingCall> {
@@ -40,7 +40,7 @@ class ControlServer::IncomingCall final
   grpc::CallbackServerContext* const context_;
   const std::shared_ptr<Cancellation> withdrawn_ =
       std::make_shared<Cancellation>();
-  std::shared_ptr<IncomingCall> self_;  // Until OnDone().
+  std::shared_ptr<IncomingCall> self_;  // Set until OnDone().
   grpc::ByteBuffer request_;
   grpc::ByteBuffer reply_;
 };
@@ -53,8 +53,7 @@ void ControlServer::IncomingCall::OnReadDone(bool ok) {
   const absl::Status parsed = Parse(request_, request);
   request_.Clear();
   if (!parsed.ok()) return FinishWith(parsed);
-  // Until the service has answered, gRPC is not done: this call is not
-  // finished.
+  // gRPC keeps the call until the service has answered: it is not finished.
   server_->service_->Handle(caller_, request, withdrawn_,
                             [self = shared_from_this()](ControlAnswer answer) {
                               self->Answer(std::move(answer));

@@ -9,10 +9,10 @@
 
 namespace tutti {
 
-// Lets a control service answer the calls of other tasks.
+// Serves the calls of other tasks by a control service.
 class ControlServer final : public ServedMethod {
  public:
-  // What is given outlives this.
+  // `options` and `service` outlive this object.
   ControlServer(const GrpcTransportOptions* options, ControlService* service)
       : options_(options),
         service_(service),
@@ -22,7 +22,8 @@ class ControlServer final : public ServedMethod {
       const ControlCaller& caller,
       grpc::CallbackServerContext* context) override;
 
-  // Blocks until the service has answered all calls. No call begins any more.
+  // Blocks until the service has answered all calls. REQUIRES: no further call
+  // begins.
   void Wait() { in_flight_.Wait(); }
 
  private:

@@ -153,7 +153,7 @@ StallingPeer::StallingPeer(const std::string& address, const CallFields& fields)
   grpc::GenericStub stub(channel_);
   stub.PrepareBidiStreamingCall(&context_, kTransferMethod, grpc::StubOptions(),
                                 this);
-  AddHold();  // For the writes.
+  AddHold();  // Held for the writes.
   StartCall();
 }
 

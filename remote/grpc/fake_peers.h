@@ -21,33 +21,33 @@
 
 namespace tutti {
 
-// What a call says of itself, by the names on the wire.
+// Metadata of a call, by the names on the wire.
 using CallFields = std::map<std::string, std::string>;
 
-// Those of a call that TestTasks accept.
+// Returns fields that TestTasks accept.
 CallFields GoodFields(int caller, int callee);
 
-// The same, of a call of this host that wants to read memory.
+// Returns such fields for a call on this host that wants to read memory.
 CallFields FieldsThatAskForMemory(int caller, int callee);
 
 grpc::ByteBuffer ToBuffer(const std::string& bytes);
 
-// One unary call of a program that is no task.
+// Makes one unary call from a program that is no task.
 grpc::Status CallAs(const std::string& address, const CallFields& fields,
                     const std::string& method, const std::string& message);
 
-// A task that asks for bytes over a stream of its own, and reads nothing until
-// it is told to.
+// Task that requests bytes over its own stream, and reads nothing until
+// ReadFromNowOn().
 class StallingPeer final
     : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   StallingPeer(const std::string& address, const CallFields& fields);
   ~StallingPeer() override;  // Closes the stream.
 
-  // Blocks until it is with gRPC.
+  // Blocks until gRPC has taken the message.
   void Write(const std::string& message) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Once.
+  // Call once.
   void ReadFromNowOn() { StartRead(&incoming_); }
 
   void OnReadDone(bool ok) override;
@@ -65,19 +65,19 @@ class StallingPeer final
   bool is_done_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// A server in the place of a task: answers each message of a call with one, for
-// as long as it has some, and at last, if there is one, with a status.
+// Server in the place of a task. Answers each message of a call with its next
+// message, as long as it has one. Ends the call with a status, if there is one.
 class FakeServer final : public grpc::CallbackGenericService {
  public:
   struct Answer {
     std::string message;
 
-    // In answer to further messages of the call, in turn.
+    // Answers to further messages of the call, in turn.
     std::vector<std::string> more_messages;
 
-    // As this task, if there is one: comes before the first message.
+    // Offers memory as this task, before the first message.
     std::optional<int> offers_memory_of;
-    bool finishes = true;  // With `status`; else the call stays open.
+    bool finishes = true;  // Finishes with `status`; else the call stays open.
     grpc::Status status;
   };
 
@@ -92,21 +92,22 @@ class FakeServer final : public grpc::CallbackGenericService {
   std::unique_ptr<grpc::Server> server_;
 };
 
-// A TCP connection to a port of this host.
+// TCP connection to a port of this host.
 class RawConnection {
  public:
   explicit RawConnection(const std::string& address);
 
   void Write(const std::string& bytes) const;
 
-  // Reads until the other side closes it.
+  // Reads until the other side closes the connection.
   std::string ReadAll() const;
 
  private:
   const FileDescriptor fd_;
 };
 
-// Sends `bytes` to a TCP port of this host, and reads until it is closed.
+// Sends `bytes` to a TCP port of this host, and reads until the connection
+// closes.
 std::string SendRaw(const std::string& address, const std::string& bytes);
 
 }  // namespace tutti

@@ -20,7 +20,7 @@ GrpcService::GrpcService(const GrpcTransportOptions* options,
 grpc::ServerGenericBidiReactor* GrpcService::CreateReactor(
     grpc::GenericCallbackServerContext* context) {
   const auto caller = Check(context);
-  // Not to be told to those who may not call.
+  // Hide the incarnation from callers without permission.
   if (caller.ok() || absl::IsFailedPrecondition(caller.status())) {
     AddIncarnation(options_->incarnation, *context);
   }

@@ -13,19 +13,18 @@
 
 namespace tutti {
 
-// The one service of a task's server: sees who calls, from the metadata alone,
-// and hands the call to whoever serves its method, or refuses it.
+// Service of a task's server. Identifies each caller from the metadata alone.
+// Passes the call to the server of its method, or refuses it.
 class GrpcService final : public grpc::CallbackGenericService {
  public:
-  // Told of the connection, by gRPC's name for its peer, of each call that is
-  // let in.
+  // Gets the connection of each admitted call, by gRPC's name for its peer.
   using Vouch =
       std::function<void(const std::string& peer, const ControlCaller& caller)>;
 
-  // Told of that of each call that is refused.
+  // Gets the connection of each refused call.
   using Refused = std::function<void(const std::string& peer)>;
 
-  // What is given outlives this.
+  // `options`, `control` and `transfers` outlive this object.
   GrpcService(const GrpcTransportOptions* options, ServedMethod* control,
               ServedMethod* transfers, Vouch vouch, Refused refused);
 

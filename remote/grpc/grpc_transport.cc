@@ -53,7 +53,7 @@ class GrpcTransport final : public Transport {
   void Shutdown() override;
 
  private:
-  // What answers calls, from Start() on.
+  // Server side, from Start() on.
   struct Serving {
     Serving(const GrpcTransportOptions* options, Peers* peers,
             ControlService* control, TransferService* transfers,
@@ -169,9 +169,10 @@ void GrpcTransport::Shutdown() {
     }
     drops_.Close();
     if (serving != nullptr) {
-      // A peer that does not read would keep a connection, and gRPC here.
+      // Closes first: a peer that does not read would keep a connection, and
+      // gRPC here.
       serving->gate->Close();
-      // In the past: calls are cancelled at once.
+      // Deadline in the past: cancels calls at once.
       serving->server->Shutdown(gpr_time_0(GPR_CLOCK_MONOTONIC));
       serving->control_server.Wait();
       serving->sender.Wait();
@@ -181,18 +182,18 @@ void GrpcTransport::Shutdown() {
   });
 }
 
-// So that statuses fit.
+// Large enough for statuses.
 constexpr size_t kMinMessageBytes = size_t{1} << 10;
 
-// So that the records of a message fit.
+// Large enough for the records of a message.
 constexpr size_t kMinRequestBytes = size_t{32} << 10;
 static_assert(kMinRequestBytes >= kMaxRecordsBytes);
 
-// As gRPC can count it.
+// Largest size that gRPC can count.
 constexpr size_t kMaxMessageBytes = size_t{1} << 29;
 
-// When the last user of gRPC goes, gRPC may wait for 10 s for sockets that
-// nobody polls any more. So it stays, once it is used.
+// Keeps gRPC initialised after its first use. When its last user goes, gRPC may
+// wait 10 s for sockets that no thread polls.
 void KeepGrpc() {
   [[maybe_unused]] static const bool kept = [] {
     grpc_init();
@@ -223,7 +224,8 @@ absl::Status CheckBounds(const GrpcBounds& bounds) {
       "positive");
 }
 
-// As our peers bound our streams, if their options are like ours.
+// Checks the number of lanes against the bound on our streams at our peers,
+// which is assumed to equal ours.
 absl::Status CheckLanes(const GrpcTransportOptions& options) {
   const int max_lanes = options.bounds.max_open_streams / 2;
   if (options.transfer_lanes <= max_lanes) return absl::OkStatus();

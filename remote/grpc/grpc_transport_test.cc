@@ -53,7 +53,7 @@ TEST(GrpcTransportTest, StatusesOfTheServiceSurviveTheWire) {
 }
 
 TEST(GrpcTransportTest, LongMessagesOfStatusesAreCut) {
-  // What is no printable ASCII takes three bytes on the wire.
+  // Characters outside printable ASCII take three bytes on the wire.
   const std::pair<std::string, size_t> cases[] = {
       {"x", 4096}, {"%", 4096 / 3}, {"\u00e9", 4096 / 6 * 2}};
   for (const auto& [character, size] : cases) {
@@ -155,7 +155,7 @@ TEST(GrpcTransportTest, ATaskThatRestartedAndCallsIsReachedAtOnce) {
   Transport& transport = tasks.transport(0);
   ASSERT_THAT(CallAndWait(transport.control(), 1, CleanupStep(1)), IsOk());
   tasks.Stop(1);
-  // From now on gRPC waits before it tries to connect again.
+  // Now gRPC waits before it tries to connect again.
   EXPECT_THAT(CallAndWait(transport.control(), 1, CleanupStep(1)), Not(IsOk()));
   tasks.Start(1);
   ASSERT_THAT(CallAndWait(tasks.transport(1).control(), 0, CleanupStep(1)),
@@ -282,11 +282,12 @@ TEST(GrpcTransportTest, OptionsThatMakeNoSenseAreRefused) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none")));
 }
 
-// Tasks whose addresses nobody listens at, since they listen at others of this
-// host: they reach each other over Unix sockets or not at all.
+// Tasks on which no process listens at the configured address: they listen at
+// other addresses of this host. They reach each other over Unix sockets or not
+// at all.
 class SameHostSocketsTest : public testing::Test {
  protected:
-  // Whether task 0 reaches task 1.
+  // Returns OK if task 0 reaches task 1.
   absl::Status Reach(const TestTasks::Change& change) {
     TestTasks tasks(2, [&](int task, GrpcTransportOptions& options) {
       options.bind_address = "127.0.0.2";
@@ -328,7 +329,7 @@ TEST_F(SameHostSocketsTest, ConnectAgainToATaskThatWasRestarted) {
   }
 }
 
-// One that is unknown would keep the next one out.
+// Unknown connections would keep the next one out.
 TEST_F(SameHostSocketsTest, ConnectionsAreKnownByTheirCalls) {
   constexpr int kNumLanes = 3;
   TestTasks tasks(2, [](int, GrpcTransportOptions& options) {

@@ -1,5 +1,5 @@
-// Peers that do not belong to the job, and what is no peer at all: each is
-// refused with a status, or cut off, and the task goes on serving.
+// Tests peers that do not belong to the job, and clients that are no peers.
+// Each is refused with a status, or cut off, and the task goes on serving.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,13 +31,13 @@ class RefusalsTest : public testing::Test {
  protected:
   void SetUp() override { tasks_.StartAll(); }
 
-  // Whatever came before.
+  // Checks that task 0 still serves, whatever came before.
   void TearDown() override {
     EXPECT_THAT(CallAndWait(tasks_.transport(1).control(), 0, CleanupStep(1)),
                 IsOk());
   }
 
-  // How task 0 answers a call and a stream with one field that is another.
+  // Checks how task 0 answers a call and a stream with one changed field.
   void ExpectRefused(const std::string& field, const std::string& value,
                      grpc::StatusCode code, const std::string& text) {
     CallFields fields = GoodFields(1, 0);
@@ -48,7 +48,7 @@ class RefusalsTest : public testing::Test {
   void ExpectRefused(const CallFields& fields, grpc::StatusCode code,
                      const std::string& text) {
     for (const char* method : {kControlMethod, kTransferMethod}) {
-      // A message that is too large to be read.
+      // Message too large to be read.
       const grpc::Status status =
           CallAs(tasks_.address(0), fields, method, std::string(1 << 20, 'x'));
       EXPECT_EQ(status.error_code(), code) << status.error_message();
@@ -150,10 +150,10 @@ TEST_F(RefusalsTest, WhatIsNoGrpcIsCutOff) {
        {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
         std::string("\x16\x03\x01\0\5hello", 10), std::string(100'000, '\0'),
         std::string(100'000, '\xff'),
-        // A preface of HTTP/2 and then nonsense.
+        // Preface of HTTP/2, then nonsense.
         std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") +
             std::string(1000, '\x01')}) {
-    SendRaw(tasks_.address(0), bytes);  // Returns: the connection is closed.
+    SendRaw(tasks_.address(0), bytes);  // Returns once it is closed.
   }
 }
 
@@ -181,7 +181,7 @@ TEST(RefusedTasksTest, ConnectionsOfNobodyAreBoundedAndTasksGoOn) {
   EXPECT_THAT(call(1), IsOk());
   simulated.Advance(absl::Seconds(10));
   for (const RawConnection* nobody : {&first, &second, &third}) {
-    nobody->ReadAll();  // Returns: it is closed, and there is room.
+    nobody->ReadAll();  // Returns once it is closed and there is room.
   }
   answered.Wait();
   EXPECT_THAT(answer, IsOk());
@@ -230,7 +230,7 @@ TEST(RefusedTasksTest, ConnectionsOfTasksStayOverIpv6Too) {
                                       answered.DecrementCount();
                                     });
   arrived.Wait();
-  // By now it would have been closed if nobody had vouched for it.
+  // The gate would have closed an unknown connection by now.
   simulated.Advance(absl::Minutes(1));
   std::move(pending)(proto::ControlReply());
   answered.Wait();

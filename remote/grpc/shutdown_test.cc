@@ -1,4 +1,4 @@
-// Nothing is left of a transport that has been shut down.
+// Tests that nothing is left of a transport after its shutdown.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ size_t NumEntries(const char* folder) {
                     std::filesystem::directory_iterator()));
 }
 
-// Two tasks that talk, and are shut down in the middle of it.
+// Runs two tasks, and shuts them down in the middle of their transfers.
 void StartTalkAndStop() {
   TestTasks tasks(2);
   tasks.StartAll();
@@ -45,7 +45,7 @@ void StartTalkAndStop() {
       [&](ControlAnswer given) { answer = std::move(given); });
   tasks.Stop(1);
   tasks.Stop(0);
-  // Nothing is under way any more; offers that nobody asked for are ours.
+  // No transfer is under way now; offers without a request are ours.
   for (auto& borrower : borrowers) borrower->Wait().IgnoreError();
 }
 

@@ -21,17 +21,17 @@ namespace tutti {
 // Tasks of one cluster, all in this process, with gRPC between them.
 class TestTasks {
  public:
-  // Changes the options of a task, given its number, before it is made.
+  // Changes the options of a task, given its number, before the task is made.
   using Change = std::function<void(int, GrpcTransportOptions&)>;
 
-  // No task runs yet.
+  // Creates the cluster. No task runs yet.
   explicit TestTasks(int num_tasks, Change change = nullptr);
   ~TestTasks();
   TestTasks(const TestTasks&) = delete;
   TestTasks& operator=(const TestTasks&) = delete;
 
-  // Creates the transport of a task, in the place of the one it had, with
-  // another incarnation than that, and starts it. Fails the test if it cannot.
+  // Creates and starts the transport of a task, with a new incarnation, in the
+  // place of its former one. Fails the test on errors.
   void Start(int task);
   void StartAll();
 
@@ -47,13 +47,13 @@ class TestTasks {
   TableService& table(int task) { return *tables_[task]; }
   uint64_t incarnation(int task) const { return incarnations_[task]; }
 
-  // All tasks answer by it. By default: a step sequence whose step is that of
-  // the CleanupStep asked for plus the caller's number.
+  // Sets the service by which all tasks answer. The default answers CleanupStep
+  // with a step sequence: the requested step plus the caller's number.
   void set_control(std::unique_ptr<ControlService> control) {
     control_ = std::move(control);
   }
 
-  // `from` asks `to` for what lies under `key`.
+  // Requests the bytes under `key` of task `to` for task `from`.
   void Request(int from, int to, const BufKey& key, size_t num_bytes,
                Borrower& borrower, DType dtype = DType::kUint8);
 
@@ -68,10 +68,10 @@ class TestTasks {
   std::vector<std::shared_ptr<Transport>> transports_;
 };
 
-// A request that the default service answers.
+// Returns a request that the default service answers.
 proto::ControlRequest CleanupStep(int64_t step);
 
-// Bytes that differ from place to place.
+// Returns bytes that differ from place to place.
 std::vector<std::byte> Pattern(size_t num_bytes);
 
 BufKey KeyOf(int tag);

@@ -1,4 +1,4 @@
-// Tasks with certificates, and peers whose certificates do not do.
+// Tests tasks with certificates, and peers with unfit certificates.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,8 @@ namespace tls_test {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Task 0 has a good certificate; task 1 what the test gives it. Both ways.
+// Two tasks: task 0 has a good certificate, task 1 the one under test. Tests
+// both directions.
 struct Pair {
   explicit Pair(const TlsOptions& zero, const TlsOptions& one)
       : tasks(2, [=](int task, GrpcTransportOptions& options) {
@@ -44,7 +45,7 @@ struct Pair {
     tasks.table(to).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
     tasks.Request(from, to, KeyOf(0), bytes.size(), borrower);
     const absl::Status status = borrower.Wait();
-    // Whoever may not ask is not given the offer.
+    // Callers without permission do not get the offer.
     if (status.ok()) return lender.Wait();
     return status;
   }

@@ -12,19 +12,20 @@
 namespace tutti {
 namespace {
 
-// Buffers of whole chunks that are kept.
+// Largest number of kept buffers of whole chunks.
 constexpr size_t kMostFreeBuffers = (size_t{8} << 20) / kChunkBytes;
 
-// Shorter chunks are for the allocator, which keeps their memory by itself.
+// Smallest kept chunk. The allocator keeps the memory of smaller ones by
+// itself.
 constexpr size_t kMinKeptBytes = size_t{64} << 10;
 
 }  // namespace
 
-// Lives until it has ended, and MPI writes to none of its chunks any more.
+// Pull. Lives until it has ended and MPI writes to none of its chunks.
 class MpiPulls::Pull {
  public:
   struct Chunk {
-    std::shared_ptr<DeviceLanding> landing;  // Null: `bytes` are set.
+    std::shared_ptr<DeviceLanding> landing;  // Null: `bytes` is set.
     Buffer bytes;
     size_t offset = 0;
     size_t size = 0;
@@ -40,21 +41,21 @@ class MpiPulls::Pull {
   uint64_t id = 0;
   int task = 0;
   PullRequest request;
-  bool is_told = false;    // The borrower, of the end.
-  bool has_ended = false;  // The task has said so.
+  bool is_told = false;    // OnDelivery() has run.
+  bool has_ended = false;  // The task has reported the end.
 
-  // Bytes that come: fewer if the sender stops before the end.
+  // Number of bytes that come: fewer if the sender stops early.
   size_t end = 0;
   size_t num_posted = 0;
   size_t num_handed_on = 0;
-  size_t first_index = 0;    // Of those below, among all.
+  size_t first_index = 0;    // Index of chunks[0] among all chunks.
   std::deque<Chunk> chunks;  // In order.
 
-  std::optional<LentReader> reader;  // While its task lets it read.
+  std::optional<LentReader> reader;  // Set while its task lets it read.
 
   bool is_inline() const { return request.ask.num_bytes <= kMaxInlineBytes; }
 
-  // Null once the borrower was told: it may be gone.
+  // Returns null after OnDelivery(): the borrower may be gone.
   std::shared_ptr<DeviceLanding> Land(size_t num_bytes) const {
     const Ask& ask = request.ask;
     return is_told ? nullptr : ask.borrower->Land(ask.id, num_bytes);
@@ -85,7 +86,7 @@ int MpiPulls::TakeTag() {
   return tag;
 }
 
-// Its bytes are not set.
+// Returns a buffer with unset bytes.
 MpiPulls::Buffer MpiPulls::TakeBuffer(size_t num_bytes) {
   if (num_bytes < kMinKeptBytes) return Buffer(new std::byte[num_bytes]);
   if (free_buffers_.empty()) return Buffer(new std::byte[kChunkBytes]);
@@ -124,8 +125,9 @@ void MpiPulls::Request(int task, const BufKey& key, const Ask& ask) {
 }
 
 void MpiPulls::PostChunks(const std::shared_ptr<Pull>& pull) {
-  // Open MPI copies those of this host while it is called, one after the other:
-  // what comes of the first is wanted before it copies the next.
+  // Posts one chunk at a time within a host. Open MPI copies such chunks during
+  // its calls, one after the other: the first should be consumed before MPI
+  // copies the next.
   const size_t at_a_time =
       runtime_->shares_memory_with(pull->task) ? 1 : kChunksAtATime;
   while (pull->chunks.size() < at_a_time && pull->num_posted < pull->end) {
@@ -155,7 +157,7 @@ void MpiPulls::OnChunk(const std::shared_ptr<Pull>& pull, size_t index,
   MPI_Test_cancelled(&status, &was_cancelled);
   MPI_Get_count(&status, MPI_BYTE, &num_bytes);
   chunk.has_come = was_cancelled == 0;
-  if (chunk.has_come) runtime_->Ring(pull->task);  // Its send has ended, too.
+  if (chunk.has_come) runtime_->Ring(pull->task);  // Its send has ended.
   if (chunk.has_come && static_cast<size_t>(num_bytes) != chunk.size) {
     GiveUp(pull, absl::InternalError(
                      absl::StrCat("task ", pull->task, " sent ", num_bytes,
@@ -164,7 +166,7 @@ void MpiPulls::OnChunk(const std::shared_ptr<Pull>& pull, size_t index,
   if (index == pull->first_index) ready_.push_back(pull);
 }
 
-// What comes after the borrower has been told is left out.
+// Drops chunks that come after OnDelivery().
 bool MpiPulls::HandOnNext() {
   TakeBackStopped();
   if (ready_.empty()) return false;
@@ -224,7 +226,8 @@ void MpiPulls::OnPlace(int task, const proto::MpiPlace& place) {
   ready_.push_back(pull);
 }
 
-// Where the bytes are not lent any more their task says why.
+// Reads the next block. If the bytes have been released, waits for their task
+// to report why.
 void MpiPulls::ReadOn(const std::shared_ptr<Pull>& pull) {
   if (pull->is_told) return;
   if (block_ == nullptr) block_ = std::make_unique_for_overwrite<MemoryBlock>();
@@ -312,15 +315,15 @@ void MpiPulls::GiveUp(const std::shared_ptr<Pull>& pull,
   Tell(pull, reason);
 }
 
-// No bytes come from there on.
+// Ends the pull at `num_bytes`: no later bytes come.
 void MpiPulls::StopAt(const std::shared_ptr<Pull>& pull, size_t num_bytes) {
   if (num_bytes >= pull->end) return;
   pull->end = num_bytes;
   stopped_.push_back(pull);
 }
 
-// Not while OnChunk() has not been called for all that have ended: those are
-// not MPI's any more.
+// Cancels receives of stopped pulls. REQUIRES: OnChunk() has run for all ended
+// receives; MPI does not know those any longer.
 void MpiPulls::TakeBackStopped() {
   for (const auto& pull : std::exchange(stopped_, {})) {
     for (Pull::Chunk& chunk : pull->chunks) {
@@ -355,7 +358,7 @@ std::vector<std::shared_ptr<MpiPulls::Pull>> MpiPulls::PullsFrom(
   return pulls;
 }
 
-// Nobody waits for its task any more.
+// Ends the pulls from a task that is not waited for.
 void MpiPulls::CancelAllOf(int task, const absl::Status& reason) {
   for (const auto& pull : PullsFrom(task)) GiveUp(pull, reason);
 }

@@ -21,41 +21,42 @@
 
 namespace tutti {
 
-// What a task pulls from others: the receiving side of mpi_wire.h. For MPI's
-// thread, on which borrowers are called; lives until that has ended. Chunks
-// come to the borrower's landings where MPI is CUDA-aware and there are some.
-// Other memory for chunks is kept, up to 8 MiB: the allocator would give it
-// back to the machine after each pull.
+// Pulls of a task: the receiving side of mpi_wire.h. For MPI's thread, on which
+// the borrowers' callbacks run; lives until that thread has ended. Chunks land
+// directly in the borrower's DeviceLandings, if MPI is CUDA-aware and the
+// borrower has some. Other memory for chunks is kept for later pulls, up to 8
+// MiB: the allocator would return it to the system after each pull.
 class MpiPulls {
  public:
   using Send = std::function<void(int task, proto::MpiMessage message)>;
 
-  // `runtime` has been started, and outlives this.
+  // `runtime` has been started, and outlives this object.
   MpiPulls(MpiEngine* runtime, Send send);
   ~MpiPulls();
 
   void Request(int task, const BufKey& key, const Ask& ask);
-  // `borrower` may be gone: then nothing happens.
+  // Cancels a pull. Does nothing if `borrower` has no open pull.
   void Cancel(const BufKey& key, const Borrower* borrower,
               const absl::Status& reason);
   void OnPulled(int task, const proto::MpiPulled& pulled);
   void OnPlace(int task, const proto::MpiPlace& place);
 
-  // Tells the borrowers of what is pulled from `task`, and cancels it there.
+  // Ends the pulls from `task` with `reason`, and cancels them there.
   void CancelAllOf(int task, const absl::Status& reason);
 
-  // The task has said goodbye: what it has not ended it has not heard of.
+  // Ends the pulls that the task has not ended: it has said goodbye, and knows
+  // nothing of them.
   void OnGoodbye(int task, const absl::Status& reason);
 
-  // Takes back what was posted for bytes that do not come, and hands the next
-  // chunk that has come, or that can be read, on to its borrower, which copies
-  // or reduces it. False if there is none.
+  // Takes back receives for bytes that do not come. Hands the next chunk,
+  // received or readable, to its borrower, which copies or reduces it. Returns
+  // false if there is no chunk.
   bool HandOnNext();
 
-  // Whether receives are posted.
+  // Returns whether receives are posted.
   bool is_receiving() const { return num_receiving_ > 0; }
 
-  // Whether all pulls have ended on both sides.
+  // Returns whether all pulls have ended on both sides.
   bool empty() const { return pulls_.empty(); }
 
  private:
@@ -84,16 +85,16 @@ class MpiPulls {
   const bool writes_to_devices_;
   uint64_t last_id_ = 0;
   std::vector<int> free_tags_;
-  std::vector<Buffer> free_buffers_;  // Of whole chunks.
+  std::vector<Buffer> free_buffers_;  // Hold whole chunks.
   absl::flat_hash_map<uint64_t, std::shared_ptr<Pull>> pulls_;
-  // Of those not told. A key may be asked for anew before who asked before is
-  // told.
+  // Pulls before OnDelivery(). A key may be requested again before the
+  // OnDelivery() of its former borrower.
   absl::flat_hash_map<std::pair<BufKey, const Borrower*>, uint64_t> ids_;
   absl::flat_hash_set<int> unreadable_;         // Tasks.
-  std::unique_ptr<MemoryBlock> block_;          // Of whoever reads.
-  size_t num_receiving_ = 0;                    // Chunks.
-  std::deque<std::shared_ptr<Pull>> ready_;     // Whose first chunk is there.
-  std::vector<std::shared_ptr<Pull>> stopped_;  // Whose rest does not come.
+  std::unique_ptr<MemoryBlock> block_;          // Owned by the current reader.
+  size_t num_receiving_ = 0;                    // Counts chunks.
+  std::deque<std::shared_ptr<Pull>> ready_;     // First chunk is here.
+  std::vector<std::shared_ptr<Pull>> stopped_;  // Rest does not come.
 };
 
 }  // namespace tutti

@@ -13,8 +13,8 @@
 
 namespace tutti {
 
-// One pull of another task. Told once by the service, until when it lives, on
-// any thread; from then on its bytes are lent to it.
+// Pull of another task. The service delivers once, on any thread, and keeps the
+// object until then. From then on the object holds the bytes.
 class MpiServes::Served : public Borrower,
                           public std::enable_shared_from_this<Served> {
  public:
@@ -27,7 +27,7 @@ class MpiServes::Served : public Borrower,
         serves_(serves),
         mailbox_(serves->options_.runtime->mailbox()) {}
 
-  // On MPI's thread:
+  // Functions for MPI's thread:
   void AskService(const ControlCaller& caller) {
     self_ = shared_from_this();
     Ask ask = request.ask;
@@ -40,7 +40,7 @@ class MpiServes::Served : public Borrower,
            num_sent == delivery.bytes.size() && (num_sent > 0 || stopped.ok());
   }
 
-  // On any thread. What is lent on MPI's thread waits for its turn, too: sent
+  // Runs on any thread. A delivery on MPI's thread waits for its turn too: sent
   // at once, it made all-reduces of 4 MiB take 1.2 times as long (2 processes,
   // 2 processors, November 2026).
   void OnDelivery(int32_t /*id*/, absl::Status status,
@@ -58,11 +58,11 @@ class MpiServes::Served : public Borrower,
   bool is_told = false;
   bool is_lent = false;
   Delivery delivery;
-  absl::Status stopped;   // Why no more is sent, if not OK.
-  size_t num_sent = 0;    // Bytes that were read, or given to MPI.
-  int num_under_way = 0;  // Chunks of these.
-  bool is_said = false;   // To its task, how many there are; or it knows.
-  std::unique_ptr<MemoryLease> lease;  // While its task may read.
+  absl::Status stopped;                // Why no more is sent, if not OK.
+  size_t num_sent = 0;                 // Bytes that were read, or given to MPI.
+  int num_under_way = 0;               // Chunks that MPI has.
+  bool is_said = false;                // Its task knows num_sent.
+  std::unique_ptr<MemoryLease> lease;  // Set while its task may read.
 
  private:
   void OnTold(const absl::Status& status, const Delivery& lent) {
@@ -79,7 +79,7 @@ class MpiServes::Served : public Borrower,
 
   MpiServes* serves_;  // Null: forgotten.
   const std::shared_ptr<MpiMailbox> mailbox_;
-  std::shared_ptr<Served> self_;  // Until it is told.
+  std::shared_ptr<Served> self_;  // Set until the delivery.
 };
 
 MpiServes::MpiServes(Options options) : options_(std::move(options)) {}
@@ -120,7 +120,7 @@ void MpiServes::Begin(const std::shared_ptr<Served>& served) {
   } else if (served->stopped.ok() && served->request.may_read_memory) {
     return SayPlace(*served);
   } else if (served->stopped.ok()) {
-    served->num_sent = num_bytes;  // By End().
+    served->num_sent = num_bytes;  // Sent by End().
   }
   if (served->num_under_way == 0) End(served);
 }
@@ -206,7 +206,8 @@ std::shared_ptr<MpiServes::Served> MpiServes::Find(int task,
   return it == served_.end() ? nullptr : it->second;
 }
 
-// Whoever waits is withdrawn, and told; what MPI has ends by itself.
+// Stops a pull. Withdraws it if it waits; chunks that MPI has end by
+// themselves.
 void MpiServes::Stop(const std::shared_ptr<Served>& served,
                      const absl::Status& reason) {
   if (!served->stopped.ok()) return;  // The service may be gone by now.
@@ -252,7 +253,7 @@ void MpiServes::Refuse(int task, uint64_t id, const absl::Status& why) {
   options_.send(task, std::move(message));
 }
 
-// No more will be given to MPI.
+// Reports the end: MPI gets no more chunks of it.
 void MpiServes::SayEnd(Served& served) {
   if (std::exchange(served.is_said, true)) return;
   proto::MpiMessage message;
@@ -267,7 +268,7 @@ void MpiServes::SayEnd(Served& served) {
   options_.send(served.task, std::move(message));
 }
 
-// All was sent, or no more will be.
+// Ends the pull: all chunks are sent, or no more will be.
 void MpiServes::End(const std::shared_ptr<Served>& served) {
   if (served_.erase({served->task, served->id}) == 0) return;
   SayEnd(*served);

@@ -16,47 +16,47 @@
 
 namespace tutti {
 
-// What other tasks pull from this one: the sending side of mpi_wire.h. For
-// MPI's thread; lives until that has ended. Bytes go from where they lie: those
-// that the receiver reads are its lender's again when it has read them, or the
-// pull ends otherwise; those that MPI sends when MPI has let go of them,
+// Pulls of other tasks from this one: the sending side of mpi_wire.h. For MPI's
+// thread; lives until that thread has ended. Bytes are not copied. Bytes that
+// the receiver reads are released when it has read them, or when the pull ends
+// otherwise. Bytes that MPI sends are released when MPI is done with them,
 // whatever has happened to the pull.
 class MpiServes {
  public:
   struct Options {
-    MpiEngine* runtime = nullptr;  // Outlives this.
-    Random* random = nullptr;      // The same.
+    MpiEngine* runtime = nullptr;  // Outlives this object.
+    Random* random = nullptr;      // Outlives this object.
     std::function<void(int task, proto::MpiMessage message)> send;
   };
 
   explicit MpiServes(Options options);
   ~MpiServes();
 
-  // A null service serves nothing: the pull ends with `refusal`.
+  // Starts a pull. A null service serves nothing: the pull ends with `refusal`.
   void OnPull(const ControlCaller& caller, const proto::MpiPull& message,
               TransferService* service, const absl::Status& refusal);
   void OnCancelPull(int task, const proto::MpiCancelPull& message);
   void OnRead(int task, const proto::MpiRead& message);
   void OnSendRest(int task, const proto::MpiSendRest& message);
 
-  // Sends `task` no more of what it pulls.
+  // Stops sending `task` the bytes that it pulls.
   void StopAllOf(int task, const absl::Status& reason);
 
-  // Forgets whom the service has not told yet: they may be told when MPI is
-  // over and this is gone, and then give their bytes back at once. REQUIRES:
-  // StopAllOf() each task.
+  // Forgets the pulls that the service has not delivered. The service may
+  // deliver them when MPI is over and this object is gone; their bytes are then
+  // released at once. REQUIRES: StopAllOf() each task.
   void ForgetUntold();
 
-  // Says how many bytes come of each pull that is left, though MPI has not let
-  // go of all of them. REQUIRES: StopAllOf() each task, ForgetUntold().
+  // Reports for each remaining pull how many bytes come, though MPI still has
+  // some of them. REQUIRES: StopAllOf() each task, ForgetUntold().
   void SayWhatComes();
 
   bool is_sending() const { return num_sending_ > 0; }
 
-  // Whether MPI has bytes of a pull that was stopped until `task` takes them.
+  // Returns whether MPI has bytes of a stopped pull until `task` takes them.
   bool IsHeldBy(int task) const;
 
-  // Pulls that have not ended.
+  // Returns the number of pulls that have not ended.
   size_t num_served() const { return served_.size(); }
 
  private:
@@ -74,8 +74,8 @@ class MpiServes {
 
   const Options options_;
   absl::flat_hash_map<std::pair<int, uint64_t>, std::shared_ptr<Served>>
-      served_;              // By task and its id.
-  size_t num_sending_ = 0;  // Chunks.
+      served_;              // Keyed by task and its id.
+  size_t num_sending_ = 0;  // Counts chunks.
 };
 
 }  // namespace tutti

@@ -25,7 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Keeps the last ask, and tells nobody by itself.
+// Keeps the last request, and delivers nothing by itself.
 class KeepingService final : public TransferService {
  public:
   void Serve(const ControlCaller& /*caller*/, const BufKey& /*key*/,
@@ -46,14 +46,14 @@ class RecordingLender final : public Lender {
   }
 
   std::vector<absl::Status> released;
-  const uint64_t* lease = nullptr;  // Looked at when bytes are given back.
+  const uint64_t* lease = nullptr;  // Read when the bytes are released.
   uint64_t lease_then = ~uint64_t{0};
 };
 
 constexpr uint64_t kId = 7;
 
-// A pull by task 1 that the service has not answered: of 4 bytes, or of many
-// that the task is to read. MPI is not there, which sends neither.
+// Pull by task 1 that the service has not answered: of 4 bytes, or of many that
+// the task must read. Without MPI, which sends neither.
 class MpiServesTest : public ::testing::Test {
  protected:
   explicit MpiServesTest(size_t num_bytes = 4) : bytes_(num_bytes) {
@@ -71,7 +71,7 @@ class MpiServesTest : public ::testing::Test {
                                   {.bytes = bytes_, .lender = &lender_});
   }
 
-  // What waits for MPI's thread.
+  // Runs the work that waits for MPI's thread.
   void RunPosted() {
     for (Work& work : runtime_->mailbox()->TakeAll()) std::move(work)();
   }
@@ -101,7 +101,7 @@ TEST_F(MpiServesTest, BytesAreSentOnMpisThreadAndGivenBack) {
   EXPECT_EQ(serves_->num_served(), 0u);
 }
 
-// A thread that has them in its hands may stand still as long as that.
+// Simulates a thread that holds the bytes while it stands still.
 TEST_F(MpiServesTest, WhatIsLentWhenMpiIsOverIsGivenBackAtOnce) {
   serves_->StopAllOf(1, absl::UnavailableError("has shut down"));
   serves_->ForgetUntold();
@@ -128,7 +128,7 @@ TEST_F(MpiServesTest, WhatIsLentBetweenTheEndsIsGivenBackOnMpisThread) {
   EXPECT_THAT(sent_, IsEmpty());
 }
 
-// Many bytes, of which the task has been told where they are.
+// Pull of many bytes whose place the task knows.
 class MpiServesLentTest : public MpiServesTest {
  protected:
   MpiServesLentTest() : MpiServesTest(kMaxInlineBytes + 4) {
@@ -185,7 +185,7 @@ TEST_F(MpiServesLentTest, OnlyTheReceiverHasReadThem) {
   EXPECT_THAT(lender_.released, IsEmpty());
 }
 
-// It may stand still: nobody waits for it.
+// Released at once, though the receiver may only stand still.
 TEST_F(MpiServesLentTest, BytesOfAReceiverThatIsLostAreGivenBackAtOnce) {
   serves_->StopAllOf(1, absl::UnavailableError("silent"));
   EXPECT_FALSE(serves_->IsHeldBy(1));
@@ -193,7 +193,7 @@ TEST_F(MpiServesLentTest, BytesOfAReceiverThatIsLostAreGivenBackAtOnce) {
               ElementsAre(StatusIs(absl::StatusCode::kUnavailable, "silent")));
   ASSERT_EQ(sent_.size(), 1u);
   EXPECT_TRUE(sent_[0].pulled().has_error());
-  TellItHasBeenRead(1, kId);  // Too late.
+  TellItHasBeenRead(1, kId);  // Comes too late.
   EXPECT_EQ(lender_.released.size(), 1u);
 }
 

@@ -26,15 +26,15 @@
 namespace tutti {
 namespace {
 
-// How long to wait, at the end, for what others have not received.
+// Time to wait, at the end, for bytes that others have not received.
 constexpr absl::Duration kCloseLimit = absl::Seconds(2);
 
 absl::Status ShutDown() {
   return absl::CancelledError("the transport has been shut down");
 }
 
-// All of a transport that MPI's thread has to do with. Refuses what comes after
-// it was closed, until MPI ends.
+// Part of a transport on MPI's thread. Once closed, refuses all work until MPI
+// ends.
 class Endpoint final : public MpiPoller {
  public:
   explicit Endpoint(const MpiTransportOptions& options)
@@ -55,7 +55,7 @@ class Endpoint final : public MpiPoller {
   void Stop() override { messages_.Close(); }
   bool IsHeldBy(int rank) const override { return serves_.IsHeldBy(rank); }
 
-  // On MPI's thread, or late (mpi_mailbox.h):
+  // Functions for MPI's thread, or for late work (mpi_mailbox.h):
   void Open(ControlService* control, TransferService* transfers);
   void Call(int task, proto::ControlRequest request, ControlCallOptions options,
             ControlDone done);
@@ -68,8 +68,8 @@ class Endpoint final : public MpiPoller {
   void OnSilent(int task, const absl::Status& reason);
   void Drop(int task, const absl::Status& reason);
 
-  // Ends everything; `closed` runs when nothing is under way any more, or when
-  // that takes too long.
+  // Ends everything. `closed` runs when nothing is under way, or when that
+  // takes too long.
   void Close(Work closed);
 
  private:
@@ -106,10 +106,10 @@ class Endpoint final : public MpiPoller {
   ControlService* control_ = nullptr;
   TransferService* transfers_ = nullptr;
 
-  // By task: OK until it has said goodbye.
+  // Indexed by task: OK until the task has said goodbye.
   std::vector<absl::Status> gone_;
 
-  // For what others may say (ControlChannel). Late work may come side by side.
+  // Sum of AddWaiting() changes. Late work may run on several threads.
   std::atomic<int> num_waiting_{0};
   absl::Time close_by_ = absl::InfiniteFuture();
   Work closed_;
@@ -131,8 +131,8 @@ void Endpoint::Send(int task, proto::MpiMessage message) {
   messages_.Send(task, message.SerializeAsString());
 }
 
-// One chunk, after what others wait for, as it takes some time. Whoever says
-// goodbye has ended all that it was asked for, or given up on it.
+// Handles one chunk, after the work that others wait for: a chunk takes time. A
+// task that says goodbye has ended or given up all its pulls.
 MpiPoller::State Endpoint::Poll(bool /*is_last*/) {
   bool is_busy = pulls_.HandOnNext();
   is_busy = EndClosing() || is_busy;
@@ -143,7 +143,7 @@ MpiPoller::State Endpoint::Poll(bool /*is_last*/) {
   return num_waiting_ > 0 ? State::kExpecting : State::kIdle;
 }
 
-// Of tasks that are told so, nobody waits for this one any more.
+// Ends Close(), and says goodbye: no task then waits for this one.
 bool Endpoint::EndClosing() {
   if (closed_ == nullptr) return false;
   const bool is_quiet = pulls_.empty() && serves_.num_served() == 0;
@@ -216,7 +216,7 @@ void Endpoint::OnGoodbye(int task) {
   serves_.StopAllOf(task, gone_[task]);
 }
 
-// The runtime may be gone once it is closed.
+// The runtime may be gone once this is closed.
 void Endpoint::OnSilent(int task, const absl::Status& reason) {
   if (is_closed() || !gone_[task].ok()) return;
   options_.runtime->engine().CallLost(task, reason);
@@ -264,7 +264,7 @@ class MpiTransport final : public Transport,
   CollectiveDelegate* delegate() override { return collectives_.get(); }
   size_t least_device_bytes() const override { return least_device_bytes_; }
 
-  // Between hosts it is some network's, of which nothing is known.
+  // Costs are unknown between hosts, which some network connects.
   CostModel cost_model() const override {
     const auto local_size = runtime_->local_size();
     const auto processors = runtime_->local_processors();
@@ -349,7 +349,7 @@ class MpiTransport final : public Transport,
  private:
   enum class State { kNew, kStarted, kOver };
 
-  // Blocks until what `begin` has begun on MPI's thread has ended.
+  // Blocks until the operation started by `begin` on MPI's thread has ended.
   template <typename Begin>
   void Await(Begin begin) {
     BlockingCounter ended(1);
@@ -364,7 +364,7 @@ class MpiTransport final : public Transport,
         "there is no task ", task, ": the cluster has ", num_tasks_, " tasks"));
   }
 
-  MpiEngine* const runtime_;  // Until Shutdown().
+  MpiEngine* const runtime_;  // Valid until Shutdown().
   const std::shared_ptr<MpiMailbox> mailbox_;
   const int num_tasks_;
   const size_t least_device_bytes_;

@@ -1,4 +1,4 @@
-// The tests of requests over MPI that are cancelled, of the same program as
+// Tests of cancelled requests over MPI; part of the program of
 // mpi_transport_test_rank.cc.
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ TEST_F(MpiTransportTest, ARequestThatIsCancelledIsWithdrawn) {
     EXPECT_THAT(borrower.Wait(),
                 StatusIs(absl::StatusCode::kAborted, "not now"));
   }
-  // The tags of those can be used again.
+  // Tags of cancelled requests can be used again.
   const std::vector<std::byte> bytes = Pattern(3 * kChunkBytes, rank());
   WaitingLender lender;
   WaitingBorrower borrower(bytes.size());
@@ -49,7 +49,7 @@ TEST_F(MpiTransportTest, EachOfTwoThatAskForOneKeyMayCancel) {
   EXPECT_THAT(first.Wait(), StatusIs(absl::StatusCode::kAborted, "not now"));
   transport_->transfers().Cancel(next(), KeyOf(1), &second,
                                  absl::AbortedError("nor now"));
-  EXPECT_FALSE(second.Wait().ok());  // By that, or because it came second.
+  EXPECT_FALSE(second.Wait().ok());  // Cancelled, or came second.
 }
 
 }  // namespace

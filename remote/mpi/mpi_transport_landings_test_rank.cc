@@ -1,5 +1,5 @@
-// The tests of transfers over an MPI that is CUDA-aware to where the borrower
-// says, of the same program as mpi_transport_test_rank.cc.
+// Tests of transfers over a CUDA-aware MPI directly into landings; part of the
+// program of mpi_transport_test_rank.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ namespace {
 
 using testing::AnyOf;
 
-// What stands for memory of a device.
+// Landing in host memory, in the place of a device's.
 class FakeLanding final : public DeviceLanding {
  public:
   explicit FakeLanding(size_t num_bytes) : bytes_(num_bytes) {}
@@ -38,7 +38,7 @@ class FakeLanding final : public DeviceLanding {
   mutable std::vector<std::byte> bytes_;
 };
 
-// Has landings for all parts but each third.
+// Has landings for two of three parts.
 class LandingBorrower final : public Borrower {
  public:
   explicit LandingBorrower(size_t num_bytes) : bytes_(num_bytes) {}
@@ -69,19 +69,19 @@ class LandingBorrower final : public Borrower {
     told_.DecrementCount();
   }
 
-  // Blocks until all has come or failed.
+  // Blocks until all bytes have come, or the transfer has failed.
   absl::Status Wait() {
     told_.Wait();
     return status_;
   }
 
-  // After Wait().
+  // Call after Wait().
   const std::vector<std::byte>& bytes() const { return bytes_; }
   int num_asked() const { return num_asked_; }
   size_t num_landed() const { return num_landed_; }
   size_t num_others() const { return num_others_; }
 
-  // Whether anybody still has one; had one when this was told of the end.
+  // Return whether a landing exists: at OnDelivery(), and now.
   bool had_landings() const { return had_landings_; }
   bool has_landings() const {
     return absl::c_any_of(
@@ -143,7 +143,7 @@ TEST_F(MpiTransportTest, FewBytesComeToNoLanding) {
   EXPECT_EQ(borrower.num_asked(), 0);
 }
 
-// The borrower is told, and may go, while MPI may still write there.
+// OnDelivery() runs, and the borrower may go, while MPI may still write there.
 TEST_F(MpiTransportTest, LandingsOfACancelledRequestLastUntilMpiIsDone) {
   for (int round = 0; round < 6; ++round) {
     const std::vector<std::byte> bytes = Pattern(20 * kChunkBytes, rank());
@@ -153,23 +153,23 @@ TEST_F(MpiTransportTest, LandingsOfACancelledRequestLastUntilMpiIsDone) {
     if (round % 2 == 0) {
       table_.Provide(KeyOf(tag), {.bytes = bytes, .lender = &lender});
     }
-    Meet();  // Then who asks gets it, or nobody does.
+    Meet();  // From here on a request gets all of its bytes or none.
     Request(next(), tag, borrower, bytes.size());
     transport_->transfers().Cancel(next(), KeyOf(tag), &borrower,
                                    absl::AbortedError("not now"));
     const absl::Status status = borrower.Wait();
     EXPECT_EQ(borrower.num_asked() > 0, Mode().is_cuda_aware);
-    if (round % 2 == 0) {  // All may have come before.
+    if (round % 2 == 0) {  // All bytes may have come before.
       EXPECT_THAT(status, AnyOf(IsOk(), StatusIs(absl::StatusCode::kAborted,
                                                  "not now")));
-    } else {  // Where nothing was lent MPI still waits for it.
+    } else {  // Without an offer MPI still waits for it.
       EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted, "not now"));
       EXPECT_EQ(borrower.had_landings(), Mode().is_cuda_aware);
     }
     Meet();
     transport_->Shutdown();
     EXPECT_FALSE(borrower.has_landings());
-    if (round % 2 == 0) lender.Wait().IgnoreError();  // With either.
+    if (round % 2 == 0) lender.Wait().IgnoreError();  // Either result is right.
     SetUp();
   }
 }

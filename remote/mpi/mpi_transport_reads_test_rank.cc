@@ -1,5 +1,5 @@
-// The tests of transfers over MPI that read the memory of the lender where that
-// may be, of the same program as mpi_transport_test_rank.cc.
+// Tests of transfers over MPI that read the sender's memory where permitted;
+// part of the program of mpi_transport_test_rank.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Once in a job, before all that is to be sent then.
+// Runs once in a job, before all tests whose bytes must then be sent.
 TEST_F(MpiTransportTest, WhatCannotBeReadAnyMoreIsSent) {
   if (!Mode().is_closed) return;
   constexpr size_t kNumBytes = 5 * kChunkBytes + 3;
@@ -36,7 +36,7 @@ TEST_F(MpiTransportTest, WhatCannotBeReadAnyMoreIsSent) {
   HookedBorrower borrower(kNumBytes, [&](size_t num_received) {
     if (num_received == 2 * kMemoryBlockBytes) {
       is_forbidden =
-          ForbidSystemCall(SYS_process_vm_readv);  // On MPI's thread.
+          ForbidSystemCall(SYS_process_vm_readv);  // Runs on MPI's thread.
     }
   });
   const int other = (rank() + 2) % size();
@@ -67,9 +67,9 @@ TEST_F(MpiTransportTest, WhatIsReadComesWhereItGoes) {
             is_near && !Mode().is_cuda_aware && !Mode().is_closed ? 3 : 0);
 }
 
-// What lies where the lease should be cannot be told from one that is gone.
+// Unreadable leases look like cleared ones.
 TEST_F(MpiTransportTest, ALeaseThatCannotBeReadAnyMoreEndsTheRequest) {
-  // Its own memory, like that of others; where it may.
+  // Reads its own memory, like that of others, if permitted.
   if (Mode().is_closed || !Reads(rank())) return;
   const std::vector<std::byte> bytes = Pattern(3 * kChunkBytes, rank());
   WaitingBorrower borrower(bytes.size());
@@ -88,7 +88,7 @@ TEST_F(MpiTransportTest, ALeaseThatCannotBeReadAnyMoreEndsTheRequest) {
     place.set_id(sent[0].pull().id());
     place.set_address(reinterpret_cast<uintptr_t>(bytes.data()));
     place.set_num_bytes(bytes.size());
-    place.set_lease_address(0);  // Where no process has memory.
+    place.set_lease_address(0);  // No process has memory there.
     place.set_lease(1);
     pulls.OnPlace(rank(), place);
     while (pulls.HandOnNext()) {
@@ -104,7 +104,7 @@ TEST_F(MpiTransportTest, BytesThatWereTakenBackBeforeTheEndAreNoResult) {
   const auto hosts = *Mpi().hosts();
   if (size() == 1 || !Mode().shares_memory || Mode().is_cuda_aware ||
       Mode().is_closed || hosts[0] != hosts[1]) {
-    return;  // Nothing is read.
+    return;  // Nothing is read in this mode.
   }
   const int is_read = Mpi().engine().NewMessageTag();
   const int may_go_on = Mpi().engine().NewMessageTag();

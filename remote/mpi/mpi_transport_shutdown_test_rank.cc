@@ -1,5 +1,5 @@
-// The tests of transports over MPI that shut down, and of processes that are
-// taken for lost, of the same program as mpi_transport_test_rank.cc.
+// Tests of transports over MPI that shut down, and of processes taken for lost;
+// part of the program of mpi_transport_test_rank.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Each both pulls and is pulled from when it goes.
+// Each process both pulls and serves when it shuts down.
 TEST_F(MpiTransportTest, ShuttingDownInTheMiddleOfATransferFreesBothSides) {
   for (int round = 0; round < 5; ++round) {
     const std::vector<std::byte> bytes = Pattern(60 * kChunkBytes, rank());
@@ -35,19 +35,19 @@ TEST_F(MpiTransportTest, ShuttingDownInTheMiddleOfATransferFreesBothSides) {
     table_.Provide(KeyOf(500 + round), {.bytes = bytes, .lender = &lender});
     Request(next(), 500 + round, borrower, bytes.size());
     borrower.WaitForPart();
-    Meet();  // Then the other side pulls, too.
+    Meet();  // From here on the other side pulls too.
     transport_->Shutdown();
     const absl::Status status = borrower.Wait();
     EXPECT_TRUE(status.ok() || absl::IsCancelled(status) ||
                 absl::IsUnavailable(status))
         << status;
-    lender.Wait().IgnoreError();  // With either.
+    lender.Wait().IgnoreError();  // Either result is right.
     SetUp();
   }
 }
 
-// Stands still, and MPI's thread with it, from its first part on until rank 0
-// sends something under `tag`.
+// Blocks MPI's thread from its first part on, until rank 0 sends a message with
+// `tag`.
 class StuckBorrower final : public Borrower {
  public:
   explicit StuckBorrower(int tag) : tag_(tag) {}
@@ -66,7 +66,7 @@ class StuckBorrower final : public Borrower {
     told_.DecrementCount();
   }
 
-  // Blocks until all has come or failed.
+  // Blocks until all bytes have come, or the transfer has failed.
   absl::Status Wait() {
     told_.Wait();
     return status_;
@@ -107,7 +107,7 @@ TEST_F(MpiTransportTest, WhatMpiHasIsReadAlsoAfterALateGoodbye) {
 
 TEST_F(MpiTransportTest, WhatIsAskedOfATaskThatShutsDownEnds) {
   if (size() == 1) return;
-  // Rank 0 goes first, while all others ask it for something.
+  // Rank 0 goes first, while all others request something from it.
   WaitingBorrower borrower(4);
   if (rank() != 0) {
     Request(0, 100 + rank(), borrower, 4);
@@ -117,7 +117,8 @@ TEST_F(MpiTransportTest, WhatIsAskedOfATaskThatShutsDownEnds) {
     EXPECT_THAT(
         CallAndWait(transport_->control(), 0, StepRequest(1)),
         StatusIs(absl::StatusCode::kUnavailable, HasSubstr("has shut down")));
-    // As who asks it whether it is there: it has ended well.
+    // Report silence, as a health check does. Rank 0 is not lost: it has ended
+    // well.
     transport_->OnSilent(0, absl::UnavailableError("silent"));
     CallAndWait(transport_->control(), rank(), StepRequest(1)).IgnoreError();
     EXPECT_EQ(Mpi().engine().WhoIsLost(), "");
@@ -127,13 +128,13 @@ TEST_F(MpiTransportTest, WhatIsAskedOfATaskThatShutsDownEnds) {
   transport_->Shutdown();
   EXPECT_THAT(CallAndWait(transport_->control(), rank(), StepRequest(1)),
               StatusIs(absl::StatusCode::kCancelled, testing::_));
-  SetUp();  // Another one in its place.
+  SetUp();  // Replaces the transport.
 }
 
 TEST_F(MpiTransportTest, WhoSaysGoodbyeIsNotLost) {
   if (size() == 1) return;
-  // The goodbye before this test may have come with the answer that ended
-  // SetUp().
+  // Let the goodbye arrive that precedes this test: it may have come with the
+  // answer that ended SetUp().
   OnMpiThread([] {});
   Mpi().engine().CallLost(next(), absl::UnavailableError("silent"));
   EXPECT_EQ(Mpi().engine().WhoIsLost(),
@@ -141,11 +142,11 @@ TEST_F(MpiTransportTest, WhoSaysGoodbyeIsNotLost) {
   Meet();
   transport_->Shutdown();
   SetUp();
-  Meet();  // What was said before has been heard.
+  Meet();  // Earlier messages have arrived.
   EXPECT_EQ(Mpi().engine().WhoIsLost(), "");
 }
 
-// One that refuses this process will end, too.
+// A process that refuses this one will end too.
 TEST_F(MpiTransportTest, OnlyWhoIsSilentKeepsMpiFromWaitingForIt) {
   const absl::Status why = absl::UnavailableError("why");
   const auto who_is_lost = [&] {

@@ -1,11 +1,15 @@
-// The tests of a transport over MPI that each process of a job runs, in step
-// with the others: mpirun_test.py starts them. With the argument "far" they do
-// as if each were on a host of its own; with "funneled" MPI is for calls from
-// one thread; with "aware" it is taken for one that is CUDA-aware; with
-// "closed" each second one neither reads others' memory nor lets them read its
-// own, and the system soon lets nobody; with "mute" those of a host cannot ring
-// at each other's doors. Here, what the runtime says and calls; other sources
-// of this program test transfers and the end.
+// Tests of a transport over MPI. Each process of a job runs them, in step with
+// the others; mpirun_test.py starts them. Arguments choose a mode:
+//
+//  - far: each process acts as if on a separate host;
+//  - funneled: MPI takes calls from one thread only;
+//  - aware: MPI is taken for CUDA-aware;
+//  - closed: every second process neither reads others' memory nor lets others
+//    read its own, and the system soon forbids all reads;
+//  - mute: processes of a host cannot ring each other's doorbells.
+//
+// This file tests the runtime's information and calls. Other sources of this
+// program test transfers and the end.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -142,8 +146,8 @@ TEST_F(MpiTransportTest, OptionsThatMakeNoSenseAreRefused) {
   refused(bad, "");
 }
 
-// A thread that stood still as MPI ended has it. Nothing is to look at where
-// the runtime was.
+// Simulates a thread that stood still as MPI ended. Nothing may touch the
+// former runtime.
 class WhoCallsWhenMpiIsOver : public testing::Environment {
  public:
   void TearDown() override {
@@ -181,7 +185,7 @@ class WhoCallsWhenMpiIsOver : public testing::Environment {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   const std::string mode = argc == 2 ? argv[1] : "near";
-  if (mode == "closed") {  // MPI then reads no memory, either.
+  if (mode == "closed") {  // MPI then reads no memory either.
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
   }
   if (mode == "funneled") tutti::GrantFunneledOnly();

@@ -23,7 +23,7 @@ alignas(MpiRuntime) std::byte runtime_memory[sizeof(MpiRuntime)];
 MpiRuntime* runtime = nullptr;
 MpiTestMode mode_of_job;
 
-// Else its memory is not shared.
+// Forbids shared memory in the mute mode.
 void Mute() {
   if (!Mode().is_mute) return;
   EXPECT_TRUE(ForbidSystemCall(SYS_memfd_create));

@@ -24,36 +24,39 @@
 
 namespace tutti {
 
-// How the processes of a job take part in it: see mpi_transport_test_rank.cc.
+// Modes of a job's processes; see mpi_transport_test_rank.cc.
 struct MpiTestMode {
   bool shares_memory = true;
   bool is_funneled = false;
   bool is_cuda_aware = false;
-  bool is_closed = false;  // The job.
+  bool is_closed = false;  // Closed job.
   bool is_mute = false;
 };
 
-// Brings up this process's MPI, of which there is one. False if that fails.
+// Starts the MPI of this process; there is only one. Returns false if that
+// fails.
 bool StartMpi(const MpiTestMode& mode);
 
-// Leaves nothing of it that could be used.
+// Ends MPI; nothing of it can be used afterwards.
 void EndMpi();
 
-// Between these.
+// Call between StartMpi() and EndMpi().
 MpiRuntime& Mpi();
 const MpiTestMode& Mode();
-bool IsUnwilling(int rank);  // To read memory and to have its own read.
+bool IsUnwilling(int rank);  // Returns true if the rank neither reads memory
+                             // nor lets others read its own.
 
-// Of the tests; with threads.
+// Environment of the tests, with threads.
 const Environment& Machine();
 
 BufKey KeyOf(int tag);
 std::vector<std::byte> Pattern(size_t num_bytes, int seed);
 proto::ControlRequest StepRequest(int64_t step);
 
-// A transport on every process. Answers a call for a step above 0 by that
-// number and its caller's; fails one for a step below; and keeps one for step 0
-// until it, too, meets the others.
+// Fixture with a transport on every process. Its control service answers a call
+// for a step above 0 with that number and its caller. It fails a call for a
+// step below 0. It keeps a call for step 0 until this process, too, meets the
+// others.
 class MpiTransportTest : public testing::Test {
  protected:
   void SetUp() override;
@@ -63,27 +66,28 @@ class MpiTransportTest : public testing::Test {
   int size() const { return cluster_.num_tasks(); }
   int next() const { return (rank() + 1) % size(); }
 
-  // Returns when all processes have called it. Whoever has shut down since then
-  // has called it, too.
+  // Returns when all processes have called it. A process that has shut down
+  // since then has called it too.
   void Meet();
 
-  // Asks `task` for what it provides under `tag`.
+  // Requests the bytes that `task` offers under `tag`.
   void Request(int task, int tag, Borrower& borrower, size_t num_bytes);
 
-  // The same for bytes that may come to where they go.
+  // Same as Request(), for bytes that may land directly in place.
   void RequestInto(int task, int tag, WaitingBorrower& borrower);
 
-  // Blocks until `work` has run there.
+  // Blocks until `work` has run on MPI's thread.
   static void OnMpiThread(const std::function<void()>& work);
 
-  // Whether this process reads `task`'s memory, as far as the runtime knows.
+  // Returns whether this process reads `task`'s memory, as far as the runtime
+  // knows.
   static bool Reads(int task);
 
  private:
   void Answer(const ControlCaller& caller, int64_t step, ControlDone done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Those who wait for meetings that have been.
+  // Answers the calls that wait for past meetings.
   void AnswerUntil(int64_t last_meeting) ABSL_LOCKS_EXCLUDED(mu_);
 
   ClusterSpec cluster_;
@@ -102,7 +106,7 @@ class MpiTransportTest : public testing::Test {
 
  protected:
   TableService table_;
-  std::shared_ptr<Transport> transport_;  // Ends before what it calls.
+  std::shared_ptr<Transport> transport_;  // Ends before its services.
 };
 
 }  // namespace tutti

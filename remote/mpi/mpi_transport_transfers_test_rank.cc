@@ -1,5 +1,5 @@
-// The tests of transfers over MPI of any size and number, of the same
-// program as mpi_transport_test_rank.cc.
+// Tests of transfers over MPI of any size and number; part of the program of
+// mpi_transport_test_rank.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 
 namespace {
 
-// In this process, of at least the size of a chunk.
+// Counts allocations in this process of at least the size of a chunk.
 std::atomic<int> num_large_allocations = 0;
 
 void* Allocate(size_t size) {
@@ -53,7 +53,7 @@ TEST_F(MpiTransportTest, BytesOfEverySizeArriveAndTheLenderIsTold) {
     const std::vector<std::byte> bytes = Pattern(num_bytes, rank());
     WaitingLender lender;
     WaitingBorrower borrower(num_bytes);
-    // Now before the request, now after it.
+    // Alternate: offer after the request, offer before it.
     if (tag % 2 == 0) Request(next(), tag, borrower, num_bytes);
     table_.Provide(KeyOf(tag), {.bytes = bytes, .lender = &lender});
     if (tag % 2 != 0) Request(next(), tag, borrower, num_bytes);
@@ -116,7 +116,7 @@ TEST_F(MpiTransportTest, ABorrowerThatRefusesAPartIsToldItsReason) {
   Request(next(), 1, borrower, bytes.size());
   EXPECT_THAT(borrower.Wait(),
               StatusIs(absl::StatusCode::kDataLoss, "does not fit"));
-  // It may have sent everything by then.
+  // All bytes may have been sent by then.
   lender.Wait().IgnoreError();
 }
 

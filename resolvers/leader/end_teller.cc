@@ -47,10 +47,11 @@ void EndTeller::TellGroupEnd(
        std::move(told));
 }
 
-// Again, and perhaps another one, if it does not take it.
+// Sends the report again if the leader does not take it, perhaps to another
+// leader.
 void EndTeller::TellGivenUp(const GivenUp& given_up, absl::Time limit) {
   const auto leader = options_.leadership->leader();
-  if (!leader.ok()) return;  // Nobody waits for anybody any more.
+  if (!leader.ok()) return;  // No member waits at a leader.
   if (*leader == options_.cluster.this_task) {
     return TellAllGivenUp(given_up);
   }
@@ -72,8 +73,8 @@ void EndTeller::TellGivenUp(const GivenUp& given_up, absl::Time limit) {
        });
 }
 
-// Also those that are not known to have to do with the group: it may not be
-// formed yet.
+// Reports to all tasks, even those without a known part in the group: the group
+// may not be formed yet.
 void EndTeller::TellAllGivenUp(const GivenUp& given_up) {
   const std::vector<int> lost = options_.leadership->lost_tasks();
   std::set<int> without = {lost.begin(), lost.end()};

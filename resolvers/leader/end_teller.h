@@ -17,11 +17,11 @@
 
 namespace tutti {
 
-// Tells other tasks what has ended on this one. Each message is given `kLimit`:
-// a task that takes none for so long is lost by then, or about to be, and ends
-// by itself what others have ended if it comes back.
+// Reports ends on this task to other tasks. Each message has the time limit
+// `kLimit`. A task that takes no message for so long is lost, or soon lost. If
+// it comes back, it ends by itself the things that others have ended.
 //
-// Thread-safe. Waits for nobody.
+// Thread-safe. Never blocks.
 class EndTeller : public std::enable_shared_from_this<EndTeller> {
  public:
   static constexpr absl::Duration kLimit = absl::Seconds(10);
@@ -35,18 +35,18 @@ class EndTeller : public std::enable_shared_from_this<EndTeller> {
 
   explicit EndTeller(Options options) : options_(std::move(options)) {}
 
-  // A generation of a group has ended: to the tasks of its members, and to the
-  // one that leads.
+  // Reports the end of a group's generation to the tasks of its members and to
+  // the leader.
   void TellGroupEnd(const CollGroupParams& group, const absl::Status& reason);
 
-  // The same to one task; generation 0: the one that this task waits for there.
-  // `told` gets how that went.
+  // Reports the end to one task; `told` gets the result. Generation 0: the
+  // generation that this task waits for there.
   void TellGroupEnd(
       int task, GroupKey key, uint64_t generation, const absl::Status& reason,
       absl::AnyInvocable<void(const absl::Status&) &&> told =
           [](const absl::Status&) {});
 
-  // An execution was given up: to the task that leads, and as that to all.
+  // Reports a given-up execution to the leader, which reports it to all tasks.
   void TellGivenUp(const GivenUp& given_up) {
     TellGivenUp(given_up, options_.clock->Now() + kLimit);
   }

@@ -17,42 +17,45 @@
 
 namespace tutti {
 
-// The execution that a call is part of, of generation 0: of any.
+// Returns the execution that a call is part of, with generation 0, which
+// matches every generation.
 ExecKey KeyOf(InstanceId instance, CallNumber number);
 
-// An execution that a member gave up, as tasks tell each other.
+// Execution that a member gave up, as tasks report it.
 struct GivenUp {
-  ExecKey execution;  // Of generation 0.
+  ExecKey execution;  // Has generation 0.
   absl::Status reason;
 };
 
-// Executions that a member gave up before their instance was settled, as far as
-// it knew: whoever comes to one ends with the same reason, instead of waiting
-// for a member that does not.
+// Executions that a member gave up before it knew that their instance was
+// settled. A later member of such an execution ends with the same reason. It
+// does not wait for a member that never comes.
 //
-// Keeps the newest `max_entries`, about 400 bytes each, until their step ends;
-// of steps that have ended it remembers the ids (EndedSteps). Thread-safe;
-// calls nobody.
+// Keeps the newest `max_entries`, about 400 bytes each, until their step ends.
+// Remembers the ids of ended steps (EndedSteps). Thread-safe; runs no
+// callbacks.
 class GivenUpExecutions {
  public:
   explicit GivenUpExecutions(size_t max_entries = size_t{1} << 16)
       : max_entries_(max_entries) {}
 
-  // The first reason stays. False if there was one, or if the step has ended.
+  // Adds an execution; the first reason stays. Returns false if it was known
+  // before, or if the step has ended.
   bool Add(const GivenUp& given_up) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The same for a member of this task: false if others need not hear of it.
+  // Adds an execution that a member of this task gave up. Returns false if
+  // other tasks need no message.
   bool AddOwn(const GivenUp& given_up) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // OK if a member may wait for the execution; else why it was given up, or
-  // StepHasEndedError().
+  // Returns OK if a member may wait for the execution. Else the reason why it
+  // was given up, or StepHasEndedError().
   absl::Status Find(const ExecKey& execution) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // In the order in which they came: of a group; own ones.
+  // Return executions in order of arrival: of a group; of members of this task.
   std::vector<GivenUp> OfGroup(GroupKey group) ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<GivenUp> Own() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The step has ended on all tasks: forgets what was given up in it.
+  // Forgets the executions of the step, which has ended on all tasks.
   void EndStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
 
   size_t size() ABSL_LOCKS_EXCLUDED(mu_);
@@ -69,7 +72,7 @@ class GivenUpExecutions {
   const size_t max_entries_;
   Mutex mu_;
   absl::flat_hash_map<ExecKey, Known> known_ ABSL_GUARDED_BY(mu_);
-  std::deque<ExecKey> order_ ABSL_GUARDED_BY(mu_);  // Of `known_`.
+  std::deque<ExecKey> order_ ABSL_GUARDED_BY(mu_);  // Keys of `known_`.
   EndedSteps ended_steps_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -55,7 +55,7 @@ void LeaderClient::Ask(const DeviceAttributes& device,
     MutexLock lock(&mu_);
     const SettledGroups::Member* const settled =
         settled_.Find(question->id, question->device_name);
-    // Of a group that has ended, whoever runs first may come here.
+    // Ignore an ended group: its params may still be here.
     if (settled != nullptr &&
         !settled->params->group->cancellation->cancelled()) {
       answer = AnswerOf(*settled, *question->request);
@@ -65,7 +65,8 @@ void LeaderClient::Ask(const DeviceAttributes& device,
       questions_.Add(question);
     }
   }
-  // Who gives it up from now on finds it among the questions, or the group.
+  // Check after adding the request. A later GiveUp() finds the request or the
+  // group.
   const absl::Status given_up =
       options_.given_up->Find(KeyOf(question->id, number));
   if (answer.has_value()) {
@@ -118,7 +119,8 @@ std::vector<LeaderQuestionPtr> LeaderClient::QuestionsWhere(
   return questions_.Where(matches);
 }
 
-// One that was told to end ends with the reason for that, not with another's.
+// Ends a request. One with an `end_reason` ends with that reason, not with the
+// error of another.
 void LeaderClient::Finish(const LeaderQuestionPtr& question, Answer answer) {
   Done done;
   bool was_polled = false;
@@ -157,8 +159,8 @@ void LeaderClient::FinishWhere(
   }
 }
 
-// The question, and others of its device that wait for the same: who has been
-// told once is not told again.
+// Ends the question and all others of its device for the same instance: the
+// leader answers a member only once.
 void LeaderClient::FinishAllOf(const LeaderQuestion& question,
                                const SettledGroups::Member& settled) {
   std::vector<LeaderQuestionPtr> answered;
@@ -171,7 +173,7 @@ void LeaderClient::FinishAllOf(const LeaderQuestion& question,
   }
 }
 
-// It has been removed.
+// Stops the messages of a question that has been removed.
 void LeaderClient::StopAsking(const LeaderQuestionPtr& question,
                               bool was_polled, const absl::Status& reason) {
   question->withdrawn->Cancel(reason);
@@ -214,10 +216,10 @@ bool LeaderClient::WasSettledBy(int leader, const CollGroupParams& group) {
          found->params->generation == group.generation;
 }
 
-// --- Asking ------------------------------------------------------------------
+// --- Requests ----------------------------------------------------------------
 
-// Whoever finds a leader lost looks for what asks it after that: so it is read
-// and noted within one lock.
+// Sends the request. Reads and notes the leader under one lock: OnLeaderGone()
+// looks for the requests of a leader only after marking it lost.
 void LeaderClient::Ask(const LeaderQuestionPtr& question) {
   const uint64_t ended_generation =
       options_.directory->EndedGeneration(question->id.group_key);
@@ -255,7 +257,7 @@ LeaderClient::Attempt LeaderClient::BeginAttempt(LeaderQuestion& question,
     question.in_vain_since.reset();
   }
   question.is_polled = leader != this_task_;
-  // Whoever removes the question finds it begun.
+  // Inside the lock: Finish() must find the poll begun.
   if (question.is_polled) poll_->Begin(question.id, leader);
   return {.number = question.attempt,
           .leader = leader,
@@ -276,7 +278,7 @@ void LeaderClient::AskHere(const LeaderQuestionPtr& question,
                        const auto self = weak_self.lock();
                        if (self != nullptr) self->OnAnswer(question, answer);
                      });
-  std::optional<absl::Status> ended;  // Perhaps before it came there.
+  std::optional<absl::Status> ended;  // May precede the request.
   {
     MutexLock lock(&mu_);
     ended = question->end_reason;
@@ -391,10 +393,10 @@ void LeaderClient::OnNotLeader(const LeaderQuestionPtr& question, int asked,
                    "before it has been lost, as far as this one knows")));
 }
 
-// The leader of a group that is formed for the first time may have known
-// members that nobody else knows of: nobody is to wait for them. One that is
-// formed again is formed of those who are left: by the next leader, once this
-// one is known to be lost.
+// Repeats a request only if its group is to be formed again. Members who formed
+// a group for the first time may be known to the lost leader alone: no call may
+// wait for them. Once that leader is known to be lost, the next leader forms
+// the group again from the members that are left.
 void LeaderClient::AskAgainOrEnd(const LeaderQuestionPtr& question,
                                  const absl::Status& reason) {
   bool is_formed_again = false;
@@ -444,7 +446,7 @@ LeaderClient::Answer LeaderClient::Settle(const LeaderQuestion& question,
   return params;
 }
 
-// The members of this task share what the first of them has learned.
+// Shares the first member's result with the other members of this task.
 absl::StatusOr<std::shared_ptr<const CollInstanceParams>>
 LeaderClient::FindOrDecode(const LeaderQuestion& question,
                            const SettledGroups::Group& group, int rank,
@@ -480,7 +482,8 @@ absl::StatusOr<SettledGroups::GroupPtr> LeaderClient::LearnFrom(
   return Learn(*std::move(group), leader);
 }
 
-// The first of this task's members to hear of the group adds it for all.
+// Adds the group for all members of this task, when its first member hears of
+// it.
 absl::StatusOr<SettledGroups::GroupPtr> LeaderClient::Learn(
     std::shared_ptr<const CollGroupParams> group, int leader) {
   const GroupKey key = group->key;
@@ -547,8 +550,8 @@ LeaderClient::Former LeaderClient::BeginAgain(GroupKey key) {
   return former;
 }
 
-// What is asked for stays until it is answered, for the group may be settled
-// just now: then it ends with the answer.
+// Marks the requests, and keeps them until they are answered. The group may be
+// settled at this moment: then it ends with the answer.
 void LeaderClient::EndAwaited(GroupKey key, const absl::Status& reason) {
   std::vector<LeaderQuestionPtr> waiting;
   {
@@ -573,12 +576,13 @@ void LeaderClient::EndAwaited(GroupKey key, const absl::Status& reason) {
   TellEnd(key, waiting, *leader, give_up);
 }
 
-// Again if need be: a call may come to the leader after the word of its end.
+// Reports the end to the leader, repeatedly: a call may reach the leader after
+// the report of its end.
 void LeaderClient::TellEnd(GroupKey key,
                            const std::vector<LeaderQuestionPtr>& questions,
                            int leader, absl::Time give_up) {
   std::vector<LeaderQuestionPtr> waiting;
-  absl::Status reason;  // The first one.
+  absl::Status reason;  // Reason of the first question.
   {
     MutexLock lock(&mu_);
     const LeaderQuestion* first = nullptr;

@@ -36,18 +36,17 @@
 
 namespace tutti {
 
-// The members' side of the calls that LeaderService answers: asks the task that
-// leads what the members of this task ask for, again if another task leads, and
-// remembers what it has settled. A leader that is this very task is asked
-// without a message.
+// Members' side of the calls that LeaderService answers. Sends the requests of
+// this task's members to the leader, again if another task leads, and remembers
+// the settled params. If this task leads, the request needs no message.
 //
-// A question is asked until it is answered, cancelled, or ended here; it has a
-// deadline, `takeover_limit`, only where it asks in vain. Those of a device
-// that wait for the same have one answer: the first that comes.
+// A request is repeated until it is answered, cancelled, or ended here. It has
+// a deadline, `takeover_limit`, only while the leader cannot answer. Requests
+// of a device for the same instance share the first answer that comes.
 //
-// Thread-safe. Part of an owner, which it keeps alive while it is at work on an
-// answer. Callbacks run with no lock held. Errors: those of
-// ParamResolverDistributed, which end calls.
+// Thread-safe. Part of an owner, which it keeps alive while it handles an
+// answer. Callbacks run with no lock held. Errors: those that
+// ParamResolverDistributed documents for its calls.
 class LeaderClient {
  public:
   using Done = ParamResolverInterface::Done;
@@ -58,104 +57,108 @@ class LeaderClient {
     std::shared_ptr<ControlChannel> channel;
     std::shared_ptr<GroupDirectory> directory;
     std::shared_ptr<Leadership> leadership;
-    std::shared_ptr<ParamResolverLocal> led;  // Where this task leads.
+    std::shared_ptr<ParamResolverLocal> led;  // Used where this task leads.
     std::shared_ptr<EndTeller> teller;
-    SelectionPolicy policy;  // To check what leaders decide by.
+    SelectionPolicy policy;  // Checks the leaders' decisions.
 
-    // Calls of one of these end at once.
+    // Executions whose calls end at once.
     std::shared_ptr<GivenUpExecutions> given_up;
 
-    // As in ParamResolverDistributed.
+    // Same as in ParamResolverDistributed.
     size_t max_entries = 0;
     absl::Duration takeover_limit;
     std::function<void(int task)> suspect;
     std::function<void()> waits_changed;
 
-    // These three must be set.
+    // Callbacks below must be set.
     //
-    // A generation that this task did not know has been settled by `leader`,
-    // before any call is told. Has EndGeneration() called when it ends.
+    // Reports a new generation, settled by `leader`, before any call ends with
+    // it. The callback must arrange for EndGeneration() when the generation
+    // ends.
     std::function<void(const CollGroupParams& group, int leader)> learned;
 
-    // A call was told to end the group that has been settled for it.
+    // Reports that a call must end the group that has just been settled for it.
     std::function<void(const CollGroupParams& group,
                        const absl::Status& reason)>
         end_group;
 
-    // These may not lead, as the task says that was asked. Has OnLeaderGone()
-    // called, with `answered`, for each that led.
+    // Reports that `tasks` may not lead, as the receiver of a request says. The
+    // callback must call OnLeaderGone(), with `answered`, for each of them that
+    // led.
     std::function<void(const std::vector<int>& tasks,
                        const LeaderQuestion* answered)>
         may_not_lead;
   };
 
-  // `owner` has the object as a part of it.
+  // Creates a part of `owner`.
   LeaderClient(Options options, const std::shared_ptr<const void>& owner);
 
-  // As CompleteParamsAsync() of ParamResolverDistributed.
+  // Same as CompleteParamsAsync() of ParamResolverDistributed.
   void Ask(const DeviceAttributes& device,
            std::shared_ptr<const CollectiveRequest> request, CallNumber number,
            std::shared_ptr<Cancellation> cancellation, Done done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What the leader said when it was asked last; of a call that is being told
-  // of an error, that: its deadline may pass just then.
+  // Returns the leader's last answer about its waits. For a call that is just
+  // ending with an error, returns that error: its deadline may pass at that
+  // moment.
   std::string DescribeWaiting(const CollectiveRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Other tasks at which calls wait.
+  // Returns the other tasks at which calls wait.
   std::vector<int> WaitsFor() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     return questions_.AskedTasks();
   }
 
-  // Whether a call waits for the group.
+  // Returns whether a call waits for the group.
   bool IsAwaited(GroupKey key) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The generation that lives, as far as it has been settled for a member of
-  // this task; else null.
+  // Returns the living generation, if it has been settled for a member of this
+  // task; else null.
   std::shared_ptr<const CollGroupParams> FindGroup(GroupKey key)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whether that is this generation, and the task has settled it.
+  // Returns true if `group` is that generation, and `leader` has settled it.
   bool WasSettledBy(int leader, const CollGroupParams& group)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The calls of the execution.
+  // Ends the calls of the execution.
   void EndExecution(const ExecKey& execution, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Forgets what was settled, and ends the calls of those that live in it.
+  // Forgets the settled generation, and ends the calls of members that live in
+  // it.
   void EndGeneration(GroupKey key, uint64_t generation,
                      const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The group is to be formed again, by whoever leads. What failed is told
-  // once.
+  // Marks the group to be formed again, by any leader. Returns a failed
+  // generation only once.
   struct Former {
-    std::shared_ptr<const CollGroupParams> group;  // As of FindGroup().
-    uint64_t failed_generation = 0;  // That could not be formed; or 0.
+    std::shared_ptr<const CollGroupParams> group;  // Same as FindGroup().
+    uint64_t failed_generation = 0;  // Could not be formed; 0: none.
   };
   Former BeginAgain(GroupKey key) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The calls that wait for the group, and the group if it is settled for them
-  // just now. The first reason stays.
+  // Ends the calls that wait for the group. If the group is settled for them at
+  // this moment, ends the group too. The first reason stays.
   void EndAwaited(GroupKey key, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // All calls, with something that all tasks hear of: there is nobody to tell.
+  // Ends all calls for a cause that all tasks hear of: sends no message.
   void EndAll(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // From now on all that comes ends so. False if it did before.
+  // Ends all later calls with `why`. Returns false if it did so before.
   bool Refuse(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What was asked of a task that is lost, or may not lead, but for `answered`,
-  // which may be null: is asked again where the group is to be formed again,
-  // and ends so elsewhere.
+  // Handles the requests sent to a task that is lost or may not lead, except
+  // `answered`, which may be null. Repeats a request if its group is to be
+  // formed again, and otherwise ends it with `reason`.
   void OnLeaderGone(int leader, const absl::Status& reason,
                     const LeaderQuestion* answered) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The task has been heard of: a call that cannot reach it fails from now on.
-  // Until it is lost.
+  // Notes contact with the task: until it is lost, a call that cannot reach it
+  // fails.
   void OnReached(int task) ABSL_LOCKS_EXCLUDED(mu_);
   void OnLost(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -191,7 +194,8 @@ class LeaderClient {
   void StopAsking(const LeaderQuestionPtr& question, bool was_polled,
                   const absl::Status& reason);
 
-  // What is asked, of whom: the question may be asked again meanwhile.
+  // Request and its receiver at one moment: the request may be repeated
+  // meanwhile.
   struct Attempt {
     int number = 0;
     int leader = 0;
@@ -200,7 +204,7 @@ class LeaderClient {
     bool wait_until_reachable = false;
   };
 
-  // Asking.
+  // Requests.
   void Ask(const LeaderQuestionPtr& question) ABSL_LOCKS_EXCLUDED(mu_);
   Attempt BeginAttempt(LeaderQuestion& question, int leader,
                        uint64_t ended_generation)
@@ -244,25 +248,26 @@ class LeaderClient {
   const std::string task_name_;
   const std::shared_ptr<LeaderPoll> poll_;
 
-  // Keeps the owner: for what comes back later.
+  // Keeps the owner while a callback runs.
   const std::weak_ptr<LeaderClient> weak_self_;
 
   Mutex mu_;
   SettledGroups settled_ ABSL_GUARDED_BY(mu_);
   LeaderQuestions questions_ ABSL_GUARDED_BY(mu_);
 
-  // Of which calls are being told: how many, and the last one's error.
+  // Calls that are just ending with an error: their number, and the last one's
+  // error.
   struct Telling {
     int num_calls = 0;
     std::string error;
   };
   absl::flat_hash_map<InstanceId, Telling> telling_ ABSL_GUARDED_BY(mu_);
 
-  // The generation of a group that could not be formed, for BeginAgain().
+  // Generations that could not be formed, by group, for BeginAgain().
   absl::flat_hash_map<GroupKey, uint64_t> failed_generations_
       ABSL_GUARDED_BY(mu_);
 
-  // Groups that are to be formed again, until they are.
+  // Groups to be formed again, until they are.
   absl::flat_hash_set<GroupKey> reformed_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<int> reached_ ABSL_GUARDED_BY(mu_);
   absl::Status refused_ ABSL_GUARDED_BY(mu_);

@@ -12,7 +12,7 @@ constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
 constexpr absl::Duration kPeriod = absl::Seconds(1);
 constexpr absl::Duration kAnswerLimit = absl::Seconds(5);
 
-// An answer older than this is said to be old.
+// Age from which an answer is called old.
 constexpr absl::Duration kFresh = absl::Seconds(2);
 
 constexpr size_t kMaxTextBytes = 4096;

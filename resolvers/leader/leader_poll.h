@@ -16,9 +16,9 @@
 
 namespace tutti {
 
-// Asks the leader in another task, as long as calls wait there, whom they wait
-// for, so that the error of one that waits too long can say it: after 100 ms
-// for the first time, then one second after each answer.
+// Polls the leader in another task for the members that a call waits for. The
+// error of a call that waits too long can then name them. Polls first after 100
+// ms, then one second after each answer, as long as calls wait.
 //
 // Thread-safe. Sends nothing for calls that are answered sooner.
 class LeaderPoll : public std::enable_shared_from_this<LeaderPoll> {
@@ -28,13 +28,12 @@ class LeaderPoll : public std::enable_shared_from_this<LeaderPoll> {
              Clock* clock);
   ~LeaderPoll();
 
-  // A call begins to wait at `leader`, and has waited. As often the one as the
-  // other.
+  // Begin and end the wait of a call at `leader`. Call both equally often.
   void Begin(InstanceId id, int leader) ABSL_LOCKS_EXCLUDED(mu_);
   void End(InstanceId id) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What the leader has said last, or that it has said nothing. Empty if no
-  // call waits.
+  // Returns the leader's last answer, or a note that it has not answered. Empty
+  // if no call waits.
   std::string Describe(InstanceId id) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

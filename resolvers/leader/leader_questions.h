@@ -21,54 +21,54 @@
 
 namespace tutti {
 
-// What a call of a member of this task asks the leader.
+// Request of a member of this task to the leader.
 struct LeaderQuestion {
   InstanceId id;
   CallNumber number;
   DeviceAttributes device;
   std::string device_name;
   std::shared_ptr<const CollectiveRequest> request;
-  uint64_t place = 0;  // Among those that were asked.
+  uint64_t place = 0;  // Position among all requests.
   std::shared_ptr<Cancellation> withdrawn = std::make_shared<Cancellation>();
 
-  // These change, under the lock of whoever asks.
+  // Fields below change, under the lock of the object that sends the request.
   ParamResolverInterface::Done done;
-  int leader = -1;  // That was asked last.
+  int leader = -1;  // Task that got the last request.
   bool is_polled = false;
-  int attempt = 0;  // How often it was asked.
+  int attempt = 0;  // Number of requests sent.
   uint64_t living_generation = 0;
-  std::optional<absl::Time> in_vain_since;  // Asked one that cannot say.
-  std::optional<absl::Status> end_reason;   // Of EndGroup().
+  std::optional<absl::Time> in_vain_since;  // First vain request.
+  std::optional<absl::Status> end_reason;   // Set by EndGroup().
 };
 using LeaderQuestionPtr = std::shared_ptr<LeaderQuestion>;
 
-// The questions that wait for an answer. Not thread-safe.
+// Requests that wait for an answer. Not thread-safe.
 class LeaderQuestions {
  public:
-  // The question gets its place, after all that came before.
+  // Adds a request, and sets its place after all earlier ones.
   void Add(const LeaderQuestionPtr& question);
   bool Contains(const LeaderQuestion& question) const;
 
-  // REQUIRES: it is among them.
+  // REQUIRES: Contains(question).
   void Remove(const LeaderQuestion& question);
 
-  // One that waits for the instance; null if none does.
+  // Returns any request that waits for the instance; null if none does.
   const LeaderQuestion* FindAny(InstanceId id) const;
 
-  // Those of the device that wait for the instance, in the order of places.
+  // Returns the device's requests for the instance, in the order of places.
   std::vector<LeaderQuestionPtr> OfDevice(InstanceId id,
                                           const std::string& device_name) const;
 
   std::vector<LeaderQuestionPtr> Where(
       absl::FunctionRef<bool(const LeaderQuestion&)> matches) const;
 
-  // Other tasks that were asked, in order.
+  // Returns the other tasks that were sent requests, in order.
   std::vector<int> AskedTasks() const;
 
   size_t size() const { return size_; }
 
  private:
-  // By the device's name and the place.
+  // Keyed by the device's name and the place.
   using OfInstance =
       std::map<std::pair<std::string, uint64_t>, LeaderQuestionPtr>;
 

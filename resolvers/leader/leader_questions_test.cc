@@ -70,7 +70,7 @@ TEST(LeaderQuestionsTest, FindsThoseThatMatch) {
 
 TEST(LeaderQuestionsTest, NamesEachOtherTaskThatIsAskedOnce) {
   LeaderQuestions questions;
-  Add(questions, "cpu:0", kFirst)->leader = 1;  // This very task.
+  Add(questions, "cpu:0", kFirst)->leader = 1;  // Leader is this very task.
   for (const int task : {3, 2, 3}) {
     const auto question = Add(questions, "cpu:1", kSecond);
     question->leader = task;

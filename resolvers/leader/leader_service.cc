@@ -15,7 +15,7 @@
 namespace tutti {
 namespace {
 
-// The message about a group, made once for all its members.
+// Message about a group, encoded once for all its members.
 class EncodedGroup {
  public:
   const proto::Group& Get(const CollGroupParams& group) {
@@ -45,8 +45,8 @@ proto::ControlReply EncodeAnswer(const CollectiveParams& params,
   return reply;
 }
 
-// As a reply also where it is an error, so that nobody takes it for one of the
-// connection.
+// Encodes an error as a reply too: the caller must not take it for an error of
+// the connection.
 proto::ControlReply EncodeAnswer(const LeaderAnswer& answer,
                                  uint64_t known_generation) {
   if (answer.params.ok()) {
@@ -74,13 +74,13 @@ void LeaderService::CompleteParams(const ControlCaller& caller,
     if (options_.suspect != nullptr) options_.suspect(*leader);
     return std::move(done)(NotLeaderReply());
   }
-  // Who withdraws the call wants no answer; who ends it here does.
+  // Cancelled by the caller, who wants no answer, or by EndStep(), which does.
   const auto end = std::make_shared<Cancellation>();
   withdrawn->Watch([end](const absl::Status& reason) { end->Cancel(reason); });
   const auto number =
       Add({.task = caller.task, .step = call->number.step_id, .end = end});
   if (!number.ok()) return std::move(done)(number.status());
-  // EndStep() finds the call from now on.
+  // Check after Add(): from then on EndStep() finds the call.
   const ExecKey execution = KeyOf(
       {call->request->group_key, call->request->instance_key}, call->number);
   absl::Status given_up = options_.given_up->Find(execution);
@@ -129,7 +129,7 @@ absl::StatusOr<uint64_t> LeaderService::Add(Waiting call) {
 }
 
 void LeaderService::Remove(uint64_t number) {
-  Waiting removed;  // Let go of without the lock.
+  Waiting removed;  // Freed without the lock.
   MutexLock lock(&mu_);
   const auto call = calls_.find(number);
   removed = std::move(call->second);

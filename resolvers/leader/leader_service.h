@@ -19,10 +19,10 @@
 
 namespace tutti {
 
-// The leader's side of the calls that members of other tasks make: checks what
-// they ask for, and says what is settled.
+// Leader's side of the calls that members of other tasks make: checks each
+// request, and replies with the settled params.
 //
-// Thread-safe. Errors: INVALID_ARGUMENT for a message that says what cannot be.
+// Thread-safe. Errors: INVALID_ARGUMENT for an invalid message.
 class LeaderService : public std::enable_shared_from_this<LeaderService> {
  public:
   struct Options {
@@ -30,33 +30,34 @@ class LeaderService : public std::enable_shared_from_this<LeaderService> {
     std::shared_ptr<ParamResolverLocal> led;
     std::shared_ptr<const Leadership> leadership;
 
-    // Calls that come to one of these end at once.
+    // Executions whose calls end at once.
     std::shared_ptr<GivenUpExecutions> given_up;
 
-    // How many calls of one task may wait.
+    // Largest number of waiting calls per task.
     int max_calls_of_task = 4096;
 
-    // Somebody takes this task for the leader: the one that is may be gone.
+    // Reports that a task takes this task for the leader: the leader may be
+    // gone.
     std::function<void(int leader)> suspect;
   };
 
   explicit LeaderService(Options options) : options_(std::move(options)) {}
 
-  // Answers when the instance is settled. A call that is withdrawn leaves
-  // nothing behind. More errors: RESOURCE_EXHAUSTED.
+  // Answers when the instance is settled. A withdrawn call leaves nothing
+  // behind. More errors: RESOURCE_EXHAUSTED.
   void CompleteParams(const ControlCaller& caller,
                       const proto::CompleteParams& message,
                       std::shared_ptr<Cancellation> withdrawn, ControlDone done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The step has ended on all tasks: its calls that wait end with
-  // StepHasEndedError(). Calls that come later do so by `given_up`, which has
-  // been told first.
+  // Ends the waiting calls of the step, which has ended on all tasks, with
+  // StepHasEndedError(). Call after GivenUpExecutions::EndStep(), which ends
+  // later calls.
   void EndStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
 
   proto::ControlReply DescribeWaiting(const proto::DescribeWaiting& message);
 
-  // Calls of other tasks that wait.
+  // Returns the number of waiting calls of other tasks.
   size_t num_waiting() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -66,7 +67,7 @@ class LeaderService : public std::enable_shared_from_this<LeaderService> {
     std::shared_ptr<Cancellation> end;
   };
 
-  // Gives a number for Remove().
+  // Returns a number for Remove().
   absl::StatusOr<uint64_t> Add(Waiting call) ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(uint64_t number) ABSL_LOCKS_EXCLUDED(mu_);
   proto::ControlReply NotLeaderReply();

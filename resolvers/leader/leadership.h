@@ -11,20 +11,21 @@
 
 namespace tutti {
 
-// Which task leads all groups: the lowest one that has never been lost. One
-// that starts again has forgotten what it led, so it does not lead again.
+// Choice of the task that leads all groups: the lowest task that has never been
+// lost. A restarted task has forgotten its groups and does not lead again.
 // Thread-safe.
 class Leadership {
  public:
   explicit Leadership(int num_tasks) : num_tasks_(num_tasks) {}
 
-  // Errors: UNAVAILABLE once every task has been lost.
+  // Returns the task that leads. Errors: UNAVAILABLE once every task has been
+  // lost.
   absl::StatusOr<int> leader() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // True if the leader is another one now. Numbers of no task are ignored.
+  // Returns true if this changes the leader. Ignores numbers that are no task.
   bool MarkLost(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // In order.
+  // Returns the lost tasks in order.
   std::vector<int> lost_tasks() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

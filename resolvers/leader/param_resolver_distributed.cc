@@ -108,8 +108,8 @@ void ParamResolverDistributed::CompleteParamsAsync(
                std::move(done));
 }
 
-// Whoever finds the leader lost ends what it knows to have been led by it:
-// here, what was not known yet.
+// Ends the group if it was led by a task that is lost by now. OnTaskLost() ends
+// only groups that are known by then.
 void ParamResolverDistributed::OnLearned(const CollGroupParams& group,
                                          int leader) {
   group.cancellation->Watch(
@@ -126,7 +126,8 @@ void ParamResolverDistributed::OnLearned(const CollGroupParams& group,
   EndGivenUpIn(group);
 }
 
-// With members that were lost before the group was known, or replaced.
+// Ends a group with members that were lost or replaced before the group was
+// known.
 void ParamResolverDistributed::EndIfLost(const CollGroupParams& group) {
   if (options_.loss_of == nullptr) return;
   for (const CollGroupMember& member : group.members) {
@@ -136,7 +137,7 @@ void ParamResolverDistributed::EndIfLost(const CollGroupParams& group) {
   }
 }
 
-// --- What was given up -------------------------------------------------------
+// --- Given-up executions ----------------------------------------------------
 
 void ParamResolverDistributed::GiveUp(InstanceId instance, CallNumber number,
                                       const absl::Status& reason) {
@@ -164,20 +165,21 @@ absl::Status ParamResolverDistributed::OnGivenUp(const ControlCaller& caller,
 void ParamResolverDistributed::OnCancelled(const ControlCaller& caller,
                                            ExecKey execution,
                                            const absl::Status& reason) {
-  // Whoever runs it has not looked: the generation may not be known there.
+  // Check: the process that runs the execution may not know the generation.
   if (!CheckMayEnd(caller, execution.group).ok()) return;
   execution.generation = 0;
   Note({.execution = execution, .reason = reason});
 }
 
-// False if it was known before, or its step has ended.
+// Returns false if the execution was known before, or if its step has ended.
 bool ParamResolverDistributed::Note(const GivenUp& given_up) {
   if (!given_up_->Add(given_up)) return false;
   EndGivenUp(given_up.execution, given_up.reason);
   return true;
 }
 
-// What asks for it, and what runs it, being told how it is settled just before.
+// Ends the requests of the execution, and the execution itself: its instance
+// may just have been settled.
 void ParamResolverDistributed::EndGivenUp(const ExecKey& execution,
                                           const absl::Status& reason) {
   client_->EndExecution(execution, reason);
@@ -188,8 +190,9 @@ void ParamResolverDistributed::EndGivenUp(const ExecKey& execution,
   options_.cancel_execution(settled, reason);
 }
 
-// Members may come to it now without asking: in another order than others, or
-// to what they have prepared.
+// Ends the executions of the group that were given up. From now on members may
+// reach them without a request: in another order than other members, or from a
+// preparation.
 void ParamResolverDistributed::EndGivenUpIn(const CollGroupParams& group) {
   if (options_.cancel_execution == nullptr) return;
   for (GivenUp& given_up : given_up_->OfGroup(group.key)) {
@@ -198,7 +201,7 @@ void ParamResolverDistributed::EndGivenUpIn(const CollGroupParams& group) {
   }
 }
 
-// The former one may not have told the others.
+// Reports again: the former leader may not have reported.
 void ParamResolverDistributed::OnLeaderChanged() {
   for (const GivenUp& given_up : given_up_->Own()) {
     teller_->TellGivenUp(given_up);
@@ -207,7 +210,7 @@ void ParamResolverDistributed::OnLeaderChanged() {
 
 // --- Ends --------------------------------------------------------------------
 
-// Whoever set the group's cancellation.
+// Runs on the thread that set the group's cancellation.
 void ParamResolverDistributed::OnGenerationEnded(GroupKey key,
                                                  uint64_t generation,
                                                  const absl::Status& reason) {
@@ -221,7 +224,7 @@ void ParamResolverDistributed::EndGroup(GroupKey group_key,
   const auto [group, failed_generation] = client_->BeginAgain(group_key);
   if (group != nullptr) {
     EndEverywhere(*group, reason);
-    // Another thread may have ended it, and not come to this yet.
+    // Another thread may have ended it, but not called this yet.
     return OnGenerationEnded(group_key, group->generation, reason);
   }
   client_->EndAwaited(group_key, reason);
@@ -240,7 +243,7 @@ void ParamResolverDistributed::EndEverywhere(const CollGroupParams& group,
   const uint64_t generation = group.generation;
   const bool is_first = options_.directory->End(key, generation, reason);
   led_->EndGeneration(key, generation, reason);
-  if (!is_first) return;  // Whoever was tells the others.
+  if (!is_first) return;  // The first call sends the messages.
   teller_->TellGroupEnd(group, reason);
 }
 
@@ -269,7 +272,7 @@ absl::Status ParamResolverDistributed::OnEndGroup(
   return absl::OkStatus();
 }
 
-// Whoever is in the group as this task knows it, and who leads.
+// Permits the members of the group, as this task knows it, and the leader.
 absl::Status ParamResolverDistributed::CheckMayEnd(const ControlCaller& caller,
                                                    GroupKey key) {
   const auto group = client_->FindGroup(key);
@@ -285,7 +288,7 @@ absl::Status ParamResolverDistributed::CheckMayEnd(const ControlCaller& caller,
                    key, " and cannot end it"));
 }
 
-// Whoever leads has counted the generations itself.
+// Permits any generation to the leader, which counts the generations itself.
 absl::Status ParamResolverDistributed::CheckCanEnd(const ControlCaller& caller,
                                                    GroupKey key,
                                                    uint64_t generation) {
@@ -329,7 +332,7 @@ void ParamResolverDistributed::OnMayNotLead(const std::vector<int>& tasks) {
   EndLedBy(tasks, /*answered=*/nullptr);
 }
 
-// What one of them has answered is asked again.
+// Marks the tasks lost. Does not repeat `answered`: its caller does.
 void ParamResolverDistributed::EndLedBy(const std::vector<int>& tasks,
                                         const LeaderQuestion* answered) {
   for (int task : tasks) {
@@ -345,8 +348,8 @@ absl::Status ParamResolverDistributed::LedByLost(int task) const {
       options_.cluster.Label(task), " was lost, and had led the group"));
 }
 
-// Not all members need have heard what the former leader settled. What the next
-// one has settled meanwhile lives on.
+// Ends the groups that `task` led: not all members may have heard what it
+// settled. Groups settled by the next leader live on.
 void ParamResolverDistributed::EndWhatWasLed(int task,
                                              const absl::Status& reason) {
   for (const auto& group : options_.directory->Living()) {

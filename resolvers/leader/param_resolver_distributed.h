@@ -27,18 +27,18 @@
 
 namespace tutti {
 
-// The resolver of one task of a cluster. One task leads: the members of all
-// tasks ask it, once for each instance; what it settles is remembered here, so
-// that later steps send nothing. The task that leads serves the others through
-// leader() and is asked by its own members without a message.
+// Resolver of one task of a cluster. One task leads. Members of all tasks send
+// it one request for each instance. The resolver remembers the settled params:
+// later steps send nothing. The leading task serves the other tasks through
+// leader(); its own members need no message.
 //
-// A generation of a group ends on all of its tasks: by EndGroup() on any task,
-// when a task with members is lost, and when the task that led it is lost. From
-// then on what asks for the group joins the next generation.
+// A generation of a group ends on all of its tasks. Causes: EndGroup() on any
+// task, the loss of a task with members, and the loss of the task that led it.
+// Later requests for the group join the next generation.
 //
 // An execution that a task gives up before its instance is settled is given up
-// on all tasks: the one that leads tells them, and remembers it for those that
-// come to it late.
+// on all tasks. The leader reports it to them, and remembers it for members
+// that come late.
 class ParamResolverDistributed
     : public ParamResolverInterface,
       public std::enable_shared_from_this<ParamResolverDistributed> {
@@ -49,25 +49,27 @@ class ParamResolverDistributed
 
     std::shared_ptr<ControlChannel> channel;
 
-    // Told of all groups of this task.
+    // Gets all groups of this task.
     std::shared_ptr<GroupDirectory> directory;
     std::shared_ptr<Leadership> leadership;
 
-    // As in ParamResolverLocal; the rules and the costs of the task that leads
+    // Same as in ParamResolverLocal. The rules and costs of the leading task
     // decide.
     SelectionPolicy policy;
     std::vector<int> ring_order;
 
-    // How much the settled instances of this task's members may take: an entry
-    // for each member, and one for each of CollInstanceParams::rows. Those that
-    // this task leads may take as much again.
+    // Largest number of entries of the settled instances of this task's
+    // members. An instance has one entry for each member and one for each
+    // number in CollInstanceParams::rows. The instances that this task leads
+    // have the same limit once more.
     size_t max_entries = size_t{1} << 19;
 
-    // How many groups and instances, not settled yet, members of other tasks
-    // may make this one keep while it leads.
+    // Largest number of unsettled groups and instances that members of other
+    // tasks can make this task keep while it leads.
     size_t max_unsettled = 1024;
 
-    // How long to ask a task again that does not know yet that it leads.
+    // Time during which a request is repeated to a task that does not know yet
+    // that it leads.
     absl::Duration takeover_limit = absl::Seconds(10);
 
     // Ends an execution of a generation that members of this task know. May be
@@ -75,88 +77,91 @@ class ParamResolverDistributed
     std::function<void(const ExecKey& execution, const absl::Status& reason)>
         cancel_execution;
 
-    // Why a process is known to be lost; OK if it is not. May be null.
+    // Returns why a process is known to be lost; OK if it is not. May be null.
     std::function<absl::Status(const ControlCaller& process)> loss_of;
 
-    // The task may be gone: find out. May be null.
+    // Checks whether the task is gone. May be null.
     std::function<void(int task)> suspect;
 
-    // WaitsFor() or WaitsForAny() may be another one. May be null.
+    // Reports that WaitsFor() or WaitsForAny() may have changed. May be null.
     std::function<void()> waits_changed;
   };
 
   static std::shared_ptr<ParamResolverDistributed> Create(Options options);
   ~ParamResolverDistributed() override;
 
-  // Errors besides those of the interface: UNAVAILABLE if the leader is lost;
-  // ABORTED if the group ends meanwhile and no better reason is known;
-  // RESOURCE_EXHAUSTED past one of the bounds.
+  // Resolves the params. Errors besides those of the interface: UNAVAILABLE if
+  // the leader is lost; ABORTED if the group ends meanwhile and no better
+  // reason is known; RESOURCE_EXHAUSTED past one of the bounds.
   void CompleteParamsAsync(const DeviceAttributes& device,
                            std::shared_ptr<const CollectiveRequest> request,
                            CallNumber number,
                            std::shared_ptr<Cancellation> cancellation,
                            Done done) override;
 
-  // On all tasks, unless the step has ended there.
+  // Gives the execution up on all tasks, except where the step has ended.
   void GiveUp(InstanceId instance, CallNumber number,
               const absl::Status& reason) override;
 
-  // What the leader said when it was asked last.
+  // Returns the leader's last answer about its waits.
   std::string DescribeWaiting(const CollectiveRequest& request) override {
     return client_->DescribeWaiting(request);
   }
 
-  // On all tasks. The first reason stays.
+  // Ends the group on all tasks. The first reason stays.
   void EndGroup(GroupKey group_key, absl::Status reason) override;
 
-  // Another task says that a generation has ended. One that is over already, or
-  // of a group that this task has nothing to do with, is ignored. Errors:
-  // INVALID_ARGUMENT; PERMISSION_DENIED for a task that is neither in the group
-  // nor its leader.
+  // Handles another task's message that a generation has ended. Ignores a
+  // generation that has already ended, and a group that this task has no part
+  // in. Errors: INVALID_ARGUMENT; PERMISSION_DENIED for a task that is neither
+  // in the group nor its leader.
   absl::Status OnEndGroup(const ControlCaller& caller,
                           const proto::EndGroup& message);
 
-  // The step has ended on all tasks: what waits for it here, and comes later,
-  // ends with ABORTED, and other tasks hear nothing more of it. Idempotent.
+  // Ends the step, which has ended on all tasks: its calls, waiting or later,
+  // end with ABORTED. Other tasks hear no more of the step. Idempotent.
   void EndStep(int64_t step_id) {
     given_up_->EndStep(step_id);
     leader_service_->EndStep(step_id);
   }
 
-  // Another task has given an execution up; this one tells the others if it
-  // leads. Errors: PERMISSION_DENIED as OnEndGroup(); UNAVAILABLE if neither
-  // the caller leads nor this task.
+  // Handles another task's message that it has given up an execution. A leader
+  // reports it to the other tasks. Errors: PERMISSION_DENIED as in
+  // OnEndGroup(); UNAVAILABLE if neither the caller nor this task leads.
   absl::Status OnGivenUp(const ControlCaller& caller, const GivenUp& given_up);
 
-  // A member of the group has ended an execution, in a generation that may have
-  // ended, too: members of this task may come to it in a later one. Ignored of
-  // a task that may not end the group, as for OnEndGroup().
+  // Handles a member's message that it has ended an execution, perhaps in a
+  // generation that has ended too. Members of this task may come to that
+  // execution in a later generation. Ignores a task that may not end the group,
+  // as in OnEndGroup().
   void OnCancelled(const ControlCaller& caller, ExecKey execution,
                    const absl::Status& reason);
 
-  // The process is gone, for the reason, which names it; with incarnation 0,
-  // whichever its task had. What another one of its task has begun goes on.
+  // Ends everything that involves the process, which is gone; `reason` names
+  // it. Incarnation 0: any process of the task. Work with another process of
+  // the task goes on.
   void OnTaskLost(const ControlCaller& process, const absl::Status& reason);
 
-  // The other tasks have gone on without this process: all that waits or runs
-  // here ends so, and all that comes.
+  // Ends all waiting, running and later calls with `why`: the other tasks have
+  // gone on without this process.
   void OnRefused(const absl::Status& why);
 
-  // These may not lead, as another task says.
+  // Handles another task's message that `tasks` may not lead.
   void OnMayNotLead(const std::vector<int>& tasks);
 
-  // A process of the task has been heard of for the first time: from now on a
-  // call that cannot reach it fails, and groups with another one end.
+  // Handles the first contact with a process of the task. From now on a call
+  // that cannot reach it fails, and groups with another process of the task
+  // end.
   void OnFound(int task);
 
-  // Other tasks at which calls wait.
+  // Returns the other tasks at which calls wait.
   std::vector<int> WaitsFor() { return client_->WaitsFor(); }
 
-  // Whether a group that is led here waits for a member, of whatever task, and
-  // no other member can know.
+  // Returns true if a group led here waits for a member of any task, and no
+  // other member can know.
   bool WaitsForAny() { return led_->has_new_groups(); }
 
-  // For the calls of other tasks.
+  // Serves the calls of other tasks.
   LeaderService& leader() { return *leader_service_; }
 
   const ParamResolverLocal& led() const { return *led_; }
@@ -168,13 +173,13 @@ class ParamResolverDistributed
   explicit ParamResolverDistributed(Options options);
   void Initialize();
 
-  // What was given up.
+  // Given-up executions.
   bool Note(const GivenUp& given_up);
   void EndGivenUp(const ExecKey& execution, const absl::Status& reason);
   void EndGivenUpIn(const CollGroupParams& group);
   void OnLeaderChanged();
 
-  // Ends.
+  // Ends of groups.
   void OnLearned(const CollGroupParams& group, int leader);
   void OnGenerationEnded(GroupKey key, uint64_t generation,
                          const absl::Status& reason);

@@ -14,12 +14,12 @@
 
 namespace tutti {
 
-// What leaders have settled for the members of this task: of each group the
-// generation that lives, with its instances. Nothing is forgotten while that
+// Groups that leaders have settled for the members of this task: the living
+// generation of each group, with its instances. Keeps everything while that
 // generation lives. Not thread-safe.
 class SettledGroups {
  public:
-  // What one member asked for, and got.
+  // Request of one member, and the params settled for it.
   struct Member {
     std::shared_ptr<const CollectiveRequest> request;
     std::shared_ptr<const CollectiveParams> params;
@@ -27,38 +27,39 @@ class SettledGroups {
 
   struct Instance {
     std::shared_ptr<const CollInstanceParams> params;
-    absl::flat_hash_map<std::string, Member> members;  // By device.
+    absl::flat_hash_map<std::string, Member> members;  // Keyed by device.
   };
 
   struct Group {
     std::shared_ptr<const CollGroupParams> params;
     std::shared_ptr<const CollTaskParams> task;
-    absl::flat_hash_map<std::string, int> rank_of_device;  // Of this task.
+    absl::flat_hash_map<std::string, int> rank_of_device;  // In this task.
     absl::flat_hash_map<InstanceKey, Instance> instances;
-    int leader = -1;  // Who settled it.
+    int leader = -1;  // Task that settled the group.
   };
   using GroupPtr = std::shared_ptr<Group>;
 
-  // `task_name`: of this task.
+  // `task_name`: the name of this task.
   explicit SettledGroups(std::string task_name)
       : task_name_(std::move(task_name)) {}
 
-  // Null if there is none.
+  // Return null if there is none.
   GroupPtr Find(GroupKey key) const;
   const Member* Find(InstanceId id, absl::string_view device_name) const;
 
-  // The entry of this very group. It takes the place of an earlier generation,
-  // which is returned in `replaced` to be freed. Null if there is a later one.
+  // Returns the entry of this very group. The entry replaces an earlier
+  // generation, which goes to `replaced` for the caller to free. Returns null
+  // if there is a later generation.
   GroupPtr Add(std::shared_ptr<const CollGroupParams> group,
                GroupPtr* replaced);
 
-  // Null if this generation is not there.
+  // Returns null if this generation is not there.
   GroupPtr Remove(GroupKey key, uint64_t generation);
 
-  // Nothing happens if the group has been removed.
+  // Does nothing if the group has been removed.
   void AddMember(Group& group, const std::string& device_name, Member member);
 
-  // One for each member of an instance and each of its rows.
+  // Counts the members of all instances and their rows.
   size_t num_entries() const { return num_entries_; }
   size_t num_groups() const { return groups_.size(); }
 

@@ -19,7 +19,7 @@ std::shared_ptr<const CollGroupParams> GenerationOf(uint64_t generation) {
   return group;
 }
 
-// Of two threads the one that has learned the earlier one may come last.
+// Adds in the wrong order, as two threads may do.
 TEST(SettledGroupsTest, AnEarlierGenerationDoesNotReplaceALaterOne) {
   SettledGroups settled("/job:worker/replica:0/task:0");
   SettledGroups::GroupPtr replaced;

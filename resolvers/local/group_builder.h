@@ -24,34 +24,36 @@ class GroupBuilder {
   explicit GroupBuilder(std::vector<int> ring_order)
       : ring_order_(std::move(ring_order)) {}
 
-  // Idempotent for a device that joined with the same incarnation and rank.
-  // Errors, which end the whole group, whose key stays failed: INVALID_ARGUMENT
-  // for another size, device type or rank than the others allow, or one device
-  // too many; FAILED_PRECONDITION for a known device with another incarnation.
+  // Adds a member. Idempotent for a device that joined with the same
+  // incarnation and rank. Errors: INVALID_ARGUMENT for a size, device type or
+  // rank that does not match, or for one device too many; FAILED_PRECONDITION
+  // for a known device with another incarnation. Any error ends the whole
+  // group; its key stays failed.
   absl::Status Join(const DeviceAttributes& device,
                     const CollectiveRequest& request);
 
-  // Forgets a device that had joined. Only before the group is complete.
+  // Forgets a device that had joined. Call only before the group is complete.
   void Withdraw(absl::string_view full_name);
 
-  // With that incarnation, or any if it is 0.
+  // Returns true if the task has a member with that incarnation; 0 means any
+  // incarnation.
   bool HasMemberOfTask(absl::string_view task_name,
                        uint64_t incarnation = 0) const;
   bool empty() const { return members_.empty(); }
-  int size() const { return size_; }  // Of the complete group.
+  int size() const { return size_; }  // Size of the complete group.
   bool complete() const { return static_cast<int>(members_.size()) == size_; }
 
-  // The members in rank order. Call when complete. Errors: as
-  // ConfiguredRankOrder.
+  // Returns the group, with members in rank order. Call when complete. Errors:
+  // from ConfiguredRankOrder().
   absl::StatusOr<CollGroupParams> Build(uint64_t generation) const;
 
-  // "1 of 4 members had joined (/job:...)".
+  // Returns, for example, "1 of 4 members had joined group 7 (/job:...)".
   std::string Describe() const;
 
  private:
   struct Member {
     DeviceAttributes device;
-    int rank = -1;  // As asked for.
+    int rank = -1;  // Requested rank; -1: none.
   };
 
   absl::Status CheckMatches(const DeviceAttributes& device,
@@ -59,7 +61,7 @@ class GroupBuilder {
   absl::Status CheckSame(const Member& member, const DeviceAttributes& device,
                          int rank) const;
   absl::Status CheckRank(const DeviceAttributes& device, int rank) const;
-  void SetIndex(int index);  // Of a member that has just got it.
+  void SetIndex(int index);  // Indexes a member that has just moved to `index`.
   std::string first_name() const { return members_[0].device.name.ToString(); }
   absl::StatusOr<std::vector<int>> RankOrder() const;
 

@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-// Sorts by name: numbers as numbers.
+// Compares names; numbers compare as numbers.
 bool NameIsLess(const DeviceName& a, const DeviceName& b) {
   return std::tie(a.job, a.replica, a.task, a.type, a.index) <
          std::tie(b.job, b.replica, b.task, b.type, b.index);
@@ -53,7 +53,7 @@ void FollowLinks(absl::Span<const DeviceAttributes> devices,
           return LinkStrength(last, devices[a]) <
                  LinkStrength(last, devices[b]);
         });
-    // Keeps the order of the others, so that ties go to the lowest index.
+    // Keeps the order of the other devices: ties go to the lowest index.
     std::rotate(order.begin() + i, next, next + 1);
   }
 }

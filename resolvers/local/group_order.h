@@ -9,16 +9,16 @@
 
 namespace tutti {
 
-// The order in which devices get their ranks: by job and replica, tasks in
-// numeric order, and within a task a ring that follows the strongest links:
-// from the device of the lowest index always on to the one, of those not yet in
-// the ring, that has the strongest link, and among equals the lowest index.
-// Returns positions in `devices`. Pure: the order of the input does not matter.
+// Returns the order in which devices get their ranks, as positions in
+// `devices`. Sorts by job, replica and task number. Within a task the order is
+// a ring along the strongest links. The ring begins at the lowest device index.
+// Each next device is the remaining one with the strongest link, or among
+// equals the lowest index. Pure: the order of the input does not matter.
 std::vector<int> DefaultRankOrder(absl::Span<const DeviceAttributes> devices);
 
-// The same, but each task's ring goes by `ring_order`, a list of all device
-// indices of a task. Errors: INVALID_ARGUMENT if a device's index is not in it
-// or it names one twice.
+// Same as DefaultRankOrder(), but each task's ring follows `ring_order`, a list
+// of all device indices of a task. Errors: INVALID_ARGUMENT if the list lacks a
+// device's index or names one twice.
 absl::StatusOr<std::vector<int>> ConfiguredRankOrder(
     absl::Span<const DeviceAttributes> devices,
     absl::Span<const int> ring_order);

@@ -91,8 +91,8 @@ absl::StatusOr<int> FindRoot(Requests requests) {
   return 0;
 }
 
-// The rows of CollInstanceParams. Of those that all members know it takes rank
-// 0's: the others' may be those of another execution.
+// Collects CollInstanceParams::rows. Rows that all members know are taken from
+// rank 0: the other members' rows may be of another execution.
 absl::StatusOr<std::vector<int64_t>> CollectRows(Requests requests) {
   const CollectiveOp& op = requests[0]->op;
   const auto* gather = std::get_if<AllGather>(&op);
@@ -120,7 +120,8 @@ absl::StatusOr<std::vector<int64_t>> CollectRows(Requests requests) {
 
 absl::StatusOr<int64_t> BytesOf(const CollInstanceParams& instance,
                                 const CollGroupParams& group) {
-  // The root has both, where there is one; elsewhere any rank will do.
+  // Takes the shapes of the root, which has both. Without a root, any rank has
+  // both.
   const auto input = InputShape(instance, group.size(), instance.root);
   if (!input.ok()) return input.status();
   const auto output = OutputShape(instance, group.size(), instance.root);
@@ -167,7 +168,7 @@ absl::Status ChooseImplementation(const SelectionPolicy& policy,
                                                                   instance);
 }
 
-// 0 if no member is local.
+// Returns 0 if no member is local.
 size_t FirstLocalRank(const CollTaskParams& task) {
   const auto& is_local = task.is_local;
   const auto first = std::find(is_local.begin(), is_local.end(), true);
@@ -224,7 +225,7 @@ absl::Status CheckDecided(const SelectionPolicy& policy,
   if (!factory.ok()) return absl::OkStatus();
   const ImplementationTraits& traits = (*factory)->traits();
   SelectionRequest request = RequestFor(policy, group, task, instance);
-  request.group = nullptr;  // What the devices have, the leader alone knows.
+  request.group = nullptr;  // Only the leader knows device features.
   std::string why_not = WhyNot(traits, request);
   if (why_not.empty() && traits.is_made_of_steps &&
       traits.supports_subdivisions &&

@@ -14,9 +14,9 @@
 
 namespace tutti {
 
-// Whether what the leader of a group has decided can be: `instance` is run by
-// an implementation that serves it, and by the one that `wanted` names if that
-// is not empty. What this process does not know is left to who looks it up.
+// Checks a decision of the group's leader: `instance` runs on an implementation
+// that serves it, and on the implementation `wanted` if that is not empty. Does
+// not check names that this process does not know: their look-up fails later.
 // Errors: INVALID_ARGUMENT.
 absl::Status CheckDecided(const SelectionPolicy& policy,
                           const CollGroupParams& group,
@@ -24,13 +24,13 @@ absl::Status CheckDecided(const SelectionPolicy& policy,
                           const CollInstanceParams& instance,
                           const std::string& wanted);
 
-// What the leader of a group decides about an instance once it has the request
-// of every member, in rank order: that they agree, and how it runs. Answers
-// with the params of each member, with the ops of a member of `task` if it has
-// one: what others sent has their names alone. Pure but for the chosen
-// implementation's InitializeCollectiveParams(). Errors: INVALID_ARGUMENT
-// saying which ranks hold which value, or if an output is too large; those of
-// SelectImplementation().
+// Decides how an instance runs, for the leader of a group. `requests` are those
+// of all members, in rank order. Checks that the requests agree. Returns the
+// params of each member. Custom ops are those of a member of `task`, if it has
+// one: ops that arrive from other tasks have only names. Pure but for the
+// chosen implementation's InitializeCollectiveParams(). Errors:
+// INVALID_ARGUMENT saying which ranks hold which value, or if an output is too
+// large; the errors of SelectImplementation().
 absl::StatusOr<std::vector<std::shared_ptr<const CollectiveParams>>>
 CompleteInstance(
     const SelectionPolicy& policy,

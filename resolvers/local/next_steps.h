@@ -10,22 +10,23 @@
 
 namespace tutti {
 
-// The largest step id. Ids have 56 bits, as in TensorFlow, which leaves
-// runtimes some to tag them.
+// Largest step id. Ids have 56 bits, as in TensorFlow: runtimes may tag them
+// with the other bits.
 inline constexpr int64_t kMaxStepId = (int64_t{1} << 56) - 1;
 
-// An id to go on from: any of them.
+// Draws a random id to go on from.
 int64_t DrawStepId(Random& random);
 
-// The ids of the next step of each graph, as StepSequenceInterface says, for
-// implementations of it. Thread-safe.
+// Ids of the next step of each graph, for implementations of
+// StepSequenceInterface. Thread-safe.
 class NextSteps {
  public:
-  // kInvalidStepId if none is known.
+  // Returns kInvalidStepId if no id is known.
   int64_t Get(int64_t graph_key) const ABSL_LOCKS_EXCLUDED(mu_);
   void Set(int64_t graph_key, int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // That step was run. If it was not the next one, none is known any more.
+  // Records that the step was run. If it was not the graph's next step, the
+  // next id becomes unknown.
   void Retire(int64_t graph_key, int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
   void Forget(int64_t graph_key) ABSL_LOCKS_EXCLUDED(mu_);
 

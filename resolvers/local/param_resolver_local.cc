@@ -44,7 +44,7 @@ bool AreEqual(const std::vector<uint64_t>& numbers) {
                             std::not_equal_to<>()) == numbers.end();
 }
 
-// What who calls later hears of a group that failed with `status`.
+// Error for later callers of a group that failed with `status`.
 absl::Status FailedForGood(const absl::Status& status, absl::string_view end) {
   return absl::Status(status.code(),
                       absl::StrCat(status.message(), "; the group has failed: ",
@@ -120,7 +120,7 @@ void ParamResolverLocal::Join(MemberCall member,
 
 void ParamResolverLocal::Deliver(Outbox outbox) {
   for (size_t i = 0; i < outbox.jobs.size(); ++i) {
-    auto job = std::move(outbox.jobs[i]);  // It may add others.
+    auto job = std::move(outbox.jobs[i]);  // The job may add others.
     std::move(job)(&outbox);
   }
   for (const auto& [group, reason] : outbox.failed_groups) {
@@ -133,7 +133,8 @@ void ParamResolverLocal::Deliver(Outbox outbox) {
   for (auto& [call, answer] : outbox.answers) {
     std::move(call->done)(std::move(answer));
   }
-  // After the members know of their group, so that who watches them goes on.
+  // Runs after the members know of their group: a watcher of the members can go
+  // on.
   if (outbox.new_groups_changed && options_.new_groups_changed != nullptr) {
     options_.new_groups_changed();
   }
@@ -180,8 +181,8 @@ void ParamResolverLocal::Arrive(const WaitingCallPtr& call, Outbox* outbox) {
     status = BeginForming(group, outbox);
   }
   if (status.ok()) return;
-  // In several processes who calls later may be of the execution that fails,
-  // whose members get the same error.
+  // In several processes a later caller may be of the failing execution, whose
+  // members get the same error.
   if (!is_alone) status = FailedForGood(status, "ReformGroup()");
   if (group->params != nullptr) {
     outbox->failed_groups.emplace_back(group->params, status);
@@ -189,7 +190,8 @@ void ParamResolverLocal::Arrive(const WaitingCallPtr& call, Outbox* outbox) {
   Fail(*group, std::move(status), outbox);
 }
 
-// The member may know before this process that a generation has ended.
+// Drops a generation that has ended, as the member may know before this
+// process.
 void ParamResolverLocal::LeaveEndedGeneration(const WaitingCall& call,
                                               Outbox* outbox) {
   last_generation_ = std::max(last_generation_, call.ended_generation);
@@ -199,7 +201,7 @@ void ParamResolverLocal::LeaveEndedGeneration(const WaitingCall& call,
   Group& group = *found->second;
   if (call.ended_generation < group.generation) return;
   if (group.is_forming()) {
-    group.generation = ++last_generation_;  // Nobody knows the other number.
+    group.generation = ++last_generation_;  // No process knows the old one.
     return;
   }
   DropGroup(key,
@@ -212,8 +214,8 @@ void ParamResolverLocal::LeaveEndedGeneration(const WaitingCall& call,
 absl::StatusOr<ParamResolverLocal::GroupPtr> ParamResolverLocal::FindOrAddGroup(
     const WaitingCall& call, Outbox* outbox) {
   const GroupKey key = call.request->group_key;
-  // Also a late call of before, which must not spoil the group that is formed
-  // without the tasks that are lost.
+  // Refuses a late call from before the loss of a task too: such a call must
+  // not spoil the group that forms without the lost tasks.
   if (call.living_generation == 0 &&
       call.request->group_size > num_devices_left_) {
     return reason_for_no_more_;
@@ -276,7 +278,7 @@ absl::Status ParamResolverLocal::BeginForming(const GroupPtr& group,
   return absl::OkStatus();
 }
 
-// Meanwhile calls may come and leave, and the group may end.
+// Completes a group. Meanwhile calls may come and leave, and the group may end.
 void ParamResolverLocal::FormGroup(const GroupPtr& group,
                                    std::shared_ptr<CollGroupParams> params,
                                    Outbox* outbox) {
@@ -406,8 +408,8 @@ void ParamResolverLocal::DropInstance(Group& group, InstanceKey key,
   group.instances.erase(found);
 }
 
-// All requests are there. Meanwhile further calls may come and leave, and the
-// group may end.
+// Completes an instance whose requests have all arrived. Meanwhile further
+// calls may come and leave, and the group may end.
 void ParamResolverLocal::SettleInstance(const GroupPtr& group, InstanceKey key,
                                         const InstancePtr& instance,
                                         Outbox* outbox) {
@@ -463,7 +465,7 @@ bool ParamResolverLocal::LeaveInstance(Group& group, const WaitingCall& call,
   if (found == group.instances.end()) return false;
   Instance& instance = *found->second;
   if (!instance.waiting.Remove(call)) return false;
-  if (instance.all_arrived()) return true;  // It is being settled.
+  if (instance.all_arrived()) return true;  // The instance is being settled.
   const int rank = group.rank_of_device.at(call.device_name);
   const bool was_last = !instance.waiting.HasCallOf(call.device_name);
   if (was_last || !call.asks_once) --instance.num_calls[rank];
@@ -513,7 +515,8 @@ void ParamResolverLocal::EndGeneration(GroupKey group_key, uint64_t generation,
     if (found == groups_.end() || found->second->generation > generation) {
       return;
     }
-    // A former leader's: nobody knows the number of one that is being formed.
+    // Message of a former leader: no process knows the number of a forming
+    // group.
     if (generation != kAnyGeneration && found->second->is_forming()) {
       last_generation_ = std::max(last_generation_, generation);
       found->second->generation = ++last_generation_;
@@ -533,7 +536,7 @@ void ParamResolverLocal::EndAwaited(GroupKey group_key,
     MutexLock lock(&mu_);
     const auto found = groups_.find(group_key);
     if (found == groups_.end()) return;
-    // Where all have come, the task may not have heard so.
+    // If all members have come, the task may not have heard so.
     const Group& group = *found->second;
     if (!IsAwaitedBy(group, task_name) && !IsFormedWith(group, task_name)) {
       return;
@@ -597,7 +600,7 @@ void ParamResolverLocal::SetDevicesLeft(int64_t num_devices,
   Deliver(std::move(outbox));
 }
 
-// All its members have come, one of them from the task.
+// Returns true if all members have come, and at least one is of the task.
 bool ParamResolverLocal::IsFormedWith(const Group& group,
                                       absl::string_view task_name,
                                       uint64_t incarnation) const {
@@ -628,8 +631,8 @@ uint64_t ParamResolverLocal::last_generation() {
   return last_generation_;
 }
 
-// Of the instances that nobody waits for and that all members asked for equally
-// often, keeps the most recently used ones.
+// Keeps the most recently used idle instances. Idle: no call waits for it, and
+// all members requested it equally often.
 void ParamResolverLocal::ForgetOldInstances(Outbox* outbox) {
   struct Idle {
     Group* group;

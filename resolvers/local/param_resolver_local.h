@@ -20,15 +20,15 @@
 
 namespace tutti {
 
-// Every group's leader: the resolver for groups whose members are all in this
-// process and, where a cluster's tasks send their members' calls here, of all
-// groups. Implementations complete a group and an instance on the thread of the
-// member that came last, with no lock held.
+// Leader of groups. It leads the groups whose members are all in this process.
+// Where a cluster's tasks send their members' calls here, it leads all groups.
+// Implementations complete a group or an instance on the thread of the last
+// member to come, with no lock held.
 //
-// Groups stay until they are ended; so does the error of one that failed. An
-// instance is forgotten at the earliest when all its members have asked for it
-// equally often and others of `max_entries` / 2 entries were asked for since.
-// An executor that remembers an instance does not ask.
+// A group stays until it is ended; the error of a failed group stays as long.
+// The resolver forgets an instance when two conditions hold: all its members
+// have requested it equally often, and others of `max_entries` / 2 entries were
+// requested since. Executors that remember an instance send no request.
 class ParamResolverLocal
     : public ParamResolverInterface,
       public std::enable_shared_from_this<ParamResolverLocal> {
@@ -36,28 +36,28 @@ class ParamResolverLocal
   struct Options {
     SelectionPolicy policy;
 
-    // Device indices of a task, as in ConfiguredRankOrder(); empty: the ring
+    // Device indices of a task, as in ConfiguredRankOrder(). Empty: the ring
     // follows the links.
     std::vector<int> ring_order;
 
-    // How much the instances of all groups may take before some are forgotten:
-    // an entry for each member, and one for each of CollInstanceParams::rows.
-    // An entry is about 250 bytes.
+    // Largest number of entries of all instances before the resolver forgets
+    // some. An instance has one entry for each member and one for each number
+    // in CollInstanceParams::rows. An entry is about 250 bytes.
     size_t max_entries = size_t{1} << 19;
 
-    // The task that this process is ("/job:worker/replica:0/task:3"): the
-    // devices of others are not local. Empty: all devices are.
+    // Task of this process ("/job:worker/replica:0/task:3"). Devices of other
+    // tasks are not local. Empty: all devices are local.
     std::string task_name;
 
-    // What members of other tasks may make this one keep: groups and instances
-    // that are not settled, and groups in all. Entries: eight times
-    // `max_entries`.
+    // Limits on the state that members of other tasks can make this process
+    // keep: groups and instances that are not settled, and groups in all. The
+    // limit on entries is eight times `max_entries`.
     size_t max_unsettled = 1024;
     size_t max_groups = size_t{1} << 16;
 
-    // Runs, with no lock held, before the members' calls are answered, when a
-    // group ends that had been formed, but not by EndGeneration() or EndTask():
-    // members in other tasks may use it.
+    // Runs when a formed group ends otherwise than by EndGeneration() or
+    // EndTask(): members in other tasks may still use it. Runs with no lock
+    // held, before the members' calls are answered.
     std::function<void(const CollGroupParams& group,
                        const absl::Status& reason)>
         formed_group_failed;
@@ -66,19 +66,19 @@ class ParamResolverLocal
     std::function<void()> new_groups_changed;
   };
 
-  // How far what others say of generations may be ahead of what is known here,
-  // as a leader counts on from there: what ends; twice as far what has ended,
-  // as the members say that took such a word.
+  // Bound on how far generations in messages may be ahead of the generations
+  // known here. Leaders count on from them. An ended generation in a call may
+  // be twice as far ahead: its member may have taken such a message.
   static constexpr uint64_t kMaxGenerationsAhead = uint64_t{1} << 40;
 
-  // A call of any task's member. A cancelled wait leaves nothing behind.
+  // Call of a member of any task. A cancelled wait leaves nothing behind.
   struct MemberCall {
     DeviceAttributes device;
     std::shared_ptr<const CollectiveRequest> request;
     std::shared_ptr<Cancellation> cancellation;
 
-    // As in WaitingCall. The group that is formed is of a generation later than
-    // all of its members say have ended.
+    // Same as in WaitingCall. A new group gets a later generation than any
+    // ended generation that its members report.
     uint64_t ended_generation = 0;
     uint64_t living_generation = 0;
     bool asks_once = false;
@@ -98,56 +98,60 @@ class ParamResolverLocal
   void EndGroup(GroupKey group_key, absl::Status reason) override
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // As CompleteParamsAsync(). More errors: ABORTED if the generation that the
-  // member lives in is not led here any more; RESOURCE_EXHAUSTED for a remote
-  // member that would make this process keep too much; INVALID_ARGUMENT for one
-  // that knows of a generation that cannot be.
+  // Handles a call like CompleteParamsAsync(). More errors: ABORTED if the
+  // generation that the member lives in is not led here; RESOURCE_EXHAUSTED for
+  // a remote member that would make this process keep too much;
+  // INVALID_ARGUMENT for a member with an impossible generation.
   void Join(MemberCall member, absl::AnyInvocable<void(LeaderAnswer) &&> done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends the group unless it is of a later generation: one that is being formed
-  // becomes that.
+  // Ends the group unless its generation is later than `generation`. A forming
+  // group becomes a later generation instead.
   void EndGeneration(GroupKey group_key, uint64_t generation,
                      absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends the group if a device of the task waits for it, or is in it.
+  // Ends the group if a device of the task is in it, or waits for it.
   void EndAwaited(GroupKey group_key, absl::string_view task_name,
                   absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The process is gone: ends the groups that its devices are in, and its calls
-  // to others. With incarnation 0, any process of the task.
+  // Ends the groups and the waiting calls of the task's devices: their process
+  // is gone. Incarnation 0: any process of the task.
   void EndTask(absl::string_view task_name, uint64_t incarnation,
                const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The tasks that live have so many devices: who wants to form a group with
-  // more members gets the reason for which there are no more, at once.
+  // Sets how many devices the living tasks have. A request for a larger group
+  // fails at once with `reason`.
   void SetDevicesLeft(int64_t num_devices, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whether there is a group with members that do not know of the others: it
-  // waits for some, or for one to come to an instance where others are.
+  // Returns true if some group has members that do not know the group yet. Such
+  // a group waits for members, or for a member to come to an instance where
+  // others are.
   bool has_new_groups() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends all groups. What waits here may hold who made it wait: so nobody is
-  // held for ever.
+  // Ends all groups. A waiting call may hold the resolver's owner: afterwards
+  // no such call is left.
   void EndAll(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   bool HasGroup(GroupKey group_key) ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t last_generation() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // All its members have come, and none of them is of the task.
+  // Returns true if all members of the group have come, and none of them is of
+  // the task.
   bool IsFormedWithout(GroupKey group_key, absl::string_view task_name)
       ABSL_LOCKS_EXCLUDED(mu_);
   size_t num_groups() ABSL_LOCKS_EXCLUDED(mu_);
   size_t num_instances() ABSL_LOCKS_EXCLUDED(mu_);
   size_t num_entries() ABSL_LOCKS_EXCLUDED(mu_);
-  uint64_t num_calls() ABSL_LOCKS_EXCLUDED(mu_);  // That reached an instance.
+  uint64_t num_calls()
+      ABSL_LOCKS_EXCLUDED(mu_);  // Calls that reached an instance.
 
  private:
   struct Instance {
     size_t num_entries = 0;
 
-    // In rank order; null for who has not come. Fixed once all have.
+    // In rank order; null for a member that has not come. Fixed once all have
+    // come.
     std::vector<std::shared_ptr<const CollectiveRequest>> requests;
     int num_arrived = 0;
     bool all_arrived() const {
@@ -155,10 +159,10 @@ class ParamResolverLocal
     }
     WaitingCalls waiting;
 
-    // In rank order, once completed.
+    // In rank order; set once completed.
     std::vector<std::shared_ptr<const CollectiveParams>> completed;
 
-    // By rank; without calls that left before all had arrived.
+    // Indexed by rank. Does not count calls that left before all had arrived.
     std::vector<uint64_t> num_calls;
     uint64_t last_used = 0;
   };
@@ -169,15 +173,15 @@ class ParamResolverLocal
         : builder(std::move(ring_order)), generation(drawn_generation) {}
     GroupBuilder builder;
     uint64_t generation;
-    absl::Status status;  // What it failed with, if it did.
+    absl::Status status;  // Error that the group failed with, or OK.
     WaitingCalls waiting;
-    bool is_new = false;  // Not all that wait in it know who is in it.
+    bool is_new = false;  // Some waiting member does not know the group yet.
 
-    // Set when the last member comes: from then on none can leave.
+    // Set when the last member comes: from then on no member can leave.
     std::shared_ptr<Cancellation> cancellation;
     bool is_forming() const { return status.ok() && cancellation == nullptr; }
 
-    // Once formed; fixed.
+    // Set once the group is formed, then fixed.
     std::shared_ptr<const CollGroupParams> params;
     std::shared_ptr<const CollTaskParams> task;
     absl::flat_hash_map<std::string, int> rank_of_device;
@@ -185,9 +189,9 @@ class ParamResolverLocal
   };
   using GroupPtr = std::shared_ptr<Group>;
 
-  // What to do once the lock is given up.
+  // Work to do after the lock is released.
   struct Outbox {
-    // Calls to implementations; each adds what comes of it.
+    // Calls to implementations; each adds its results to the outbox.
     std::vector<absl::AnyInvocable<void(Outbox*) &&>> jobs;
     std::vector<std::pair<WaitingCallPtr, LeaderAnswer>> answers;
     bool new_groups_changed = false;
@@ -196,7 +200,8 @@ class ParamResolverLocal
     std::vector<std::pair<std::shared_ptr<const CollGroupParams>, absl::Status>>
         failed_groups;
 
-    // Freed here: others may have handed in what runs when it ends.
+    // Freed with the outbox, without the lock: their destructors may run
+    // foreign code.
     std::vector<std::shared_ptr<const void>> dropped;
   };
 
@@ -208,7 +213,7 @@ class ParamResolverLocal
   void OnCancelled(const WaitingCallPtr& call, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Jobs.
+  // Jobs of an Outbox.
   void FormGroup(const GroupPtr& group, std::shared_ptr<CollGroupParams> params,
                  Outbox* outbox) ABSL_LOCKS_EXCLUDED(mu_);
   void SettleInstance(const GroupPtr& group, InstanceKey key,
@@ -258,10 +263,10 @@ class ParamResolverLocal
   uint64_t num_calls_ ABSL_GUARDED_BY(mu_) = 0;
   size_t num_entries_ ABSL_GUARDED_BY(mu_) = 0;
   size_t num_unsettled_ ABSL_GUARDED_BY(mu_) = 0;  // Groups and instances.
-  size_t num_new_ ABSL_GUARDED_BY(mu_) = 0;        // Groups.
+  size_t num_new_ ABSL_GUARDED_BY(mu_) = 0;        // Counts groups.
   int64_t num_devices_left_ ABSL_GUARDED_BY(mu_) = kMaxGroupSize;
   absl::Status reason_for_no_more_ ABSL_GUARDED_BY(mu_);
-  size_t next_sweep_ ABSL_GUARDED_BY(mu_);  // At so many entries.
+  size_t next_sweep_ ABSL_GUARDED_BY(mu_);  // Number of entries.
   absl::flat_hash_map<GroupKey, GroupPtr> groups_ ABSL_GUARDED_BY(mu_);
 };
 

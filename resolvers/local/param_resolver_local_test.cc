@@ -27,7 +27,7 @@ using testing::Not;
 
 using Answer = absl::StatusOr<std::shared_ptr<const CollectiveParams>>;
 
-// What the implementation does, besides counting.
+// Behaviour of the implementation, besides counting.
 struct Hooks {
   std::function<absl::Status()> form_group = absl::OkStatus;
   std::function<absl::Status()> settle_instance = absl::OkStatus;
@@ -35,7 +35,7 @@ struct Hooks {
   int num_formed = 0;
   int num_settled = 0;
 };
-Hooks* hooks = nullptr;  // Of the test that runs.
+Hooks* hooks = nullptr;  // Set by the running test.
 
 class Hooked : public CollectiveImplementationInterface {
  public:
@@ -57,7 +57,7 @@ class Hooked : public CollectiveImplementationInterface {
 
 class ParamResolverLocalTest : public testing::Test {
  protected:
-  // What became of one call.
+  // Result of one call.
   struct Call {
     std::shared_ptr<Cancellation> token = std::make_shared<Cancellation>();
     std::vector<Answer> answers;
@@ -122,7 +122,7 @@ class ParamResolverLocalTest : public testing::Test {
   std::shared_ptr<ParamResolverLocal> resolver_;
 };
 
-// A call from before tasks were lost may come while the others already form a
+// Calls from before the loss of a task may come while the others already form a
 // smaller group.
 TEST_F(ParamResolverLocalTest, ALateCallForMoreThanAreLeftSpoilsNoGroup) {
   const absl::Status lost = absl::UnavailableError("task 7 was lost");
@@ -341,8 +341,8 @@ TEST_F(ParamResolverLocalTest, KeepsAnInstanceThatAMemberHasNotAskedForAgain) {
   EXPECT_FALSE(Ask(1, -1)->waits());
 }
 
-// A resolver of a cluster remembers what its members are told, so that it does
-// not matter how often they asked before.
+// Resolvers of a cluster remember the answers to their members: the number of
+// earlier requests does not matter.
 TEST_F(ParamResolverLocalTest, CallsOfAMemberThatRemembersCountAsOne) {
   ResetResolver(/*max_entries=*/40);
   for (int device : {0, 0, 1}) {

@@ -11,8 +11,8 @@
 
 namespace tutti {
 
-// The sequence of a process that agrees with nobody else. It refreshes without
-// waiting.
+// Step sequence of a single process, which agrees with no other. Refreshes
+// without waiting.
 class StepSequenceLocal : public StepSequenceInterface {
  public:
   explicit StepSequenceLocal(Random* random) : random_(random) {}

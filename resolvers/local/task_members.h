@@ -8,12 +8,12 @@
 
 namespace tutti {
 
-// Which members are devices of the task ("/job:worker/replica:0/task:3"); all
-// if the name is empty.
+// Marks the members that are devices of the task
+// ("/job:worker/replica:0/task:3"); all members if the name is empty.
 CollTaskParams MembersOfTask(const CollGroupParams& group,
                              absl::string_view task_name);
 
-// The tasks that have members.
+// Returns the tasks that have members.
 std::set<int> TasksOf(const CollGroupParams& group);
 
 }  // namespace tutti

@@ -17,42 +17,42 @@
 
 namespace tutti {
 
-// What a leader says to a member of a group.
+// Answer of a leader to a member of a group.
 struct LeaderAnswer {
   absl::StatusOr<std::shared_ptr<const CollectiveParams>> params;
 
-  // Of the group, if it is the generation that has failed; else 0.
+  // Generation of the group if that generation has failed; else 0.
   uint64_t failed_generation = 0;
 };
 
-// A member's call to its group's leader until it is answered.
+// Member's call to its group's leader until the leader answers it.
 struct WaitingCall {
   DeviceAttributes device;
   std::string device_name;
   std::shared_ptr<const CollectiveRequest> request;
   absl::AnyInvocable<void(LeaderAnswer) &&> done;
 
-  // Generations of the group as the member knows them: the newest one that has
-  // ended, and the one that it is in. 0: none.
+  // Generations of the group, as the member knows them: the newest ended one,
+  // and the present one. 0: none.
   uint64_t ended_generation = 0;
   uint64_t living_generation = 0;
 
-  // The member remembers what it is told: calls that came before it was are
+  // The member remembers the answer. All its calls before the answer count as
   // one.
   bool asks_once = false;
 
   bool is_remote = false;
-  uint64_t place = 0;  // In the WaitingCalls that have it.
+  uint64_t place = 0;  // Place in the WaitingCalls that holds the call.
 };
 using WaitingCallPtr = std::shared_ptr<WaitingCall>;
 
-// Calls that wait for the same, in the order in which they came. One may leave
-// without a search among all. Not thread-safe.
+// Calls that wait for the same event, in order of arrival. Removing one needs
+// no search. Not thread-safe.
 class WaitingCalls {
  public:
   void Add(WaitingCallPtr call);
 
-  // False if `call` is not among them.
+  // Returns false if `call` is not in the list.
   bool Remove(const WaitingCall& call);
 
   bool HasCallOf(absl::string_view device_name) const {
@@ -61,17 +61,17 @@ class WaitingCalls {
 
   bool HasCallOfTask(absl::string_view task_name) const;
 
-  // Those of the task's devices with that incarnation, or any if it is 0, which
-  // leave.
+  // Removes and returns the calls of the task's devices with that incarnation;
+  // 0 means any incarnation.
   std::vector<WaitingCallPtr> TakeCallsOfTask(absl::string_view task_name,
                                               uint64_t incarnation);
 
-  // All of them; none is left.
+  // Removes and returns all calls.
   std::vector<WaitingCallPtr> TakeAll();
 
  private:
   uint64_t last_place_ = 0;
-  std::map<uint64_t, WaitingCallPtr> calls_;  // By place.
+  std::map<uint64_t, WaitingCallPtr> calls_;  // Keyed by place.
   absl::flat_hash_map<std::string, int> num_of_device_;
 };
 

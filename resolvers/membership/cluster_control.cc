@@ -89,14 +89,15 @@ void ClusterControl::MakeHealth() {
           }});
 }
 
-// As if this task said so: its own members are in the groups that it knows.
+// Cancels in the name of this task, whose members are in all groups that it
+// knows.
 std::function<void(const ExecKey&, const absl::Status&)>
 ClusterControl::OwnCancelExecution() const {
   if (options_.cancel_execution == nullptr) return nullptr;
   const ControlCaller self{options_.cluster.this_task, options_.incarnation};
   return [cancel = options_.cancel_execution, self](
              const ExecKey& execution, const absl::Status& reason) {
-    cancel(self, execution, reason).IgnoreError();  // It has ended already.
+    cancel(self, execution, reason).IgnoreError();  // Ended already.
   };
 }
 
@@ -131,10 +132,10 @@ void ClusterControl::MakeResolvers() {
            }});
 }
 
-// The tasks with which this one shares a group that lives, the leader of such
-// groups, those at which calls wait, and those that this one waits for to
-// leave. A leader that waits for members does not know from where they will
-// come.
+// Returns the tasks that this one depends on: tasks in the same living groups,
+// the leader of such groups, tasks at which calls wait, tasks that Leave()
+// waits for. A leader that waits for members cannot know where they will come
+// from. It then watches all tasks with known devices.
 std::vector<int> ClusterControl::WatchedTasks() const {
   std::set<int> tasks;
   const auto groups = options_.directory->Living();
@@ -153,13 +154,15 @@ std::vector<int> ClusterControl::WatchedTasks() const {
   const int num_tasks =
       param_resolver_->WaitsForAny() ? options_.cluster.num_tasks() : 0;
   for (int task = 0; task < num_tasks; ++task) {
-    // Whose devices are known: without them nobody says how many are left.
+    // Skip tasks without known devices: no one can tell how many devices are
+    // left.
     if (device_resolver_->NumDevices(task).has_value()) tasks.insert(task);
   }
   return std::vector<int>(tasks.begin(), tasks.end());
 }
 
-// One task may be wrong; but the leader's word counts, and that of all.
+// Takes the refusal as final from the leader, or if no other task is up. A
+// single other task may be wrong.
 void ClusterControl::OnRefused(int task, const absl::Status& why) {
   const auto leader = leadership_->leader();
   const bool by_leader = leader.ok() && *leader == task;
@@ -176,8 +179,8 @@ void ClusterControl::OnTaskLost(const ControlCaller& process,
   if (options_.task_lost != nullptr) options_.task_lost(process, reason);
 }
 
-// Whoever comes while another one counts leaves it to that one to count again,
-// so that the last count is of what is known last.
+// Recounts the devices. If another thread is counting, that thread counts
+// again: the last count uses the newest state.
 void ClusterControl::CountDevicesLeft() {
   {
     MutexLock lock(&mu_);
@@ -195,8 +198,8 @@ void ClusterControl::CountDevicesLeft() {
   }
 }
 
-// A task that has not been heard of may have many. One that is lost may come
-// back; but nobody waits for that.
+// Counts the devices of the tasks that are not lost. An unknown task may have
+// many. A lost task may come back, but no call waits for that.
 void ClusterControl::CountDevicesLeftOnce() {
   const absl::Status loss = health_->FirstLoss();
   int64_t total = 0;
@@ -369,7 +372,8 @@ absl::Status ClusterControl::CancelExecution(
   return status;
 }
 
-// From now on the task is watched where members may come from any.
+// Sets the devices. From now on the task is watched where members may come from
+// any task.
 void ClusterControl::SetDevices(const ControlCaller& owner,
                                 std::vector<DeviceAttributes> devices) {
   device_resolver_->Set(owner.task, owner.incarnation, std::move(devices));

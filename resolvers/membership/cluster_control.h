@@ -30,10 +30,10 @@
 
 namespace tutti {
 
-// One task's part in its cluster: makes the distributed resolvers and the
-// health, joins them together, and answers the calls of the other tasks.
+// Part of one task in its cluster: makes and connects the distributed resolvers
+// and the health, and answers the calls of the other tasks.
 //
-// Thread-safe. Answers are held back by what they wait for, never by a thread.
+// Thread-safe. A delayed answer blocks no thread.
 class ClusterControl : public ControlService,
                        public std::enable_shared_from_this<ClusterControl> {
  public:
@@ -41,34 +41,34 @@ class ClusterControl : public ControlService,
     ClusterSpec cluster;
     Environment environment;
 
-    // The directory's listener is set by Create().
+    // Create() sets the directory's listener.
     std::shared_ptr<ControlChannel> channel;
     std::shared_ptr<GroupDirectory> directory;
     std::shared_ptr<const DeviceManager> devices;
 
-    // Of this process; all of its devices have it.
+    // Incarnation of this process and of all its devices.
     uint64_t incarnation = 0;
 
     HealthProfile health = HealthProfile::Default();
 
-    // As in ParamResolverDistributed, as these.
+    // Same as in ParamResolverDistributed::Options.
     SelectionPolicy policy;
     std::vector<int> ring_order;
     size_t max_entries = size_t{1} << 19;
     size_t max_unsettled = 1024;
 
-    // What else other tasks ask for; the executions are of groups that are
-    // known. UNIMPLEMENTED where null.
+    // Handle other requests of other tasks; UNIMPLEMENTED where null.
+    // `cancel_execution` gets only executions of known groups.
     std::function<absl::Status(const ControlCaller&, const ExecKey& execution,
                                const absl::Status& reason)>
         cancel_execution;
     std::function<void(int64_t step_id)> cleanup_step;
 
-    // Answers what ranks ask for by the names of tensors. May be null.
+    // Answers the ranks' requests by names of tensors. May be null.
     std::shared_ptr<ControlService> named_tensors;
 
-    // Tasks to watch besides those that collectives need; health().Update()
-    // asks again. May be null.
+    // Returns tasks to watch besides those that collectives need.
+    // health().Update() calls it again. May be null.
     std::function<std::vector<int>()> also_watched;
 
     // Run, with no lock held, after this object has acted. May be null.
@@ -76,7 +76,8 @@ class ClusterControl : public ControlService,
                        const absl::Status& reason)>
         task_lost;
 
-    // As TaskHealth's `silent`; also of a task that never answered Join().
+    // Same as TaskHealth::Options::silent. Runs also for a task that never
+    // answered Join().
     std::function<void(int task, const absl::Status& reason)> task_silent;
     GroupDirectory::Listener group_changed;
   };
@@ -84,14 +85,14 @@ class ClusterControl : public ControlService,
   static std::shared_ptr<ClusterControl> Create(Options options);
 
   // Says Hello to the other tasks until every one has answered. `progress` gets
-  // those that have not, at first and after each change. Errors:
-  // DEADLINE_EXCEEDED naming them; what the tasks refuse this one with; the
-  // reason of End().
+  // the tasks that have not answered, at first and after each change. Errors:
+  // DEADLINE_EXCEEDED naming these tasks; the error with which a task refuses
+  // this one; the reason of End().
   void Join(absl::Time deadline,
             std::function<void(const std::vector<int>& missing)> progress,
             StatusCallback done);
 
-  // This task is done: waits until all tasks that live are. As
+  // Ends this task's part: waits until all living tasks are done. Same as
   // ClusterLeave::Leave().
   void Leave(absl::Time deadline, StatusCallback done) {
     const auto health = health_;  // `done` may destroy this object.
@@ -99,11 +100,11 @@ class ClusterControl : public ControlService,
     health->Update();
   }
 
-  // Ends with `reason` whoever joins or leaves, now or later.
+  // Ends every Join() and Leave() with `reason`, now or later.
   void End(const absl::Status& reason);
 
   // Errors: FAILED_PRECONDITION for a process that was lost; INVALID_ARGUMENT
-  // for a message that says what cannot be; those of what is asked for.
+  // for an invalid message; the errors of the requested action.
   void Handle(const ControlCaller& caller, const proto::ControlRequest& request,
               std::shared_ptr<Cancellation> withdrawn,
               ControlDone done) override;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr absl::Duration kSayAgain = absl::Milliseconds(200);
 
-// Nothing that time would mend.
+// Returns true for errors that repetition cannot cure.
 bool IsFinal(const absl::Status& status) {
   return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||
          absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status);
@@ -98,7 +98,8 @@ void ClusterJoin::OnReply(int task, const ControlAnswer& reply) {
   if (is_overdue) EndOverdue();
 }
 
-// Calls have the same deadline: what they come to says why nobody has answered.
+// Waits for the calls, which have the same deadline: their errors say why no
+// task has answered.
 void ClusterJoin::OnDeadline() {
   {
     MutexLock lock(&mu_);
@@ -147,8 +148,8 @@ void ClusterJoin::OnError(int task, const absl::Status& status) {
                                    });
 }
 
-// Whoever comes while another one reports leaves it to that one to report
-// again, and to run `done`.
+// Reports progress. If another thread is reporting, that thread reports again,
+// and runs `done`.
 void ClusterJoin::Report() {
   {
     MutexLock lock(&mu_);
@@ -159,7 +160,7 @@ void ClusterJoin::Report() {
   }
 }
 
-// False if there is nothing more to report, for now or, after `done`, for ever.
+// Returns false if there is nothing to report now, or after `done`.
 bool ClusterJoin::ReportNext() {
   std::vector<int> missing;
   StatusCallback done;
@@ -184,7 +185,7 @@ bool ClusterJoin::ReportNext() {
   return true;
 }
 
-// Two lists of tasks that differ in an address are not told otherwise.
+// Hints at task lists that differ in an address: other errors do not show it.
 std::string ClusterJoin::HintAt(const std::vector<int>& missing) const {
   for (const int task : missing) {
     if (!options_.has_called(task)) continue;

@@ -18,8 +18,8 @@
 
 namespace tutti {
 
-// Says Hello to all other tasks until each has answered, or is known to be lost
-// by one that has. Its calls and alarms keep it until then.
+// Says Hello to all other tasks until each has answered, or another task
+// reports it lost. Its calls and alarms keep the object until then.
 //
 // Thread-safe. Callbacks run with no lock held.
 class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
@@ -31,28 +31,29 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
     proto::Hello hello;
     absl::Time deadline = absl::InfiniteFuture();
 
-    // Ends it with its reason. May be null.
+    // Ends the join with its reason. May be null.
     std::shared_ptr<Cancellation> cancellation;
 
-    // The tasks that have not answered, in order: at first, and after each
-    // change; changes that come while it runs are told as one. One at a time,
-    // and never after `done`. May be null.
+    // Gets the tasks that have not answered, in order: at first, and after each
+    // change. Changes that come while it runs are reported as one. Calls never
+    // overlap, and none comes after `done`. May be null.
     std::function<void(const std::vector<int>& missing)> progress;
 
-    // What the task has answered. An error counts as no answer.
+    // Handles a task's answer. An error counts as no answer.
     std::function<absl::Status(int task, const proto::HelloReply& reply)> heard;
 
-    // Whether the task has called this one, which may not reach it.
+    // Returns whether the task has called this one. This task may be unable to
+    // reach it nevertheless.
     std::function<bool(int task)> has_called;
 
-    // The deadline has passed, and the task has not answered; before `done`.
-    // May be null.
+    // Runs for each task without an answer at the deadline, before `done`. May
+    // be null.
     std::function<void(int task, const absl::Status& why)> silent;
   };
 
-  // `done` runs once, with DEADLINE_EXCEEDED naming the missing tasks, the
-  // error of one with which this task cannot work together, or the reason of
-  // the cancellation.
+  // Starts to join. `done` runs once, with OK, or with one of these errors:
+  // DEADLINE_EXCEEDED naming the missing tasks; the error of a task with which
+  // this one cannot work together; the reason of the cancellation.
   static void Start(Options options, StatusCallback done);
 
  private:
@@ -77,7 +78,7 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
   Mutex mu_;
   std::set<int> missing_ ABSL_GUARDED_BY(mu_);
   std::string last_error_ ABSL_GUARDED_BY(mu_);
-  int num_calls_ ABSL_GUARDED_BY(mu_) = 0;  // Under way.
+  int num_calls_ ABSL_GUARDED_BY(mu_) = 0;  // Calls under way.
   bool is_due_ ABSL_GUARDED_BY(mu_) = false;
   bool is_reporting_ ABSL_GUARDED_BY(mu_) = false;
   bool report_again_ ABSL_GUARDED_BY(mu_) = false;

@@ -23,7 +23,7 @@ namespace cluster_join_test {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Keeps what is asked, for the test to answer.
+// Keeps the requests for the test to answer.
 class KeepingChannel final : public ControlChannel {
  public:
   void Call(int task, proto::ControlRequest request,
@@ -82,7 +82,7 @@ TEST(ClusterJoinTest, ProgressRunsOneAtATimeAndBeforeDone) {
               ElementsAre(ElementsAre(1, 2), ElementsAre(2), IsEmpty()));
 }
 
-// A call and the whole have the same deadline; here the call's ends last.
+// Call and join have the same deadline; here the call ends last.
 TEST(ClusterJoinTest, AtItsDeadlineItSaysWhatTheCallsHaveFound) {
   SimulatedEnvironment environment(/*seed=*/1);
   const auto channel = std::make_shared<KeepingChannel>();
@@ -115,7 +115,7 @@ TEST(ClusterJoinTest, AtItsDeadlineItSaysWhatTheCallsHaveFound) {
                        "never answered; the last error was: cannot reach c"));
   EXPECT_THAT(silent, ElementsAre(2));
   environment.Advance(absl::Seconds(3));
-  EXPECT_EQ(channel->calls[2], nullptr);  // Nor is it asked again.
+  EXPECT_EQ(channel->calls[2], nullptr);  // Task 2 gets no second request.
 }
 
 }  // namespace cluster_join_test

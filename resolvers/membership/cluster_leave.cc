@@ -27,7 +27,7 @@ void ClusterLeave::Leave(absl::Time deadline, StatusCallback done) {
     if (task == options_.cluster.this_task) continue;
     proto::ControlRequest request;
     request.mutable_goodbye();
-    // A task that cannot be told does not wait for it.
+    // Errors are fine: a task that cannot be reached does not wait.
     options_.channel->Call(task, std::move(request), {.deadline = deadline},
                            [self = shared_from_this(), task](
                                const ControlAnswer&) { self->OnTold(task); });
@@ -85,7 +85,7 @@ void ClusterLeave::OnFound(const ControlCaller& process) {
   if (done_ == nullptr) WaitForLate(task);
 }
 
-// To whom it was no matter that this task was leaving before.
+// Waits for processes that were found while this task was leaving.
 void ClusterLeave::WaitForLate(Task& task) {
   for (const uint64_t incarnation : task.late) {
     task.present[incarnation] = task.goodbye_soon.erase(incarnation) > 0;
@@ -104,7 +104,7 @@ void ClusterLeave::OnLost(const ControlCaller& process) {
     }
     task.goodbye_soon.erase(incarnation);
     task.has_ended = true;
-    if (task.present.empty()) {  // None has taken its place.
+    if (task.present.empty()) {  // No process has taken its place.
       task.is_lost = true;
       untold_.erase(process.task);
     }

@@ -19,10 +19,10 @@
 
 namespace tutti {
 
-// The end of a cluster, at which nobody goes before all others are done too: a
-// task says Goodbye to the others and waits until each has said so, or is lost.
-// To be done with one's own collectives is not enough, for another task's may
-// need what this one still has to send.
+// Joint end of a cluster: no task leaves before all others are done too. Each
+// task says Goodbye to the others, and waits until each has said Goodbye or is
+// lost. A task that is done with its own collectives must still wait: other
+// tasks may need data that it still has to send.
 //
 // Thread-safe. `done` runs with no lock held.
 class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
@@ -35,37 +35,39 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
 
   explicit ClusterLeave(Options options);
 
-  // Errors: DEADLINE_EXCEEDED naming those that did not say Goodbye;
-  // FAILED_PRECONDITION while another one waits; the reason of End().
+  // Waits for the end of all tasks. Errors: DEADLINE_EXCEEDED naming the tasks
+  // that did not say Goodbye; FAILED_PRECONDITION while another Leave() waits;
+  // the reason of End().
   void Leave(absl::Time deadline, StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends with `reason` what waits, and whoever wants to leave later.
+  // Ends the waiting Leave() and all later ones with `reason`.
   void End(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A process of a task is there, perhaps another one than before: it is waited
-  // for until it says Goodbye or is lost; if this task is leaving already, by
-  // the next Leave(). Each is found once and lost once; the words of it may
-  // come in any order.
+  // Handle reports about a process of a task, perhaps a new one. Leave() waits
+  // for a found process until it says Goodbye or is lost. If this task is
+  // already leaving, only the next Leave() waits for it. Each process is found
+  // once and lost once; the reports may come in any order.
   void OnGoodbye(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
   void OnFound(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
   void OnLost(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Tasks that have not said Goodbye, once this one leaves.
+  // Returns the tasks that have not said Goodbye; empty unless this task is
+  // leaving.
   std::vector<int> WaitsFor() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // Its processes, by their incarnations.
+  // Processes of a task, by incarnation.
   struct Task {
-    // Those that were found and not lost: whether it has said Goodbye.
+    // Found and not lost; true if the process has said Goodbye.
     std::map<uint64_t, bool> present;
 
     std::set<uint64_t> late;  // Found while this task left, and not lost.
 
-    std::set<uint64_t> goodbye_soon;  // Said so before they were in `present`.
+    std::set<uint64_t> goodbye_soon;  // Goodbye before `present`.
     std::set<uint64_t> lost_soon;     // Lost before they were found.
 
-    bool is_lost = false;    // Nobody is there to be told anything.
-    bool has_ended = false;  // One of them said Goodbye or was lost.
+    bool is_lost = false;    // No process is there to get a message.
+    bool has_ended = false;  // A process said Goodbye or was lost.
 
     bool is_gone() const {
       return has_ended &&

@@ -14,7 +14,8 @@
 namespace tutti {
 namespace cluster_leave_test {
 
-// Keeps all calls, and so their callers, which keep it: the tests answer them.
+// Keeps all calls, and thus their callers, which keep the channel: the tests
+// answer the calls.
 class KeepingChannel final : public ControlChannel {
  public:
   void Call(int task, proto::ControlRequest request,
@@ -41,13 +42,13 @@ class ClusterLeaveTest : public testing::Test {
  protected:
   ~ClusterLeaveTest() override { channel_->Forget(); }
 
-  // Task 0 of three.
+  // Leaves as task 0 of three.
   void Leave() {
     leave_->Leave(environment_.get().clock->Now() + absl::Seconds(2),
                   [this](absl::Status status) { ended_ = std::move(status); });
   }
 
-  // Task 1 starts again while this one leaves, in vain.
+  // Restarts task 1 while this task leaves, in vain.
   void LeaveWhileOneComesBack() {
     leave_->OnFound({1, 5});
     Leave();
@@ -113,7 +114,7 @@ TEST_F(ClusterLeaveTest, AWordOfLossThatIsOvertakenLosesNobodyElse) {
   leave_->OnFound({1, 5});
   leave_->OnFound({1, 6});
   Leave();
-  leave_->OnLost({1, 5});  // Before the other one was found.
+  leave_->OnLost({1, 5});  // Process 5 is lost before the other one is found.
   leave_->OnGoodbye({2, 5});
   channel_->Answer(2);
   EXPECT_FALSE(ended_.has_value());
@@ -183,7 +184,7 @@ TEST_F(ClusterLeaveTest, AGoodbyeIsThatOfItsProcessAlone) {
   leave_->OnFound({1, 5});
   leave_->OnLost({1, 5});
   leave_->OnFound({1, 6});
-  leave_->OnGoodbye({1, 5});  // Late.
+  leave_->OnGoodbye({1, 5});  // Goodbye comes late.
   Leave();
   leave_->OnGoodbye({2, 5});
   for (const int task : {1, 2}) channel_->Answer(task);
@@ -192,7 +193,7 @@ TEST_F(ClusterLeaveTest, AGoodbyeIsThatOfItsProcessAlone) {
   EXPECT_EQ(ended_, absl::OkStatus());
 }
 
-// The loss of the one before is told last.
+// Loss of the former process is reported last.
 TEST_F(ClusterLeaveTest, WhoHasSaidGoodbyeIsNotWaitedForAfterTheLossOfAnother) {
   leave_->OnFound({1, 5});
   leave_->OnFound({1, 6});

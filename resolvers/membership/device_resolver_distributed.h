@@ -14,38 +14,39 @@
 
 namespace tutti {
 
-// Knows the devices of all tasks that have said which they have.
+// Devices of all tasks that have sent their device lists.
 //
-// The devices of a task that restarted are other ones, though they have the
-// same names: asking for them is FAILED_PRECONDITION until Accept(), so that
-// nobody takes one for the other.
+// The devices of a restarted task differ from those of its former process,
+// though they have the same names. Requests for them return FAILED_PRECONDITION
+// until Accept(), so that no caller mistakes one for the other.
 class DeviceResolverDistributed : public DeviceResolverInterface {
  public:
-  // `devices` are this task's.
+  // `devices`: the devices of this task.
   DeviceResolverDistributed(ClusterSpec cluster, const DeviceManager& devices);
 
-  // More errors: INVALID_ARGUMENT for a name that is none; UNAVAILABLE for a
-  // task that has not been heard of yet; FAILED_PRECONDITION.
+  // More errors: INVALID_ARGUMENT for an invalid name; UNAVAILABLE for a task
+  // that has sent no list yet; FAILED_PRECONDITION for a restarted task.
   absl::StatusOr<DeviceAttributes> GetDeviceAttributes(
       absl::string_view full_name) const override ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::vector<DeviceAttributes>> GetTaskDevices(
       absl::string_view task_name) const override ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Of the task's process; none if it has not been heard of.
+  // Returns the number of devices of the task's process, or none if it has sent
+  // no list.
   std::optional<int64_t> NumDevices(int task) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The devices of another task's process.
+  // Sets the devices of another task's process.
   void Set(int task, uint64_t incarnation,
            std::vector<DeviceAttributes> devices) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The process that the task now is, is known for what it is: a group was
-  // formed with it. Nothing happens if it is another one.
+  // Accepts the task's restarted process, because a group was formed with it.
+  // Does nothing if the task has another process now.
   void Accept(int task, uint64_t incarnation) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Task {
     uint64_t incarnation = 0;
-    uint64_t accepted = 0;  // The incarnation that was answered so far.
+    uint64_t accepted = 0;  // Incarnation returned so far.
     std::vector<DeviceAttributes> devices;
   };
 

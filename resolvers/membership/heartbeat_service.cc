@@ -11,7 +11,8 @@ namespace {
 
 constexpr int kMaxHoldMs = 60'000;
 
-// A task has one under way, and two while one crosses the answer to another.
+// Limit per task. A task has one heartbeat under way, and two while one crosses
+// the answer to another.
 constexpr int kMaxOfTask = 8;
 
 }  // namespace

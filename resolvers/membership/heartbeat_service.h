@@ -15,14 +15,14 @@ namespace tutti {
 // Answers heartbeats, as late as the caller allows. Thread-safe.
 class HeartbeatService : public std::enable_shared_from_this<HeartbeatService> {
  public:
-  // `clock` outlives the object; `incarnation` is this process's.
+  // `clock` outlives the object. `incarnation` is that of this process.
   HeartbeatService(Clock* clock, uint64_t incarnation)
       : clock_(clock), incarnation_(incarnation) {}
   ~HeartbeatService();
 
-  // Errors: INVALID_ARGUMENT for a time that is negative or longer than a
-  // minute; RESOURCE_EXHAUSTED if the task has too many that wait; the reason
-  // of `withdrawn`.
+  // Answers a heartbeat after its hold time. Errors: INVALID_ARGUMENT for a
+  // time that is negative or longer than a minute; RESOURCE_EXHAUSTED if the
+  // task has too many waiting heartbeats; the reason of `withdrawn`.
   void Answer(const ControlCaller& caller, const proto::Heartbeat& message,
               std::shared_ptr<Cancellation> withdrawn, ControlDone done)
       ABSL_LOCKS_EXCLUDED(mu_);

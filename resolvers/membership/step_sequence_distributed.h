@@ -19,14 +19,14 @@
 
 namespace tutti {
 
-// The sequence of one task of a cluster: the task that leads draws the ids from
-// which the steps of a graph go on.
+// Step sequence of one task of a cluster. The leader draws the id from which
+// the steps of a graph go on.
 //
-// All tasks that ask get the same id until one asks that has it: then another
-// id is drawn, for that one and for those that ask after it. So, whatever made
-// tasks differ, once each of them has refreshed they agree again; a task that
-// comes late goes on with the others' present round. A question that is
-// repeated because its answer was lost does not begin a round.
+// All tasks that request an id get the same one, until a task that already has
+// it sends another request. The leader then draws a new id, for this task and
+// for all later requests. Tasks that differ thus agree again after each has
+// refreshed. A late task joins the round of the others. A request that is
+// repeated because its answer was lost begins no round.
 class StepSequenceDistributed
     : public StepSequenceInterface,
       public std::enable_shared_from_this<StepSequenceDistributed> {
@@ -36,12 +36,12 @@ class StepSequenceDistributed
     Environment environment;
     std::shared_ptr<ControlChannel> channel;
     std::shared_ptr<const Leadership> leadership;
-    uint64_t incarnation = 0;  // Of this process.
+    uint64_t incarnation = 0;  // Incarnation of this process.
 
-    // How long the leader may take to answer, or to be there.
+    // Time limit for the leader's answer, which includes reaching it.
     absl::Duration limit = absl::Seconds(60);
 
-    size_t max_graphs = size_t{1} << 16;  // That this task leads.
+    size_t max_graphs = size_t{1} << 16;  // Limit for the leader.
   };
 
   explicit StepSequenceDistributed(Options options)
@@ -51,7 +51,7 @@ class StepSequenceDistributed
     return next_.Get(graph_key);
   }
 
-  // Errors: those of the leader and of the way to it; DEADLINE_EXCEEDED.
+  // Errors: the errors of the leader and of the call to it; DEADLINE_EXCEEDED.
   void RefreshStepIdSequenceAsync(int64_t graph_key,
                                   StatusCallback done) override
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -60,14 +60,14 @@ class StepSequenceDistributed
   }
   void ForgetGraph(int64_t graph_key) override ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The leader's side. Errors: RESOURCE_EXHAUSTED for a graph too many;
-  // FAILED_PRECONDITION if this task does not lead.
+  // Draws the id, as the leader. Errors: RESOURCE_EXHAUSTED for a graph too
+  // many; FAILED_PRECONDITION if this task does not lead.
   absl::StatusOr<proto::ControlReply> Draw(const ControlCaller& caller,
                                            const proto::StepSequence& message)
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // Which question of which process got the present id.
+  // Request that got the present id, by process and number.
   struct Given {
     uint64_t incarnation = 0;
     uint64_t number = 0;
@@ -75,7 +75,7 @@ class StepSequenceDistributed
   };
   struct Round {
     int64_t first_id = 0;
-    absl::flat_hash_map<int, Given> given;  // By task.
+    absl::flat_hash_map<int, Given> given;  // Keyed by task.
   };
 
   void OnReply(int64_t graph_key, uint64_t number, const ControlAnswer& reply,
@@ -85,12 +85,11 @@ class StepSequenceDistributed
   NextSteps next_;
   Mutex mu_;
 
-  // The questions that have not been answered yet, by graph: repeated under
-  // the same number.
+  // Requests without an answer, by graph. A repeated request keeps its number.
   uint64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<int64_t, uint64_t> asked_ ABSL_GUARDED_BY(mu_);
 
-  // As the leader.
+  // Leader's state.
   absl::flat_hash_map<int64_t, Round> rounds_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -15,13 +15,13 @@ namespace {
 
 constexpr size_t kMaxLostProcesses = 16;
 
-// By this a task's word that a process counts as lost is told from what a
-// transport refuses with FAILED_PRECONDITION. It comes first: a transport may
-// cut a long message off.
+// Marks the FAILED_PRECONDITION by which a task says that a process counts as
+// lost; a transport also refuses with this code. The mark comes first, because
+// a transport may cut off a long message.
 constexpr absl::string_view kMustStartAgain =
     "a process that was lost must start again";
 
-// What a task that has answered before does not say.
+// Returns true for errors that a task that has answered before does not send.
 bool IsOfAStranger(const absl::Status& status) {
   return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||
          (absl::IsFailedPrecondition(status) &&
@@ -49,9 +49,10 @@ TaskHealth::~TaskHealth() {
   }
 }
 
-// --- Who is watched ----------------------------------------------------------
+// --- Watched tasks ---------------------------------------------------------
 
-// Whoever comes while another one looks leaves it to that one to look again.
+// Updates the heartbeats. If another thread is updating, that thread updates
+// again.
 void TaskHealth::Update() {
   {
     MutexLock lock(&mu_);
@@ -87,8 +88,8 @@ void TaskHealth::ApplyWatched(const std::vector<int>& tasks) {
         added.emplace_back(task, AddBeat(task, /*once=*/false));
       }
     }
-    // What is under way goes on until it is answered: the reason for which the
-    // task does not matter any more may be that it is lost.
+    // Heartbeats under way go on until they are answered: the task may be
+    // unwatched because it is lost.
     std::vector<int> ended;
     for (const auto& [task, beat] : beats_) {
       if (is_watched[task]) continue;
@@ -203,7 +204,8 @@ void TaskHealth::OnReply(int task, const BeatPtr& beat,
   BeatAgain(task, beat);
 }
 
-// The others may or may not say the same: asks them.
+// Reports the refusal, and checks the other tasks: they may say the same or
+// not.
 void TaskHealth::OnRefused(int task, const BeatPtr& beat,
                            const absl::Status& why) {
   options_.refused(task, why);
@@ -213,7 +215,8 @@ void TaskHealth::OnRefused(int task, const BeatPtr& beat,
   }
 }
 
-// At once if the other side has held the heartbeat back, as it should.
+// Sends the next heartbeat: at once if the other side has delayed its answer,
+// as it should.
 void TaskHealth::BeatAgain(int task, const BeatPtr& beat) {
   Clock* const clock = options_.environment.clock;
   bool is_over = false;
@@ -223,7 +226,7 @@ void TaskHealth::BeatAgain(int task, const BeatPtr& beat) {
     is_over = beat->once && !beat->suspected;
     if (is_over) RemoveBeat(task);
   }
-  if (is_over) return Update();  // It may be watched, too.
+  if (is_over) return Update();  // The task may be watched too.
   {
     MutexLock lock(&mu_);
     if (!IsPresent(task, beat)) return;
@@ -246,12 +249,13 @@ void TaskHealth::OnSilence(int task, const BeatPtr& beat) {
   {
     MutexLock lock(&mu_);
     const absl::Time now = options_.environment.clock->Now();
-    // An answer may have come when the alarm rang already.
+    // An answer may have come while the alarm rang.
     if (!IsPresent(task, beat) || !beat->is_under_way ||
         now < beat->silent_at) {
       return;
     }
-    // If this process itself stood still, the answer may have come meanwhile.
+    // This process may have stood still itself: the answer may have come
+    // meanwhile.
     if (now - beat->silent_at > options_.profile.hold) {
       return ArmSilence(task, beat);
     }
@@ -261,7 +265,7 @@ void TaskHealth::OnSilence(int task, const BeatPtr& beat) {
        /*is_silent=*/true);
 }
 
-// --- Who lives ---------------------------------------------------------------
+// --- Lost and living processes ---------------------------------------------
 
 absl::Status TaskHealth::OnHeard(const ControlCaller& process) {
   const int task = process.task;
@@ -272,7 +276,7 @@ absl::Status TaskHealth::OnHeard(const ControlCaller& process) {
   }
   absl::Status replaced;
   ControlCaller gone{task};
-  BeatPtr beat;  // To the process that is gone.
+  BeatPtr beat;  // Heartbeat to the process that is gone.
   {
     MutexLock lock(&mu_);
     Task& known = tasks_[task];
@@ -314,7 +318,8 @@ absl::Status TaskHealth::OnAnswered(const ControlCaller& process) {
   return absl::OkStatus();
 }
 
-// Unless the heartbeat was to a process that another one has replaced.
+// Marks the process lost, unless another process has replaced it since the
+// heartbeat was sent.
 void TaskHealth::Lose(int task, const BeatPtr& beat, absl::string_view why,
                       bool is_silent) {
   absl::Status reason;

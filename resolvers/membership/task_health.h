@@ -21,16 +21,17 @@
 
 namespace tutti {
 
-// Which processes the tasks of a cluster are, and whether they live. To each
-// task that matters a heartbeat is always under way: the other side holds it
-// back, so that a connection that closes ends it at once.
+// Health of a cluster's tasks: the process of each task, and whether it lives.
+// A heartbeat is always under way to each watched task. The other side delays
+// its answer, so that a closed connection ends the heartbeat at once.
 //
-// A task that has answered is lost, too, once a heartbeat to it is refused as
-// its own process would not: with UNAUTHENTICATED or PERMISSION_DENIED, or with
-// another FAILED_PRECONDITION than that this process counts as lost.
+// Some refusals of a heartbeat show that a task that has answered before is
+// lost: its process would not refuse in this way. These are UNAUTHENTICATED,
+// PERMISSION_DENIED, and any FAILED_PRECONDITION except that this process
+// counts as lost.
 //
-// A process that has been lost stays so: it is refused when it comes back, for
-// others have gone on without it. Another one may take its place.
+// A lost process stays lost. If it comes back, it is refused, because other
+// tasks have gone on without it. Another process may take its place.
 //
 // Thread-safe. Callbacks run with no lock held.
 class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
@@ -41,26 +42,28 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
     std::shared_ptr<ControlChannel> channel;
     HealthProfile profile = HealthProfile::Default();
 
-    // Which tasks matter now.
+    // Returns the tasks to watch now.
     std::function<std::vector<int>()> watched;
 
-    // A process is gone; its incarnation is 0 if none of its task was ever
-    // heard of. The reason is UNAVAILABLE, as in "task 3 (host:port) was lost:
-    // connection closed".
+    // Reports the loss of a process; its incarnation is 0 if no process of the
+    // task was ever known. The reason is UNAVAILABLE, for example "task 3
+    // (host:port) was lost: connection closed".
     std::function<void(const ControlCaller& process,
                        const absl::Status& reason)>
         lost;
 
-    // The process is lost as it does not answer, neither that it has ended nor
-    // that it refuses this one; before `lost`. May be null.
+    // Reports, before `lost`, a process that is lost because it does not answer
+    // at all: neither that it has ended nor that it refuses this process. May
+    // be null.
     std::function<void(int task, const absl::Status& reason)> silent;
 
-    // A task says that this very process counts as lost, in its words, which
-    // are FAILED_PRECONDITION. The task itself is then lost to this one.
+    // Reports that a task refuses this process as lost; `why` has the task's
+    // message and is FAILED_PRECONDITION. The task is then lost to this
+    // process.
     std::function<void(int task, const absl::Status& why)> refused;
 
-    // A process was heard of for the first time. What is told of one process
-    // may overtake what is told of another, also of the same task.
+    // Reports the first contact with a process. Reports about different
+    // processes may overtake each other, also within one task.
     std::function<void(const ControlCaller& process)> found;
   };
 
@@ -69,48 +72,51 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
   explicit TaskHealth(Options options);
   ~TaskHealth();
 
-  // Calls this when the tasks that matter are others than before.
+  // Updates the heartbeats. Call when `watched` returns other tasks than
+  // before.
   void Update() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A process calls, or answers. It takes the place of another one of its task,
-  // which then is lost. Errors: INVALID_ARGUMENT for no task of the cluster;
-  // FAILED_PRECONDITION, saying why and since when, for a process that was
-  // lost.
+  // Handles a call or an answer of a process. The process replaces a former
+  // process of its task, which is then lost. Errors: INVALID_ARGUMENT if the
+  // cluster has no such task; FAILED_PRECONDITION, saying why and since when,
+  // for a process that was lost.
   absl::Status OnHeard(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // As OnHeard() of a process that answers: from now on it is lost if it cannot
-  // be reached. One that has only called may have begun to listen just now,
-  // while this task waits before it tries to connect again.
+  // Handles an answer like OnHeard(). From now on the process is lost if it
+  // cannot be reached. A process that has only called may have begun to listen
+  // just now. This task may still wait before it connects again.
   absl::Status OnAnswered(const ControlCaller& process)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The task may be gone: finds out by one heartbeat.
+  // Checks with one heartbeat whether the task is gone.
   void Suspect(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // How the task is; by its number or its name,
-  // "/job:worker/replica:0/task:3". Errors: INVALID_ARGUMENT for a name of no
-  // task; FAILED_PRECONDITION if the task restarted: another process answers
-  // than the one that was heard of; UNAVAILABLE if it is lost or cannot be
+  // Checks a task, given by its number or its name,
+  // "/job:worker/replica:0/task:3". Errors: INVALID_ARGUMENT for an unknown
+  // name; FAILED_PRECONDITION if the task restarted, that is, another process
+  // answers than the known one; UNAVAILABLE if the task is lost or cannot be
   // reached; DEADLINE_EXCEEDED if it does not answer within `limit`.
   void CheckHealth(absl::string_view task, absl::Duration limit,
                    StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whether another task than this one and `task` is up.
+  // Returns true if another task than this one and `task` is up.
   bool HasOthersUp(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
   State state(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Why the process is lost, as far as this task knows: it was, its task is, or
-  // another process is up in its place. An incarnation of 0 is any.
+  // Returns why the process is lost, as far as this task knows: the process was
+  // lost, its task is lost, or another process is up in its place. OK if it is
+  // not lost. Incarnation 0 matches any process.
   absl::Status LossOf(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Why the lowest of the tasks that are lost is; OK if none is.
+  // Returns why the lowest lost task is lost; OK if no task is lost.
   absl::Status FirstLoss() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Of the process that is up, or was lost last; 0 if none is known.
+  // Returns the incarnation of the process that is up, or was lost last; 0 if
+  // none is known.
   uint64_t incarnation(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Tasks to which heartbeats are under way.
+  // Returns the number of tasks with a heartbeat under way.
   size_t num_watched() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -122,16 +128,16 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
   struct Task {
     State state = State::kUnknown;
     uint64_t incarnation = 0;
-    bool has_answered = false;     // The process that is up.
-    absl::Status loss;             // While the task is lost.
-    std::deque<LostProcess> lost;  // The last few.
+    bool has_answered = false;     // Refers to the process that is up.
+    absl::Status loss;             // Set while the task is lost.
+    std::deque<LostProcess> lost;  // Newest kMaxLostProcesses.
   };
 
-  // A heartbeat that is under way, or will be soon.
+  // Heartbeat that is under way, or will be soon.
   struct Beat {
-    bool once = false;         // Until it is answered, watched or not.
-    bool suspected = false;    // Since it was sent: it is sent again.
-    bool is_under_way = true;  // Or is about to be.
+    bool once = false;         // Ends with its answer, watched or not.
+    bool suspected = false;    // Suspect() came after the send: send again.
+    bool is_under_way = true;  // Sent, or about to be.
     absl::Time sent_at;
     absl::Time silent_at;
     Clock::AlarmId alarm = 0;

@@ -12,7 +12,7 @@
 namespace tutti {
 namespace task_health_test {
 
-// Its alarms ring when the test says so: they are too late to be cancelled.
+// Clock whose alarms ring when the test says so: they are too late to cancel.
 class LateClock : public Clock {
  public:
   absl::Time Now() override { return now; }
@@ -26,7 +26,7 @@ class LateClock : public Clock {
   std::deque<Work> alarms;
 };
 
-// Keeps what is asked, for the test to answer.
+// Keeps the requests for the test to answer.
 class HeldChannel : public ControlChannel {
  public:
   void Call(int, proto::ControlRequest, ControlCallOptions,
@@ -74,8 +74,8 @@ TEST_F(TaskHealthTest, AnAnswerAtTheLastMomentLosesNobody) {
   ASSERT_EQ(clock_.alarms.size(), 1u);
   clock_.now += profile_.silence_limit;
   Answer(0);
-  ASSERT_EQ(channel_->calls.size(), 2u);  // The next one is under way.
-  std::move(clock_.alarms[0])();          // That of the first.
+  ASSERT_EQ(channel_->calls.size(), 2u);  // The second heartbeat is under way.
+  std::move(clock_.alarms[0])();          // Alarm of the first heartbeat.
   EXPECT_EQ(num_lost_, 0);
   EXPECT_EQ(health_->state(1), TaskHealth::State::kUp);
   clock_.now += profile_.silence_limit;
@@ -93,7 +93,7 @@ TEST_F(TaskHealthTest, WhoRefusesThisTaskOrCannotBeReachedIsNotSilent) {
     std::move(channel_->calls[0])(why);
     channel_->calls.clear();
     EXPECT_EQ(health_->state(1), TaskHealth::State::kLost);
-    // Another process.
+    // A new process answers.
     EXPECT_TRUE(health_->OnHeard({1, static_cast<uint64_t>(num_lost_)}).ok());
   }
   EXPECT_EQ(num_lost_, 2);
@@ -123,7 +123,7 @@ TEST_F(TaskHealthTest, AStrangerAtItsAddressIsNeitherTheTaskNorItsVerdict) {
 TEST_F(TaskHealthTest, ATaskThatHasAnsweredMaySayThatThisOneIsLost) {
   ASSERT_TRUE(health_->OnHeard({1, 5}).ok());
   ASSERT_TRUE(health_->OnHeard({1, 6}).ok());
-  const absl::Status verdict = health_->OnHeard({1, 5});  // As that one says.
+  const absl::Status verdict = health_->OnHeard({1, 5});  // Sent below.
   ASSERT_EQ(channel_->calls.size(), 2u);
   clock_.now += profile_.hold;
   Answer(1, 6);
@@ -133,7 +133,7 @@ TEST_F(TaskHealthTest, ATaskThatHasAnsweredMaySayThatThisOneIsLost) {
 }
 
 TEST_F(TaskHealthTest, ItSaysSoThoughTheReasonIsTooLongForTheWire) {
-  constexpr size_t kMaxMessageBytes = 4096;  // Of gRPC's status.
+  constexpr size_t kMaxMessageBytes = 4096;  // Limit of gRPC's status.
   ASSERT_TRUE(health_->OnHeard({1, 5}).ok());
   std::move(channel_->calls[0])(
       absl::UnavailableError(std::string(kMaxMessageBytes, 'x')));
@@ -150,7 +150,7 @@ TEST_F(TaskHealthTest, ItSaysSoThoughTheReasonIsTooLongForTheWire) {
   EXPECT_THAT(refused_, testing::ElementsAre(1));
 }
 
-// A process of an earlier job may still be there.
+// Processes of an earlier job may still be there.
 TEST_F(TaskHealthTest, ATaskThatWasNeverHeardOfIsNotLostToAStranger) {
   health_->Update();
   ASSERT_EQ(channel_->calls.size(), 1u);
@@ -159,7 +159,7 @@ TEST_F(TaskHealthTest, ATaskThatWasNeverHeardOfIsNotLostToAStranger) {
   EXPECT_EQ(num_lost_, 0);
 }
 
-// An answer that was under way says nothing of what happened since.
+// Answers under way at the suspicion do not settle it.
 TEST_F(TaskHealthTest, ASuspicionIsFollowedByAHeartbeatOfItsOwn) {
   health_->Update();
   health_->Suspect(1);

@@ -22,7 +22,7 @@ constexpr int kMaxDims = 255;
 constexpr int kMaxDependencies = 4096;
 constexpr int kMaxDeviceIndex = 65535;
 
-// Demands for determinism are counted from there, so that 0 is none.
+// First demand for determinism; demands are counted from here, and 0 is none.
 constexpr int kNoDemand = static_cast<int>(Determinism::kNotGuaranteed);
 
 template <typename... Args>
@@ -30,7 +30,7 @@ absl::Status Invalid(const Args&... args) {
   return absl::InvalidArgumentError(absl::StrCat(args...));
 }
 
-// For messages: short, and of printable characters.
+// Shortens text for error messages, and keeps only printable characters.
 std::string Shown(absl::string_view text) {
   constexpr size_t kMost = 40;
   return absl::StrCat("\"", absl::CEscape(text.substr(0, kMost)),

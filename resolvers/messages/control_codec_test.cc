@@ -333,7 +333,7 @@ TEST(ControlCodecTest, ClustersHaveTheSameNumberOfTasks) {
   }
 }
 
-// Whatever the bytes, it is a status and not a crash.
+// Decoding random bytes gives a status and not a crash.
 TEST(ControlCodecTest, SpoiltBytesAreDecodedOrRefused) {
   const std::string good = EncodeMemberCall(Call())->SerializeAsString();
   std::mt19937_64 draw(1);

@@ -21,7 +21,7 @@ absl::Status Invalid(const Args&... args) {
   return absl::InvalidArgumentError(absl::StrCat(args...));
 }
 
-// How many members, counted before any is made.
+// Counts the members before any is made.
 absl::StatusOr<int> CountMembers(const ClusterSpec& cluster, int group_size,
                                  const proto::Group& message) {
   int64_t total = 0;
@@ -92,7 +92,7 @@ absl::Status SetLayout(CollGroupParams* group) {
   return absl::OkStatus();
 }
 
-// The rank after the last one of the task that `rank` is in.
+// Returns the rank after the last rank of the task that `rank` is in.
 int EndOfTask(const CollGroupParams& group, int rank) {
   const int task = group.members[rank].device.name.task;
   while (rank < group.size() && group.members[rank].device.name.task == task) {
@@ -109,7 +109,7 @@ bool Continues(const proto::MemberRange& range,
                     next.device_indices().end());
 }
 
-// How many numbers CollInstanceParams::rows has.
+// Returns the number of elements of CollInstanceParams::rows.
 int64_t NumRows(const CollectiveRequest& request, int64_t size) {
   const auto* gather = std::get_if<AllGather>(&request.op);
   const auto* exchange = std::get_if<AllToAll>(&request.op);
@@ -118,15 +118,15 @@ int64_t NumRows(const CollectiveRequest& request, int64_t size) {
   return 0;
 }
 
-// What this rank has said of its own rows.
+// Returns the rows that this rank has given for itself.
 std::vector<int64_t> OwnRows(const CollectiveRequest& request) {
   const auto* exchange = std::get_if<AllToAll>(&request.op);
   if (exchange != nullptr) return exchange->send_rows;
   return {request.shape.dim(0)};
 }
 
-// Each rank's rows are numbers that can be added up, and this one's its own;
-// but those that members give may be of another execution.
+// Checks that each rank's rows can be added up, and that this rank's rows are
+// the request's. Rows that all members give may be of another execution.
 absl::Status CheckRows(const CollectiveRequest& request, int rank,
                        const std::vector<int64_t>& rows) {
   if (rows.empty()) return absl::OkStatus();

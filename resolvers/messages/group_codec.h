@@ -13,24 +13,24 @@
 
 namespace tutti {
 
-// Between what a leader has settled and the messages that say so. What a peer
-// sends is checked in full before it becomes anything else; errors are
-// INVALID_ARGUMENT and name the field and what was found in it. Pure.
+// Conversions between a leader's decisions and their messages. Every decoder
+// checks all that a peer sends before it uses any of it. Errors are
+// INVALID_ARGUMENT, and name the field and its value. Pure.
 
-// The group with all of its members. Consecutive tasks with the same devices
-// share a range. REQUIRES: the members are devices of the cluster.
+// Encodes the group with all of its members. Consecutive tasks with the same
+// devices share a range. REQUIRES: the members are devices of the cluster.
 proto::Group EncodeGroup(const CollGroupParams& group);
 
-// A group that `request` can be in, with resources and a cancellation of its
-// own. Of members' attributes, only name and incarnation are known.
+// Decodes a group that `request` can be in, with new resources and a new
+// cancellation. Members have only the attributes name and incarnation.
 absl::StatusOr<std::shared_ptr<CollGroupParams>> DecodeGroup(
     const ClusterSpec& cluster, const CollectiveRequest& request,
     const proto::Group& message);
 
 proto::Instance EncodeInstance(const CollInstanceParams& instance);
 
-// The instance that the member with `request` is in, with the request's own
-// ops. `rank` is the member's.
+// Decodes the instance of the member with `request`, and gives it the request's
+// own ops. `rank` is the member's.
 absl::StatusOr<CollInstanceParams> DecodeInstance(
     const CollectiveRequest& request, const CollGroupParams& group, int rank,
     const proto::Instance& message);

@@ -31,7 +31,7 @@ ClusterSpec ClusterOf(int num_tasks) {
   return cluster;
 }
 
-// Members as (task, device) in rank order.
+// Returns a group with members (task, device) in rank order.
 CollGroupParams GroupOf(const std::vector<std::pair<int, int>>& members) {
   CollGroupParams group;
   group.key = 4;
@@ -210,7 +210,7 @@ TEST(GroupCodecTest, RowsAgreeWithTheMembersOwnAndAddUp) {
                                           HasSubstr("rank 1 asks for")));
   EXPECT_THAT(decode({INT64_MAX, 2}, 1),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("range")));
-  // What all members know may be of another execution.
+  // Rows that all members know may be of another execution.
   request.op = AllGather{.uneven = true, .rows = {9, 2}};
   EXPECT_THAT(decode({2, 9}, 1), IsOk());
   EXPECT_THAT(decode({INT64_MAX, 2}, 1),

@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-// Names that end in "-bin" may have any bytes as their values.
+// Names in the metadata. A value may have any bytes if its name ends in "-bin".
 constexpr char kVersionName[] = "tutti-protocol";
 constexpr char kJobName[] = "tutti-job-bin";
 constexpr char kTokenName[] = "tutti-token-bin";
@@ -22,7 +22,7 @@ constexpr char kHostName[] = "tutti-host";
 constexpr char kChallengeName[] = "tutti-challenge-bin";
 constexpr char kAnsweredName[] = "tutti-answered";
 
-// Longer texts of others are not repeated in full.
+// Number of bytes of foreign texts to repeat in errors.
 constexpr size_t kMaxQuoted = 64;
 
 std::string Quoted(absl::string_view text) {
@@ -30,7 +30,7 @@ std::string Quoted(absl::string_view text) {
                       text.size() > kMaxQuoted ? "..." : "", "\"");
 }
 
-// Empty if it is not there, or not once.
+// Returns empty unless the name is there exactly once.
 absl::string_view Find(const Metadata& metadata, const char* name) {
   const auto [begin, end] = metadata.equal_range(name);
   if (begin == end || std::next(begin) != end) return {};
@@ -46,8 +46,8 @@ absl::StatusOr<T> FindNumber(const Metadata& metadata, const char* name) {
       "the metadata ", name, " of a call is no number: ", Quoted(text)));
 }
 
-// Takes as long for any text of this size: how long it takes says nothing about
-// where the two differ.
+// Compares in constant time for texts of one size: the time does not show where
+// they differ.
 bool SameSecret(absl::string_view a, absl::string_view b) {
   unsigned char difference = a.size() == b.size() ? 0 : 1;
   for (size_t i = 0; i < a.size(); ++i) {

@@ -17,16 +17,16 @@
 
 namespace tutti {
 
-// Two tasks talk to each other only if they have the same.
+// Version of the protocol. Tasks talk to each other only if it is equal.
 inline constexpr int kProtocolVersion = 2;
 
-// What every call says in its metadata, apart from who calls whom.
+// Metadata of every call, apart from caller and callee.
 struct JobIdentity {
   std::string job_id;
   std::string token;
 };
 
-// Who calls whom.
+// Caller and callee of a call.
 struct CallParties {
   int caller = 0;
   uint64_t caller_incarnation = 0;
@@ -39,37 +39,40 @@ using Metadata = std::multimap<grpc::string_ref, grpc::string_ref>;
 void AddIdentity(const JobIdentity& job, const CallParties& parties,
                  grpc::ClientContext& context);
 
-// What a task checks of a call before it reads a message of it.
+// Inputs to the check of a call, before its first message is read.
 struct CallCheck {
   const ClusterSpec* cluster;
   const JobIdentity* job;
-  uint64_t incarnation = 0;  // Of this task.
+  uint64_t incarnation = 0;  // Incarnation of this task.
 
   // Names in the caller's certificate, if there must be one.
   std::optional<std::vector<std::string>> certified_names;
 };
 
-// The caller, if it may call. Errors: UNAUTHENTICATED for another token;
-// FAILED_PRECONDITION for another protocol version or job, for a call to
-// another task or to another incarnation of this one; INVALID_ARGUMENT for a
-// task that the cluster does not have, for incarnation 0, or for what cannot be
-// read; PERMISSION_DENIED for a certificate that does not name the caller.
+// Returns the caller, if it may call. Errors:
+// - UNAUTHENTICATED for another token;
+// - FAILED_PRECONDITION for another protocol version or job, or for a call to
+//   another task or to another incarnation of this one;
+// - INVALID_ARGUMENT for a task that the cluster does not have, for incarnation
+//   0, or for unreadable metadata;
+// - PERMISSION_DENIED for a certificate that does not name the caller.
 absl::StatusOr<ControlCaller> CheckIdentity(const CallCheck& check,
                                             const Metadata& metadata);
 
-// The name of a task in its certificate: "task-3".
+// Returns the name of a task in its certificate: "task-3".
 std::string CertifiedName(int task);
 
-// The names in the certificate of whoever made the call.
+// Returns the names in the caller's certificate.
 std::vector<std::string> NamesInCertificate(
     const grpc::ServerContextBase& context);
 
-// In the first metadata of an answer: which incarnation answers.
+// Write and read the answering incarnation, in the initial metadata of an
+// answer.
 void AddIncarnation(uint64_t incarnation, grpc::ServerContextBase& context);
 std::optional<uint64_t> FindIncarnation(const Metadata& metadata);
 
-// In the metadata of a call: on which host the caller lives, and with what it
-// challenges whoever wants it to read its memory.
+// Metadata of a call whose caller wants to read memory: its host, and its
+// challenge for the memory's owner.
 struct MemoryAsk {
   std::string host;
   std::string challenge;
@@ -77,12 +80,12 @@ struct MemoryAsk {
 void AddMemoryAsk(const MemoryAsk& ask, grpc::ClientContext& context);
 std::optional<MemoryAsk> FindMemoryAsk(const Metadata& metadata);
 
-// In the last metadata of an answer: that its status is the service's or the
-// transport's, not gRPC's own.
+// Mark and recognise a status that comes from the service or the transport, not
+// from gRPC itself. The mark is in the trailing metadata of an answer.
 void MarkAnswered(grpc::ServerContextBase& context);
 bool IsAnswered(const Metadata& metadata);
 
-// The text of FAILED_PRECONDITION for another incarnation than before.
+// Returns the FAILED_PRECONDITION for another incarnation than before.
 absl::Status Restarted(absl::string_view peer, uint64_t before, uint64_t now);
 
 }  // namespace tutti

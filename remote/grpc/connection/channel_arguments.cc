@@ -24,9 +24,9 @@ ChannelSettings ConnectionSettings() {
       {GRPC_ARG_HTTP2_BDP_PROBE, 0},
       {GRPC_ARG_TCP_READ_CHUNK_SIZE, 1 << 20},
       {GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 4 << 20},
-      // A peer whose host is gone without a word, or that does not read, holds
-      // nothing for longer than the sum of these; one that stalls for less than
-      // the second is not given up.
+      // Bound on the time for which a peer that is gone, or does not read,
+      // holds anything: the sum of these. A peer that stalls for less than the
+      // second stays connected.
       {GRPC_ARG_KEEPALIVE_TIME_MS, 5'000},
       {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000},
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
@@ -43,9 +43,9 @@ ChannelSettings ClientSettings(size_t max_message_bytes) {
       {GRPC_ARG_ENABLE_RETRIES, 0},
       {GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1},
       {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
-      // In spite of its name, how long one attempt to connect may take. A TLS
-      // handshake with a task that has no processor now takes its time; who is
-      // silent for too long is for the heartbeats to say.
+      // Time limit of one attempt to connect, in spite of its name. A TLS
+      // handshake is slow with a task that has no processor now. Heartbeats
+      // find the tasks that are silent for too long.
       {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000},
       {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000},
       {GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000},
@@ -58,11 +58,11 @@ ChannelSettings ServerSettings(size_t max_message_bytes) {
   ChannelSettings settings = ConnectionSettings();
   const ChannelSettings own = {
       {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, AsSetting(max_message_bytes)},
-      // Calls past the bound of a peer are refused. Were they held up instead,
-      // heartbeats would be, and those that others wait for.
+      // No bound here: calls past the bound of a peer are refused. Delayed
+      // calls would delay heartbeats, and calls that others wait for.
       {GRPC_ARG_MAX_CONCURRENT_STREAMS, std::numeric_limits<int>::max()},
       {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000},
-      // Whoever keeps a connection alive may say so as often as it likes.
+      // Peers may ping as often as they like.
       {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000},
       {GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0},
   };

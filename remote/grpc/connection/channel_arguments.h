@@ -8,18 +8,18 @@
 
 namespace tutti {
 
-// Settings of gRPC: name and value.
+// Settings of gRPC, as name and value.
 using ChannelSettings = std::vector<std::pair<std::string, int>>;
 
-// For connections that carry a lot, and whose end must be noticed: the same on
-// both sides.
+// Returns the settings of both sides, for connections that carry many bytes and
+// whose end must be noticed.
 ChannelSettings ConnectionSettings();
 
-// For whoever connects: no proxy, no connection shared with another channel,
-// nothing kept for calls to be tried again, short pauses between attempts.
+// Returns the client's settings: no proxy, no connection shared with another
+// channel, no buffer for retries, short pauses between attempts.
 ChannelSettings ClientSettings(size_t max_message_bytes);
 
-// For whoever is connected to.
+// Returns the server's settings.
 ChannelSettings ServerSettings(size_t max_message_bytes);
 
 }  // namespace tutti

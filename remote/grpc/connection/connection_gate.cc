@@ -18,14 +18,14 @@
 namespace tutti {
 namespace {
 
-// What epoll reports: listeners and the wake-up by file descriptor, connections
-// by numbers above.
+// First id of a connection in epoll events. Listeners and the wake-up use their
+// file descriptors, which are smaller.
 constexpr uint64_t kFirstConnection = uint64_t{1} << 32;
 
-// How long a listener rests when this process has no descriptor to accept with.
+// Pause of a listener when this process has no descriptor to accept with.
 constexpr absl::Duration kRest = absl::Milliseconds(100);
 
-// What keeps a connection waiting at its listener.
+// Returns true for errors that keep a connection waiting at its listener.
 bool IsShortage(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS ||
          error == ENOMEM;
@@ -38,8 +38,8 @@ bool Watch(int events, int fd, uint32_t what, uint64_t id) {
   return epoll_ctl(events, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-// False for a Unix socket of another user's process. TCP is to pass on at once
-// what is written, as Unix sockets do anyway.
+// Prepares a connection; returns false for a Unix socket of another user's
+// process. TCP must pass on written bytes at once, as Unix sockets do anyway.
 bool MakeFit(int fd) {
   int family = 0;
   socklen_t size = sizeof(family);
@@ -121,7 +121,8 @@ void ConnectionGate::Accept(int listener) {
   on_connection_(listener, fd.Release());
 }
 
-// Else epoll would report what waits there again at once, and so for ever.
+// Stops watching the listener for a while: epoll would report the waiting
+// connection again and again.
 void ConnectionGate::Rest(int listener) {
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, listener, nullptr);
   options_.clock->CallAt(options_.clock->Now() + kRest,
@@ -136,8 +137,8 @@ void ConnectionGate::AcceptAgain(int listener) {
   if (!Watch(events_.get(), listener, EPOLLIN, listener)) Rest(listener);
 }
 
-// Room comes: who stays unknown is broken in time. Only this thread takes room,
-// so what there is now is there for the next connection.
+// Room comes, because unknown connections are broken in time. Only this thread
+// takes room: room seen here is there for the next connection.
 bool ConnectionGate::WaitsForRoom(int listener) {
   MutexLock lock(&mu_);
   if (num_unknown_ < options_.max_unknown) return false;

@@ -20,38 +20,38 @@
 
 namespace tutti {
 
-// Accepts the connections of a server, and knows each as long as it is open:
-// few may be open that nobody has vouched for, and any can be broken. gRPC has
-// neither: it takes as many as come, and a peer that does not read keeps the
-// bytes that are on their way to it for as long as it likes. More connections
-// than that wait until there is room, and so they do while the process has no
-// file descriptor left.
+// Accepts the connections of a server, and tracks each as long as it is open.
+// Limits the number of open connections without a vouched peer, and can break
+// any connection. gRPC can do neither: it accepts any number, and a peer that
+// does not read holds its bytes without limit. Connections above the limit wait
+// for room. They wait too while the process has no file descriptor left.
 //
-// Thread-safe. Has one thread, that waits for connections and for their end.
+// Thread-safe. Has one thread, which waits for connections and for their end.
 class ConnectionGate {
  public:
   struct Options {
     std::vector<std::string> endpoints;  // "127.0.0.1:7000", "[::1]:7000".
 
-    // If given, processes of this host and user may connect to it over a Unix
-    // socket as well (same_host_socket.h), where one can be had.
+    // Address for connections over a Unix socket (same_host_socket.h), for
+    // processes of this host and user. Used if such a socket can be opened.
+    // Empty: none.
     std::string same_host_address;
-    int max_unknown = 64;  // Connections without a name. Others wait.
+    int max_unknown = 64;  // Limit on connections without a name; others wait.
 
-    // How long a connection may be without one.
+    // Time for which a connection may be without a name.
     absl::Duration unknown_limit = absl::Seconds(10);
 
-    // How many calls may be refused over one without a name.
+    // Number of refused calls allowed over a connection without a name.
     int max_refusals = 1024;
     Clock* clock = nullptr;
   };
 
-  // Takes over the connection `fd`, that came to `listener_fd`.
+  // Takes over the connection `fd`, which came to `listener_fd`.
   using OnConnection = std::function<void(int listener_fd, int fd)>;
 
-  // Listens, but accepts nothing yet. Errors: UNAVAILABLE, saying why, if it
-  // cannot listen at one of the endpoints; those of a kind that this machine
-  // does not have are left out if there are others.
+  // Listens, but accepts nothing yet. Leaves out endpoints of a kind that this
+  // machine does not have, if there are others. Errors: UNAVAILABLE, saying
+  // why, if listening at one of the endpoints fails.
   static absl::StatusOr<std::unique_ptr<ConnectionGate>> Listen(
       Options options);
 
@@ -59,28 +59,28 @@ class ConnectionGate {
   ConnectionGate(const ConnectionGate&) = delete;
   ConnectionGate& operator=(const ConnectionGate&) = delete;
 
-  // Once.
+  // Starts to accept. Call once.
   void Start(OnConnection on_connection);
 
-  // The connection from `peer`, by gRPC's name for it (peer_name.h), is of a
-  // task. Unknown peers are ignored.
+  // Names the connection from `peer`, in gRPC's words (peer_name.h), as a
+  // task's. Ignores unknown peers.
   void Vouch(const std::string& peer) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A call over the connection from `peer` has been refused. If that were too
-  // many, and nobody has vouched for it, ends it.
+  // Counts a refused call over the connection from `peer`. Breaks the
+  // connection if it has too many and no name.
   void CountRefusal(const std::string& peer) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends the connection from `peer`, whatever is on its way.
+  // Breaks the connection from `peer`, whatever is on its way.
   void Break(const std::string& peer) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Listens no more, and breaks all connections.
+  // Stops listening, and breaks all connections.
   void Close() ABSL_LOCKS_EXCLUDED(mu_);
 
   size_t num_unknown() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Connection {
-    FileDescriptor fd;  // A second one: gRPC has the first.
+    FileDescriptor fd;  // Duplicate; gRPC owns the original.
     std::string peer;
     bool is_unknown = true;
     int num_refusals = 0;
@@ -94,23 +94,23 @@ class ConnectionGate {
   void Accept(int listener);
   void Rest(int listener);
 
-  // Later if it cannot be watched now.
+  // Accepts again, later if epoll cannot watch the listener now.
   void AcceptAgain(int listener);
 
-  // True if there is no room for a connection: the listener waits for it then.
+  // Returns true if there is no room for a connection: the listener then waits.
   bool WaitsForRoom(int listener) ABSL_LOCKS_EXCLUDED(mu_);
   void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Null if there is none.
+  // Returns null if there is no such connection.
   Connection* Find(const std::string& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // False if it cannot be watched.
+  // Returns false if epoll cannot watch the connection.
   bool Admit(int fd) ABSL_LOCKS_EXCLUDED(mu_);
   void Forget(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
   void BreakIfUnknown(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
-  const FileDescriptor events_;  // Of epoll.
+  const FileDescriptor events_;  // Owned epoll descriptor.
   const FileDescriptor wake_;
   OnConnection on_connection_;
   std::thread thread_;
@@ -124,7 +124,7 @@ class ConnectionGate {
   int num_unknown_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<int> waiting_listeners_ ABSL_GUARDED_BY(mu_);  // For room.
 
-  // What alarms hold: null after the gate is gone.
+  // Pointer held by alarms; null after the gate is gone.
   struct Self {
     Mutex mu;
     ConnectionGate* gate ABSL_GUARDED_BY(mu) = nullptr;

@@ -29,7 +29,7 @@ namespace connection_gate_test {
 
 using testing::HasSubstr;
 
-// A gate, and what it lets in.
+// Gate with its accepted connections.
 class ConnectionGateTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -77,15 +77,15 @@ class ConnectionGateTest : public testing::Test {
     while (accepted_.size() < count) changed_.Wait(&mu_);
   }
 
-  // Whether the other side has closed `fd`; without MSG_DONTWAIT, blocks until
-  // it has.
+  // Returns whether the other side has closed `fd`. Without MSG_DONTWAIT,
+  // blocks until it has.
   static bool IsClosed(const FileDescriptor& fd, int flags = 0) {
     char byte = 0;
     const ssize_t size = recv(fd.get(), &byte, 1, flags);
     return size == 0 || (size < 0 && errno != EAGAIN);
   }
 
-  // How gRPC would call the other side of `fd`.
+  // Returns gRPC's name for the other side of `fd`.
   static std::string NameOf(const FileDescriptor& fd) {
     sockaddr_in own = {};
     socklen_t size = sizeof(own);
@@ -172,13 +172,13 @@ TEST_F(ConnectionGateTest, ConnectionsOfManyRefusedCallsEnd) {
   gate_->CountRefusal("ipv4:127.0.0.1:1");
 }
 
-// Lets a process have no more file descriptors than it has, while it lives.
+// Keeps the process from opening more file descriptors, while the object lives.
 class NoMoreDescriptors {
  public:
   NoMoreDescriptors() {
     getrlimit(RLIMIT_NOFILE, &before_);
     rlimit now = before_;
-    now.rlim_cur = FileDescriptor(dup(0)).get();  // The first that is free.
+    now.rlim_cur = FileDescriptor(dup(0)).get();  // First free one.
     EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &now), 0);
   }
   ~NoMoreDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }

@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-// Owns a file descriptor; -1 is none.
+// Owns a file descriptor; -1: none.
 class FileDescriptor {
  public:
   FileDescriptor() = default;

@@ -6,15 +6,15 @@
 
 namespace tutti {
 
-// Counts what is under way, so that whoever owns what it uses can wait for its
-// end. Thread-safe.
+// Counts operations under way, so that the owner of their resources can wait
+// for their end. Thread-safe.
 class InFlight {
  public:
   InFlight() = default;
   InFlight(const InFlight&) = delete;
   InFlight& operator=(const InFlight&) = delete;
 
-  // False after Close(): nothing may begin any more.
+  // Begins an operation. Returns false after Close().
   bool Begin() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     if (closed_) return false;
@@ -22,7 +22,8 @@ class InFlight {
     return true;
   }
 
-  // What follows from something that is under way begins after Close() too.
+  // Begins an operation that follows from one under way; works after Close()
+  // too.
   void BeginMore() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     ++count_;
@@ -38,7 +39,7 @@ class InFlight {
     closed_ = true;
   }
 
-  // Blocks until all has ended.
+  // Blocks until all operations have ended.
   void Wait() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     while (count_ > 0) zero_.Wait(&mu_);

@@ -18,7 +18,7 @@ namespace {
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-// `flags` as for getaddrinfo().
+// `flags` are flags of getaddrinfo().
 absl::StatusOr<AddressList> Resolve(const std::string& host,
                                     const std::string& port, int flags) {
   addrinfo hints = {};
@@ -49,7 +49,7 @@ std::string ToEndpoint(const addrinfo& address) {
                                        : absl::StrCat(host, ":", port);
 }
 
-// Errors: an errno.
+// Listening socket, or an errno.
 struct ListenResult {
   FileDescriptor fd;
   int error = 0;
@@ -62,7 +62,7 @@ ListenResult Listen(const addrinfo& address) {
   if (fd.get() < 0) return {.error = errno};
   const int yes = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  if (address.ai_family == AF_INET6) {  // Some machines would have IPv6 alone.
+  if (address.ai_family == AF_INET6) {  // Some machines default to IPv6 alone.
     const int no = 0;
     setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
   }

@@ -11,25 +11,25 @@
 
 namespace tutti {
 
-// Where a task listens.
+// Addresses at which a task listens.
 struct ListenAddresses {
   std::vector<std::string> endpoints;  // "127.0.0.1:7000", "[::1]:7000".
-  bool is_loopback = false;  // All of them: no other machine can connect.
+  bool is_loopback = false;  // All are loopback: no other machine can connect.
 };
 
-// The addresses of this machine that `host` means. Errors: INVALID_ARGUMENT if
-// it means none, or is not known.
+// Resolves `host` to addresses of this machine. Errors: INVALID_ARGUMENT if it
+// has none, or is unknown.
 absl::StatusOr<ListenAddresses> ResolveListenAddresses(const std::string& host,
                                                        const std::string& port);
 
-// Sockets that listen at `endpoints`, which are numbers. "[::]:7000" is all
-// addresses, of IPv4 too, and of IPv4 alone where there is no IPv6. One of a
-// kind that this machine does not have is left out if there are others. Errors:
-// UNAVAILABLE, saying why, if one of them cannot be listened at.
+// Opens sockets that listen at `endpoints`, which are numeric. "[::]:7000"
+// means all addresses, of IPv4 too, or of IPv4 alone where there is no IPv6.
+// Leaves out endpoints of a kind that this machine does not have, if there are
+// others. Errors: UNAVAILABLE, saying why, if listening at one of them fails.
 absl::StatusOr<std::vector<FileDescriptor>> ListenAt(
     const std::vector<std::string>& endpoints);
 
-// "[::1]:7000" is "::1" and "7000".
+// Parts of an address: "[::1]:7000" is "::1" and "7000".
 struct HostAndPort {
   std::string host;
   std::string port;

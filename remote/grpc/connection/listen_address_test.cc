@@ -15,13 +15,13 @@
 
 namespace {
 
-// What the system says of IPv6.
+// Simulated support of IPv6.
 enum class Ipv6 { kAsItIs, kAlone, kMissing };
 Ipv6 ipv6 = Ipv6::kAsItIs;
 
 }  // namespace
 
-// In the place of the C library's.
+// Replaces the function of the C library.
 extern "C" int socket(int domain, int type, int protocol) noexcept {
   if (domain == AF_INET6 && ipv6 == Ipv6::kMissing) {
     errno = EAFNOSUPPORT;
@@ -86,7 +86,7 @@ TEST(ListenAddressTest, AKindOfAddressThatIsMissingIsLeftOut) {
   EXPECT_EQ(listeners->size(), 1);
 }
 
-// Whether one can connect there by IPv4.
+// Returns whether IPv4 can connect to the listener.
 bool TakesIpv4(int listener) {
   sockaddr_storage bound = {};
   socklen_t size = sizeof(bound);

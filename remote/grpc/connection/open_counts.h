@@ -12,16 +12,18 @@
 
 namespace tutti {
 
-// Counts what the tasks of a cluster have open at this one. Thread-safe.
+// Counts the open calls or streams of each task at this one. Thread-safe.
 class OpenCounts {
  public:
-  // Each may have `max`. Errors call them `things`. The cluster outlives this.
+  // Each task may have `max`. Errors call them `things`. The cluster outlives
+  // this object.
   OpenCounts(const ClusterSpec* cluster, std::string things, int max)
       : cluster_(cluster), things_(std::move(things)), max_(max) {}
   OpenCounts(const OpenCounts&) = delete;
   OpenCounts& operator=(const OpenCounts&) = delete;
 
-  // Errors: RESOURCE_EXHAUSTED if the task has too many; then there is no end.
+  // Errors: RESOURCE_EXHAUSTED if the task has too many; do not call End()
+  // then.
   absl::Status Begin(int task) ABSL_LOCKS_EXCLUDED(mu_);
   void End(int task) ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -5,9 +5,9 @@
 
 namespace tutti {
 
-// Before anything else of OpenSSL's: keeps it as it is while the process exits.
-// Its own handler at exit takes its locks away, while threads of gRPC may still
-// connect: processes were seen to end by a signal there.
+// Stops OpenSSL from cleaning up at process exit. Call before any other
+// function of OpenSSL. Its exit handler destroys its locks while threads of
+// gRPC may still connect: processes were seen to end by a signal there.
 inline void KeepOpenSslAtExit() {
   OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
 }

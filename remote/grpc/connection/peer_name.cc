@@ -15,7 +15,7 @@
 namespace tutti {
 namespace {
 
-// Of those that have a name of the abstract kind, which begins with NUL.
+// Returns the name of an abstract address, which begins with NUL.
 std::string UnixName(const sockaddr_un& address, size_t size) {
   constexpr size_t kBegin = offsetof(sockaddr_un, sun_path) + 1;
   if (size <= kBegin || address.sun_path[0] != '\0') return "";
@@ -49,7 +49,7 @@ std::string PeerNameOf(int fd) {
 std::string PlainPeerName(const std::string& peer) {
   std::string plain =
       absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
-  // The scope of a link-local address is not part of it.
+  // Drops the scope of a link-local address.
   const size_t scope = plain.find('%');
   const size_t end = plain.find(']');
   if (scope < end && end != std::string::npos) plain.erase(scope, end - scope);

@@ -59,7 +59,7 @@ std::shared_ptr<grpc::Channel> Peers::Channel(int task, int lane) {
   Way& way = ways_[{task, lane}];
   if (way.channel != nullptr && !way.is_failing()) return way.channel;
   Way next = WayOnSameHost(task, lane);
-  // One over TCP connects again by itself.
+  // TCP channels connect again by themselves.
   const bool connects_again = way.channel != nullptr && !way.is_on_same_host();
   if (next.channel == nullptr && connects_again) return way.channel;
   if (next.channel == nullptr) next = WayOverTcp(task, lane);
@@ -83,7 +83,7 @@ Peers::Way Peers::WayOverTcp(int task, int lane) const {
   if (options_->tls.enabled()) {
     arguments.SetSslTargetNameOverride(CertifiedName(task));
   }
-  // Whatever the address looks like, it is one of a host.
+  // Every address names a host, whatever it looks like.
   return {.channel = grpc::CreateCustomChannel(
               absl::StrCat("dns:///", options_->cluster.addresses[task]),
               credentials_, arguments)};
@@ -91,7 +91,7 @@ Peers::Way Peers::WayOverTcp(int task, int lane) const {
 
 grpc::ChannelArguments Peers::ArgumentsFor(int lane) const {
   const GrpcBounds& bounds = options_->bounds;
-  // Many small frames may share a message.
+  // Twice the frame: many small frames may share a message.
   const size_t max_message_bytes =
       lane == kControlLane ? bounds.max_control_reply_bytes
                            : 2 * bounds.max_frame_bytes + (size_t{1} << 16);
@@ -120,8 +120,8 @@ uint64_t Peers::Identify(int task, grpc::ClientContext& context,
   return expected;
 }
 
-// True if it is another one than before. A late word of one that has been
-// replaced changes nothing.
+// Returns true if the incarnation changes. A late report of a replaced process
+// changes nothing.
 bool Peers::SetIncarnation(int task, uint64_t incarnation) {
   Process& process = processes_[task];
   auto& replaced = process.replaced;
@@ -136,8 +136,9 @@ bool Peers::SetIncarnation(int task, uint64_t incarnation) {
   return true;
 }
 
-// A channel that could not connect fails calls until it tries again, and one to
-// a process that is gone may not have noticed; new ones connect at once.
+// Drops channels. A channel that failed to connect fails calls until its next
+// attempt. A channel to a former process may not have noticed. New channels
+// connect at once.
 void Peers::OnCall(const ControlCaller& caller) {
   MutexLock lock(&mu_);
   const bool is_first = !processes_.contains(caller.task);
@@ -149,7 +150,7 @@ void Peers::OnCall(const ControlCaller& caller) {
   }
 }
 
-// Channels do not go here, which may be a thread of gRPC's.
+// Drops it on the work queue: this may be a thread of gRPC.
 void Peers::DropSoon(Way way) const {
   options_->environment.queue->Schedule([dropped = std::move(way)] {});
 }

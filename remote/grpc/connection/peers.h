@@ -24,64 +24,63 @@
 
 namespace tutti {
 
-// The other tasks as those see them who call: how to reach each, what to say to
-// it, and which incarnation of it has answered. Channels are made when they are
-// first asked for. Thread-safe.
+// Other tasks, from the caller's side: how to reach each, how to identify a
+// call to it, and which incarnation of it has answered. Makes a channel at its
+// first use. Thread-safe.
 class Peers {
  public:
-  // `options` outlives this.
+  // `options` outlives this object.
   Peers(const GrpcTransportOptions* options,
         std::shared_ptr<grpc::ChannelCredentials> credentials);
 
-  // "task 3 (host:7000)".
+  // Returns, for example, "task 3 (host:7000)".
   std::string Label(int task) const { return options_->cluster.Label(task); }
 
-  // Where the task is reached over a Unix socket, if it is on this host; empty
-  // if such sockets are not wanted.
+  // Returns the address of the task's Unix socket, in case it is on this host;
+  // empty if such sockets are turned off.
   std::string SameHostAddress(int task) const;
 
-  // INVALID_ARGUMENT if there is no such task.
+  // Errors: INVALID_ARGUMENT if there is no such task.
   absl::Status CheckTask(int task) const;
 
   std::shared_ptr<grpc::Channel> ControlChannel(int task)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Each lane is a connection of its own.
+  // Returns the channel of a lane. Each lane is a separate connection.
   std::shared_ptr<grpc::Channel> TransferChannel(int task, int lane)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Of the process that was heard of last; 0 if none was.
+  // Returns the incarnation of the last known process; 0 if none is known.
   uint64_t incarnation(int task) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Puts into a call to `task` who makes it and which incarnation it is meant
-  // for: that of the process heard of last, which is returned; 0 if none was,
-  // or if the call is for any.
+  // Writes the caller and the expected incarnation into a call to `task`.
+  // Returns that incarnation, which is the last known one; 0 if none is known,
+  // or if the call is for any process.
   uint64_t Identify(int task, grpc::ClientContext& context,
                     bool to_any_process = false) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Frees the context of a call that has ended, and with it, maybe, a channel.
   void Free(std::unique_ptr<grpc::ClientContext> context) const;
 
-  // Takes note of a process that calls. If it has taken the place of another
-  // one, calls are meant for it from now on; and in any case they do not fail
-  // because the task could not be reached before.
+  // Notes a process that calls. If it replaces another process, later calls go
+  // to it. In any case an earlier failure to reach the task fails no later
+  // call.
   void OnCall(const ControlCaller& caller) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Takes note of the incarnation that answers a call which was meant for
-  // `expected`. Errors: FAILED_PRECONDITION if that is another one. Calls that
-  // are made from now on are meant for this one.
+  // Notes the incarnation that answers a call to `expected`. Later calls go to
+  // this incarnation. Errors: FAILED_PRECONDITION if it differs from
+  // `expected`.
   absl::Status Observe(int task, uint64_t expected, uint64_t incarnation)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Drops the channels. Blocks; not on a thread of gRPC's. Nothing is called
-  // after this.
+  // Drops the channels. Blocks; do not call on a thread of gRPC. Call last.
   void Close() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   static constexpr int kControlLane = -1;
 
-  // A channel over a Unix socket is as good as its one connection, which is
-  // also kept here, to be looked at.
+  // Channel to a task. A channel over a Unix socket lives as long as its one
+  // connection, which is kept here to be checked.
   struct Way {
     std::shared_ptr<grpc::Channel> channel;
     FileDescriptor same_host;
@@ -90,15 +89,15 @@ class Peers {
     bool is_failing() const;
   };
 
-  // The processes that a task was, and is.
+  // Present and former processes of a task.
   struct Process {
     uint64_t incarnation = 0;
-    std::deque<uint64_t> replaced;  // The last few.
+    std::deque<uint64_t> replaced;  // Newest replaced incarnations.
   };
 
   std::shared_ptr<grpc::Channel> Channel(int task, int lane)
       ABSL_LOCKS_EXCLUDED(mu_);
-  Way WayOnSameHost(int task, int lane) const;  // None if it has no channel.
+  Way WayOnSameHost(int task, int lane) const;  // No channel if that fails.
   Way WayOverTcp(int task, int lane) const;
   grpc::ChannelArguments ArgumentsFor(int lane) const;
   void DropSoon(Way way) const;
@@ -111,7 +110,7 @@ class Peers {
 
   mutable Mutex mu_;
   absl::flat_hash_map<std::pair<int, int>, Way> ways_
-      ABSL_GUARDED_BY(mu_);  // By task and lane.
+      ABSL_GUARDED_BY(mu_);  // Keyed by task and lane.
   absl::flat_hash_map<int, Process> processes_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -8,9 +8,9 @@ namespace tutti {
 
 namespace {
 
-// Of a new socket, bound to it. 0 if there is none. Linux lets several sockets
-// that have SO_REUSEADDR be bound to one port if at most one of them listens,
-// but gives such a port to nobody who leaves the choice to it.
+// Binds a new socket to a free port; returns 0 on failure. Linux allows several
+// sockets with SO_REUSEADDR on one port if at most one of them listens. It
+// never chooses such a port by itself for another socket.
 int BindToFreePort(int fd) {
   const int yes = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));

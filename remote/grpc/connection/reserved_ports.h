@@ -7,16 +7,16 @@
 
 namespace tutti {
 
-// TCP ports of 127.0.0.1 that no other program is given as long as this object
-// lives, each another one. For tests.
+// TCP ports of 127.0.0.1, all different. The system gives them to no other
+// program as long as this object lives. For tests.
 //
-// Whoever asks for one by its number can listen there with SO_REUSEADDR, again
-// and again, one at a time. While nobody does, connections are refused.
+// A test that names such a port can listen there with SO_REUSEADDR, again and
+// again, one listener at a time. Without a listener, connections are refused.
 class ReservedPorts {
  public:
   explicit ReservedPorts(int count);
 
-  // 0 where the system gave none.
+  // Contains 0 where the system gave no port.
   const std::vector<int>& get() const { return ports_; }
 
  private:

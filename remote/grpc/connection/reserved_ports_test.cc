@@ -24,7 +24,7 @@ using testing::Each;
 using testing::Gt;
 using testing::HasSubstr;
 
-// 0, or an errno.
+// Returns 0 or an errno.
 int ConnectTo(int port) {
   const FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in to = {};
@@ -36,8 +36,8 @@ int ConnectTo(int port) {
   return result == 0 ? 0 : errno;
 }
 
-// So many of the 28,000 ports that Linux gives would hardly all differ by
-// chance.
+// Many ports: among the 28,000 that Linux gives, so many would hardly all
+// differ by chance.
 TEST(ReservedPortsTest, NobodyElseIsGivenThem) {
   constexpr int kNumPorts = 400;
   const ReservedPorts some(kNumPorts), others(kNumPorts);

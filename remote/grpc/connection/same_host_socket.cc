@@ -24,7 +24,8 @@ struct UnixAddress {
   }
 };
 
-// An address of the abstract kind begins with NUL, and ends where it ends.
+// Makes an address of the abstract kind, which begins with NUL and has an
+// explicit length.
 std::optional<UnixAddress> NameFor(absl::string_view address) {
   const std::string name = absl::StrCat("tutti/", address);
   UnixAddress result;
@@ -41,7 +42,7 @@ FileDescriptor MakeSocket() {
       socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-// The system chooses a name that nobody has.
+// Binds to a unique name, which the system chooses.
 bool BindToOwnName(int fd) {
   sockaddr_un any = {};
   any.sun_family = AF_UNIX;

@@ -6,23 +6,24 @@
 
 namespace tutti {
 
-// Unix sockets between processes of one host that belong to one user. They
-// listen at names of Linux's abstract kind (unix(7)): those are of a network
-// namespace, as addresses of loopback are, need no file, and are gone with
-// whoever listens.
+// Unix sockets between processes of one host and one user. They listen at names
+// of Linux's abstract kind (unix(7)). Such names belong to a network namespace,
+// like loopback addresses. They need no file, and end with their listener.
 
-// Listens at the name that belongs to a task's address ("host:7000"). None if
-// it cannot: another process does, or the address is too long.
+// Listens at the name of a task's address ("host:7000"). Returns none if that
+// fails: another process listens there, or the address is too long.
 FileDescriptor ListenOnSameHost(absl::string_view address);
 
-// A connection to the process of this user that listens so, or none. Does not
-// block. Has a name of its own, so that the other side can tell it from others.
+// Connects to the process of this user that listens at the address, or returns
+// none. Does not block. Binds a unique name, by which the other side can tell
+// the connection from others.
 FileDescriptor ConnectOnSameHost(absl::string_view address);
 
-// Whether the other side of a Unix socket belongs to the user of this process.
+// Returns whether the other side of a Unix socket belongs to this process's
+// user.
 bool IsOfSameUser(int fd);
 
-// Whether the other side has closed a connection, or will send no more.
+// Returns whether the other side has closed a connection, or will send no more.
 bool IsClosedByPeer(int fd);
 
 }  // namespace tutti

@@ -15,8 +15,8 @@
 namespace tutti {
 namespace same_host_socket_test {
 
-// Of this process alone: the names are of the network namespace, which copies
-// of the test may share.
+// Address unique to this process: copies of the test may share the network
+// namespace that has the names.
 const std::string& Address() {
   static const std::string address = absl::StrCat(
       "same-host-socket-test-", DefaultEnvironment().get().random->Next());
@@ -73,7 +73,7 @@ TEST(SameHostSocketTest, AddressesThatAreTooLongHaveNone) {
   EXPECT_LT(ConnectOnSameHost(longest + "a").get(), 0);
 }
 
-// As many as are let wait to be accepted.
+// Connects until the backlog is full.
 TEST(SameHostSocketTest, DoesNotWaitForAProcessThatAcceptsNothing) {
   const FileDescriptor listener = ListenOnSameHost(Address());
   ASSERT_EQ(listen(listener.get(), 1), 0);

@@ -9,12 +9,13 @@
 
 namespace tutti {
 
-// The reactors of one method. Thread-safe.
+// Method of a server, which makes a reactor for each call. Thread-safe.
 class ServedMethod {
  public:
   virtual ~ServedMethod() = default;
 
-  // A call of `caller`, who may call. The reactor owns itself until OnDone().
+  // Serves a call of `caller`, who may call. The reactor owns itself until
+  // OnDone().
   virtual grpc::ServerGenericBidiReactor* Serve(
       const ControlCaller& caller, grpc::CallbackServerContext* context) = 0;
 };

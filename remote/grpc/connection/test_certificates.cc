@@ -14,7 +14,7 @@ namespace {
 constexpr char kNewKey[] = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
 
 void Run(const std::string& command) {
-  // The shell of a test, with names of the test's own.
+  // Runs the test's own command.
   ASSERT_EQ(std::system(absl::StrCat(command, " 2>/dev/null").c_str()), 0)
       << command;
 }

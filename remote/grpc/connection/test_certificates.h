@@ -7,18 +7,18 @@
 
 namespace tutti {
 
-// A certificate authority in a folder of the test's own, and certificates of
-// it, made with openssl.
+// Certificate authority in a folder of the test, and its certificates, made
+// with openssl.
 class TestCertificates {
  public:
-  // `name` tells it from others of the test.
+  // `name` is unique in the test.
   explicit TestCertificates(const std::string& name);
 
-  // Files with a certificate for `subject`, such as "task-0", as common name
-  // and as DNS name.
+  // Writes a certificate for `subject`, such as "task-0", as common name and as
+  // DNS name.
   TlsOptions Issue(const std::string& subject);
 
-  // The same, of a certificate that was valid until yesterday.
+  // Same as Issue(), for a certificate that was valid until yesterday.
   TlsOptions IssueExpired(const std::string& subject);
 
   const std::string& ca() const { return ca_; }

@@ -21,8 +21,8 @@
 #include "openssl/x509.h"
 #include "remote/grpc/connection/openssl_at_exit.h"
 
-// gRPC can demand a version of TLS, but its public headers do not say how. This
-// is what its library exports; null where it does not.
+// Declares a function that gRPC's library exports but its public headers lack:
+// it demands a version of TLS. Null where the library does not export it.
 class grpc_ssl_server_credentials {
  public:
   __attribute__((weak)) void set_min_tls_version(grpc_tls_version version);
@@ -92,14 +92,14 @@ OpenSslPtr<X509> ParseCertificate(const std::string& text) {
       PEM_read_bio_X509(Open(text).get(), nullptr, nullptr, nullptr));
 }
 
-// One with a passphrase is none: there is nobody to ask.
+// Returns null for a key with a passphrase: no one can enter it.
 OpenSslPtr<EVP_PKEY> ParseKey(const std::string& text) {
   const auto no_passphrase = [](char*, int, int, void*) { return 0; };
   return OpenSslPtr<EVP_PKEY>(PEM_read_bio_PrivateKey(Open(text).get(), nullptr,
                                                       no_passphrase, nullptr));
 }
 
-// gRPC has said that they cannot be used, and nothing more.
+// Finds out why gRPC cannot use the files: gRPC does not say.
 absl::Status WhyUnfit(const TlsOptions& tls, const PemFiles& files) {
   const auto certificate = ParseCertificate(files.certificate);
   const auto key = ParseKey(files.key);
@@ -123,7 +123,7 @@ absl::Status WhyUnfit(const TlsOptions& tls, const PemFiles& files) {
   return absl::InvalidArgumentError(why);
 }
 
-// gRPC's own class for this does not let the version of TLS be set.
+// Server credentials with a TLS version, which gRPC's own class cannot set.
 class TlsServerCredentials final : public grpc::ServerCredentials {
  public:
   explicit TlsServerCredentials(const PemFiles& files) : credentials_(nullptr) {
@@ -147,8 +147,8 @@ class TlsServerCredentials final : public grpc::ServerCredentials {
   void SetAuthMetadataProcessor(
       const std::shared_ptr<grpc::AuthMetadataProcessor>& /*none*/) override {}
 
-  // Whether a server can use them: gRPC says so only of one with a port of its
-  // own. This one accepts nothing.
+  // Returns whether a server can use them. gRPC reports this only for a server
+  // with a port: tries one that accepts nothing.
   bool Work() {
     grpc_completion_queue* const queue =
         grpc_completion_queue_create_for_pluck(nullptr);

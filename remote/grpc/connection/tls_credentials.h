@@ -15,10 +15,10 @@ struct TransportCredentials {
   std::shared_ptr<grpc::ServerCredentials> server;
 };
 
-// Mutual TLS, both sides with the same certificate; none at all if `tls` is not
-// enabled. The server accepts TLS 1.3 alone. Errors: INVALID_ARGUMENT if not
-// all files are given or their contents do not fit each other; the system's,
-// such as NOT_FOUND, naming the one that cannot be read.
+// Makes credentials for mutual TLS, with the same certificate on both sides, or
+// without TLS if `tls` is not enabled. The server accepts only TLS 1.3. Errors:
+// INVALID_ARGUMENT if files are missing or their contents do not match; errors
+// of the system, such as NOT_FOUND, naming the unreadable file.
 absl::StatusOr<TransportCredentials> MakeCredentials(const TlsOptions& tls);
 
 }  // namespace tutti

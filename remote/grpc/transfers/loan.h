@@ -16,18 +16,18 @@
 
 namespace tutti {
 
-// A delivery that is being sent. Ends, with its lender told, when the last of
-// those who hold it is gone: the stream, and gRPC with each slice.
+// Delivery that is being sent. It is released to its lender when its last
+// holder is gone: the stream, or gRPC with a slice.
 //
-// A process that reads the bytes where they lie cannot hold a loan: a loan that
-// is leased has a word in memory that is cleared before the lender is told.
+// A process that reads the bytes in place cannot hold a Loan. A leased Loan
+// therefore has a word in memory, cleared before the release.
 //
-// Thread-safe. The lender is told on the work queue: gRPC drops slices wherever
-// it likes.
+// Thread-safe. The lender's callback runs on the work queue: gRPC drops slices
+// wherever it likes.
 class Loan {
  public:
-  // Both outlive the loan, and `in_flight` counts it until the lender has been
-  // told.
+  // `queue` and `in_flight` outlive the object. `in_flight` counts it until the
+  // lender's callback has run.
   Loan(const Delivery& delivery, WorkQueue* queue, InFlight* in_flight);
   ~Loan();
   Loan(const Loan&) = delete;
@@ -35,13 +35,13 @@ class Loan {
 
   absl::Span<const std::byte> bytes() const { return delivery_.bytes; }
 
-  // What the lender will be told: the first reason, else OK.
+  // Sets the status of the release: the first reason, else OK.
   void Fail(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Once: where the bytes are, under a lease that they have from now on.
+  // Leases the bytes from now on, and returns their place. Call once.
   MemoryPlace Lease(Random& random);
 
-  // Bytes of the loan, where they lie, that keep it.
+  // Returns a slice of the bytes in place, which keeps the Loan.
   static grpc::Slice Alias(const std::shared_ptr<Loan>& loan, size_t offset,
                            size_t num_bytes);
 

@@ -14,7 +14,7 @@
 namespace tutti {
 namespace loan_test {
 
-// Looks at the lease when the bytes are its own again.
+// Reads the lease when its bytes are released.
 class LookingLender final : public Lender {
  public:
   void OnReleased(int32_t /*id*/, absl::Status /*status*/) override {

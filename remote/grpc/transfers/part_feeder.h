@@ -10,9 +10,8 @@
 
 namespace tutti {
 
-// Gives a borrower the bytes of one transfer, in the order in which they come,
-// as parts of whole elements: straight from where they lie, but for elements
-// that do not lie together.
+// Gives a borrower the bytes of one transfer, in order of arrival, as parts of
+// whole elements. Parts are not copied, except for elements that are split.
 //
 // Belongs to one thread at a time.
 class PartFeeder {
@@ -20,20 +19,19 @@ class PartFeeder {
   // REQUIRES: the dtype is valid.
   explicit PartFeeder(const Ask& ask) : ask_(ask) {}
 
-  // The bytes that follow. Errors: the borrower's; then there is nothing to
-  // feed any more.
+  // Feeds the next bytes. Errors: the borrower's; feed no more bytes then.
   absl::Status Feed(absl::Span<const std::byte> bytes);
 
  private:
   absl::Status Give(absl::Span<const std::byte> part);
 
-  // Completes the torn element from the front of `bytes`.
+  // Completes the split element from the front of `bytes`.
   absl::Status Mend(absl::Span<const std::byte>& bytes);
 
   const Ask ask_;
   size_t given_bytes_ = 0;
 
-  // The beginning of an element of which the rest has not come yet.
+  // Beginning of an element whose rest has not come yet.
   std::array<std::byte, 8> torn_ = {};
   size_t num_torn_ = 0;
 };

@@ -14,8 +14,8 @@
 namespace tutti {
 namespace {
 
-// Up to here a turn of the work queue costs more than that other transfers
-// wait.
+// Payloads up to this are read at once: a turn of the work queue costs more
+// than the wait of other transfers.
 constexpr size_t kMaxInlineBytes = size_t{1} << 20;
 
 absl::Status Broken(absl::string_view what) {
@@ -58,7 +58,7 @@ void ReceiveStream::BindTo(int lane) {
     stub.PrepareBidiStreamingCall(context_.get(), kTransferMethod,
                                   grpc::StubOptions(), this);
   }
-  AddHold();  // Until StopWriting(): writes begin outside of reactions.
+  AddHold();  // Removed by StopWriting(): writes begin outside of reactions.
 }
 
 bool ReceiveStream::Request(const BufKey& key, const Ask& ask) {
@@ -66,7 +66,7 @@ bool ReceiveStream::Request(const BufKey& key, const Ask& ask) {
   {
     MutexLock lock(&mu_);
     if (ended_) return false;
-    // A cancelled one that is about to be told has left its key.
+    // A cancelled request before its OnDelivery() does not block its key.
     std::shared_ptr<Incoming>& present = untold_[key];
     if (present == nullptr || !present->end_reason.ok()) {
       const uint64_t id = ++last_id_;
@@ -104,14 +104,15 @@ bool ReceiveStream::Cancel(const BufKey& key, const Borrower* borrower,
       return false;
     }
     incoming = it->second;
-    // The other side has ended it: whoever reads memory tells that.
+    // The other side has ended it: the reader of memory runs OnDelivery().
     if (!open_.contains(incoming->id)) return true;
   }
   EndEarly(*incoming, std::move(reason));
   return true;
 }
 
-// The other side still ends the request: until then its frames may come.
+// Ends a request on this side. The other side still ends it: until then its
+// frames may come.
 void ReceiveStream::EndEarly(Incoming& incoming, absl::Status reason) {
   bool may_tell = false;
   {
@@ -124,7 +125,7 @@ void ReceiveStream::EndEarly(Incoming& incoming, absl::Status reason) {
              .num_bytes = message.size(),
              .code = reason.code()},
             message);
-    may_tell = !incoming.is_feeding;  // Else whoever feeds it tells it.
+    may_tell = !incoming.is_feeding;  // Otherwise the feeding thread does.
     if (may_tell) SetTold(incoming);
   }
   WriteWhatWaits();
@@ -150,8 +151,8 @@ uint64_t ReceiveStream::incarnation() {
   return incarnation_;
 }
 
-// Reads begin when it is known who answers: gRPC may tell of a message before
-// it tells of what came before that.
+// Starts to read once the peer is known: gRPC may report a message before the
+// metadata that came earlier.
 void ReceiveStream::OnReadInitialMetadataDone(bool ok) {
   if (ok) LearnWhoAnswers();
   StartRead(&incoming_message_);
@@ -168,7 +169,7 @@ void ReceiveStream::LearnWhoAnswers() {
   }
   absl::Status same = peers_->Observe(task_, expected, *incarnation);
   if (!same.ok()) return Close(std::move(same));
-  // Only now: CloseIfReplaced() takes what peers_ knows for the newest.
+  // Set last: CloseIfReplaced() assumes that peers_ knows the newest.
   MutexLock lock(&mu_);
   incarnation_ = *incarnation;
 }
@@ -400,7 +401,7 @@ void ReceiveStream::End(Incoming& incoming, absl::Status status) {
     MutexLock lock(&mu_);
     open_.erase(incoming.id);
     if (incoming.is_told) return;
-    if (incoming.is_feeding) {  // Whoever reads memory tells it.
+    if (incoming.is_feeding) {  // The reader of memory runs OnDelivery().
       if (incoming.end_reason.ok()) incoming.end_reason = std::move(status);
       return;
     }
@@ -487,7 +488,7 @@ void ReceiveStream::OnDone(const grpc::Status& status) {
     done_reason_ = EndReason(status);
     peers_->Free(std::move(context_));
     is_done_ = true;
-    if (is_reading_memory_) return;  // ReadMemory() goes on with it.
+    if (is_reading_memory_) return;  // ReadMemory() then calls EndAll().
   }
   EndAll();
 }

@@ -27,20 +27,21 @@
 
 namespace tutti {
 
-// Smaller payloads come over the stream, also from the same host: there it is
-// as fast (64 KiB: 130 us either way, AMD EPYC, 2 busy cores, November 2026).
+// Smallest payload read from memory. Smaller ones come over the stream, also
+// from the same host, which is as fast (64 KiB: 130 us either way, AMD EPYC, 2
+// busy cores, November 2026).
 inline constexpr size_t kMinMemoryBytes = size_t{128} << 10;
 
-// One stream over which this task pulls bytes from another one. The next
-// message is read when the one before has been consumed. If the other task is
-// on the same host, large payloads are read where they lie, one at a time.
+// Stream over which this task pulls bytes from another one. Reads the next
+// message when the one before has been consumed. If the other task is on the
+// same host, reads large payloads directly from its memory, one at a time.
 //
-// Thread-safe. Borrowers are called on threads of gRPC's, with no lock held, or
-// of the work queue, or inside Cancel().
+// Thread-safe. Borrower callbacks run with no lock held: on threads of gRPC, on
+// the work queue, or inside Cancel().
 class ReceiveStream final
     : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  // Runs when the stream has ended and all its requests have.
+  // Runs when the stream and all its requests have ended.
   using OnEnd = absl::AnyInvocable<void(const ReceiveStream*) &&>;
 
   struct Target {
@@ -48,7 +49,8 @@ class ReceiveStream final
     int lane = 0;
   };
 
-  // Does not connect yet. `options` and `peers` outlive the stream.
+  // Creates a stream that is not connected yet. `options` and `peers` outlive
+  // the stream.
   static std::shared_ptr<ReceiveStream> Create(
       const GrpcTransportOptions* options, Peers* peers, const Target& target,
       OnEnd on_end);
@@ -57,26 +59,27 @@ class ReceiveStream final
                 OnEnd on_end);
   ~ReceiveStream() override;
 
-  // Once, and also if it was closed before: OnEnd comes after this.
+  // Starts the stream. Call once, even after Close(): OnEnd runs only after
+  // this.
   void Start() { StartCall(); }
 
-  // False if the stream has ended: nothing has happened then. Errors, to the
-  // borrower: ALREADY_EXISTS if somebody asks under `key` who has not been
-  // cancelled.
+  // Sends a request. Returns false, and does nothing, if the stream has ended.
+  // Errors, to the borrower: ALREADY_EXISTS if a request under `key` is open
+  // and not cancelled.
   bool Request(const BufKey& key, const Ask& ask) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // False if there is no such request.
+  // Returns false if there is no such request.
   bool Cancel(const BufKey& key, const Borrower* borrower, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends the stream and, with `reason`, its requests, soon.
+  // Ends the stream soon, and its requests with `reason`.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Closes the stream if another process has taken the place of the one that is
-  // asked: what is meant for that one would end with it.
+  // Closes the stream if another process has replaced its peer: requests to the
+  // new process would end with the old one.
   void CloseIfReplaced() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Of the process that is asked; 0 as long as none is known.
+  // Returns the incarnation of the stream's peer; 0 as long as it is unknown.
   uint64_t incarnation() ABSL_LOCKS_EXCLUDED(mu_);
 
   void OnReadInitialMetadataDone(bool ok) override;
@@ -85,11 +88,11 @@ class ReceiveStream final
   void OnDone(const grpc::Status& status) override;
 
  private:
-  // REQUIRES: the metadata of the peer's process are there.
+  // REQUIRES: the peer's initial metadata has come.
   void LearnWhoAnswers() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A request until its last frame has come. What is not guarded belongs to the
-  // thread that reads messages, or to the one that reads memory.
+  // Request until its last frame. Fields without a lock belong to the thread
+  // that reads messages, or to the thread that reads memory.
   struct Incoming {
     Incoming(uint64_t id, const BufKey& key, const Ask& ask,
              bool may_read_memory)
@@ -105,33 +108,34 @@ class ReceiveStream final
     const bool may_read_memory;
     PartFeeder feeder;
     uint64_t num_received_bytes = 0;
-    std::optional<LentReader> reader;  // Once the place is known.
+    std::optional<LentReader> reader;  // Set once the place is known.
 
     // Guarded by the stream's mutex:
-    bool is_told = false;     // The borrower has been told.
-    bool is_feeding = false;  // The borrower is being given bytes.
+    bool is_told = false;     // OnDelivery() has run or is about to.
+    bool is_feeding = false;  // The borrower is in OnPart().
     bool is_lent = false;     // Belongs to the thread that reads memory.
-    absl::Status end_reason;  // Why it ends early.
+    absl::Status end_reason;  // Reason to end early.
   };
 
   void BindTo(int lane) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Checks the next frame and gives its payload to whom it is for.
+  // Checks the next frame and gives its payload to its request.
   absl::Status ConsumeFrame(SliceCursor& message);
   absl::StatusOr<std::shared_ptr<Incoming>> Find(const FrameHeader& header)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Feed(Incoming& incoming, size_t num_bytes, SliceCursor& message)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // What the other side says about its memory.
+  // Handles the other side's offer of its memory.
   absl::Status TakeOffer(SliceCursor& message) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status TakePlace(const std::shared_ptr<Incoming>& incoming,
                          SliceCursor& message) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Reads all that is lent. REQUIRES: is_reading_memory_ was set for this.
+  // Reads all posted memory. REQUIRES: the caller has set is_reading_memory_.
   void ReadMemory() ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<Incoming> NextLent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // OK, but not all bytes: the rest cannot be read, or is not to be.
+  // Returns OK, possibly before all bytes are read: the rest is unreadable or
+  // unwanted.
   absl::Status ReadBlocks(Incoming& incoming) ABSL_LOCKS_EXCLUDED(mu_);
   bool IsStopped(const Incoming& incoming) ABSL_LOCKS_EXCLUDED(mu_);
   void EndReading(Incoming& incoming, absl::Status status)
@@ -143,10 +147,10 @@ class ReceiveStream final
   void SetTold(Incoming& incoming) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Tell(const Incoming& incoming, absl::Status status);
 
-  // Tells all who are left, when gRPC and whoever reads memory are done.
+  // Ends all remaining requests, once gRPC and the reader of memory are done.
   void EndAll() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Why a stream ended that gRPC ended with `status`.
+  // Returns the reason of a stream that gRPC ended with `status`.
   absl::Status EndReason(const grpc::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -154,20 +158,20 @@ class ReceiveStream final
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WriteWhatWaits() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // No write begins after this; gRPC may be done with the stream.
+  // Stops writes: none begins after this, and gRPC may finish the stream.
   void StopWriting() ABSL_LOCKS_EXCLUDED(mu_);
 
   const GrpcTransportOptions* const options_;
   Peers* const peers_;
   const int task_;
   OnEnd on_end_;
-  std::shared_ptr<ReceiveStream> self_;  // Until EndAll().
+  std::shared_ptr<ReceiveStream> self_;  // Set until EndAll().
   grpc::ByteBuffer incoming_message_;
-  grpc::ByteBuffer outgoing_message_;  // Of whoever has set is_writing_.
-  // Of the thread that reads messages; nothing when it has been answered.
+  grpc::ByteBuffer outgoing_message_;  // Owned by the holder of is_writing_.
+  // Owned by the thread that reads messages; empty once it has been answered.
   std::optional<MemoryChallenge> challenge_;
   std::unique_ptr<MemoryBlock>
-      block_;  // Of whoever has set is_reading_memory_.
+      block_;  // Owned by the thread that has set is_reading_memory_.
 
   Mutex mu_;
   std::optional<PeerMemory> memory_ ABSL_GUARDED_BY(mu_);
@@ -175,22 +179,22 @@ class ReceiveStream final
   bool asks_for_memory_ ABSL_GUARDED_BY(mu_) = false;
   bool is_reading_memory_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<std::shared_ptr<Incoming>> lent_ ABSL_GUARDED_BY(mu_);
-  bool is_done_ ABSL_GUARDED_BY(mu_) = false;  // gRPC is.
+  bool is_done_ ABSL_GUARDED_BY(mu_) = false;  // gRPC is done.
   absl::Status done_reason_ ABSL_GUARDED_BY(mu_);
   absl::Status close_reason_ ABSL_GUARDED_BY(mu_);  // OK: not closed by us.
-  bool ended_ ABSL_GUARDED_BY(mu_) = false;  // Takes no request any more.
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;         // Accepts no more requests.
   bool is_writing_ ABSL_GUARDED_BY(mu_) = false;
   bool stopped_writing_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
   std::deque<std::string> waiting_records_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, std::shared_ptr<Incoming>> open_
       ABSL_GUARDED_BY(mu_);
-  // Whose borrower has not been told; of a key's, the last one.
+  // Requests before OnDelivery(); of each key, the last one.
   absl::flat_hash_map<BufKey, std::shared_ptr<Incoming>> untold_
       ABSL_GUARDED_BY(mu_);
 
-  // Null when gRPC is done with it: it holds the channel, which must not go on
-  // a thread of gRPC's, as it would with the last stream.
+  // Null when gRPC is done with it. It holds the channel, which must not be
+  // destroyed on a thread of gRPC.
   std::unique_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -1,4 +1,5 @@
-// Transfers between tasks on the same host, which read each other's memory.
+// Tests transfers between tasks on the same host, which read each other's
+// memory.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,10 +36,10 @@ using testing::Not;
 
 constexpr size_t kLargeBytes = size_t{64} << 20;
 
-// Read outside of the threads of gRPC.
+// Large enough to be read outside of gRPC's threads.
 constexpr size_t kQueuedBytes = size_t{8} << 20;
 
-// The parts of what was read from memory; bytes of a stream do not come so.
+// Returns the sizes of parts read from memory. Parts from a stream differ.
 std::vector<size_t> Blocks(size_t num_bytes) {
   std::vector<size_t> sizes(num_bytes / kMemoryBlockBytes, kMemoryBlockBytes);
   if (num_bytes % kMemoryBlockBytes > 0) {
@@ -47,8 +48,8 @@ std::vector<size_t> Blocks(size_t num_bytes) {
   return sizes;
 }
 
-// Task 0 and 1, of which 0 has had an answer of 1: it knows whether it can read
-// its memory.
+// Tasks 0 and 1. Task 0 has had an answer of task 1: it knows whether it can
+// read its memory.
 class SameHostTest : public testing::Test {
  protected:
   void StartAndConnect(TestTasks& tasks) {
@@ -167,7 +168,7 @@ TEST_F(SameHostTest, ATransferCancelledWhileItIsReadEndsWithTheReason) {
   WaitingLender lender;
   BlockingCounter has_part(1), may_go_on(1);
   HookedBorrower borrower(kQueuedBytes, [&](size_t num_received_bytes) {
-    ASSERT_EQ(num_received_bytes, kMemoryBlockBytes);  // No part after it.
+    ASSERT_EQ(num_received_bytes, kMemoryBlockBytes);  // No part follows it.
     has_part.DecrementCount();
     may_go_on.Wait();
   });
@@ -219,7 +220,7 @@ TEST_F(SameHostTest, AReceiverThatIsShutDownWhileItReadsEndsTheTransfer) {
   tasks.Request(0, 1, KeyOf(0), kLargeBytes, borrower);
   has_part.Wait();
   std::thread stops([&] { tasks.Stop(0); });
-  // Its stream is closed before what is read has ended.
+  // The stream closes before the read has ended.
   EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
                                       HasSubstr("connection closed")));
   may_go_on.DecrementCount();
@@ -243,7 +244,7 @@ std::string Request(uint64_t id, int tag, size_t num_bytes) {
                  .may_read_memory = true});
 }
 
-// The clock does not move: no grace ends. Bytes that no socket takes.
+// Clock stands still: no grace ends. Bytes that no socket takes.
 TEST_F(SameHostTest, WhatIsLentToAReceiverThatCancelsIsFreeAtOnce) {
   SimulatedEnvironment simulated(/*seed=*/1);
   TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
@@ -309,7 +310,7 @@ TEST_F(SameHostTest, RecordsAboutMemoryThatIsNotLentEndTheStream) {
   EXPECT_EQ(sends(good, Record({.kind = static_cast<RecordKind>(5)})),
             grpc::StatusCode::INTERNAL);
 
-  // To those who have not been offered to read, it is not lent.
+  // Memory is not posted for callers without an offer.
   CallFields fields = good;
   fields["tutti-host"] = "elsewhere";
   EXPECT_EQ(sends(fields, Request(1, 0, 4)), grpc::StatusCode::INTERNAL);
@@ -331,13 +332,13 @@ std::string Place(uint64_t id, const MemoryPlace& place) {
       Bytes(Encode(place)));
 }
 
-// A task 1 that offers its memory and then sends what it should not.
+// Fake task 1, which offers its memory and then sends invalid frames.
 class ForgedFramesTest : public SameHostTest {
  protected:
   static constexpr size_t kNumBytes = kMinMemoryBytes + 1;
 
-  // How a request ends for what lies in memory, the second one, that is
-  // answered by `message`.
+  // Returns the end of the second request, for bytes in memory, which the
+  // server answers with `message`.
   absl::Status Receive(const std::string& message, int offers_memory_of = 1) {
     TestTasks tasks(2);
     tasks.Start(0);
@@ -404,16 +405,16 @@ TEST_F(ForgedFramesTest, EndTheStream) {
   wrong.kind = static_cast<FrameKind>(3);
   EXPECT_THAT(Receive(Frame(wrong, bytes)), is_broken);
 
-  // After a part of the bytes has been sent.
+  // Place after a part of the bytes.
   EXPECT_THAT(
       Receive(Frame({.id = 2, .length = 8}, "abcdefgh") + Place(2, good_)),
       is_broken);
-  // A second offer.
+  // Second offer.
   EXPECT_THAT(
       Receive(Frame({.length = kMemoryOfferBytes, .kind = FrameKind::kOffer},
                     Bytes(Encode(MemoryOffer{})))),
       is_broken);
-  // A request that does not let it.
+  // Place for a request without permission.
   MemoryPlace small = good_;
   small.num_bytes = 8;
   first_answer_ = Place(1, small);
@@ -423,7 +424,7 @@ TEST_F(ForgedFramesTest, EndTheStream) {
 TEST_F(ForgedFramesTest, AnOfferWithoutProofIsNotTakenUp) {
   const auto is_broken = StatusIs(absl::StatusCode::kInternal,
                                   HasSubstr("sent what was not asked for"));
-  // Another task's memory. The request does not let it be read.
+  // Memory of another task, which the request must not read.
   EXPECT_THAT(Receive(Place(2, good_), /*offers_memory_of=*/0), is_broken);
   EXPECT_THAT(Receive(Frame({.id = 2, .length = kNumBytes, .is_last = true},
                             std::string(kNumBytes, 'x')),
@@ -478,7 +479,7 @@ TEST_F(ForgedFramesTest, AnErrorWhileBytesAreReadEndsTheRequestOnce) {
        .finishes = false});
   WaitingBorrower first(8), third(8), again(8);
   HookedBorrower second(kQueuedBytes, [&](size_t num_received_bytes) {
-    ASSERT_EQ(num_received_bytes, kMemoryBlockBytes);  // No part after it.
+    ASSERT_EQ(num_received_bytes, kMemoryBlockBytes);  // No part follows it.
     tasks.Request(0, 1, KeyOf(2), 8, third);
     EXPECT_THAT(third.Wait(), IsOk());  // The error has come by now.
     tasks.transport(0).transfers().Cancel(1, KeyOf(1), &second,
@@ -489,7 +490,7 @@ TEST_F(ForgedFramesTest, AnErrorWhileBytesAreReadEndsTheRequestOnce) {
   tasks.Request(0, 1, KeyOf(1), kQueuedBytes, second);
   EXPECT_THAT(second.bytes().Wait(),
               StatusIs(absl::StatusCode::kDataLoss, "wrong"));
-  // The key is as good as new.
+  // The key is free again.
   tasks.Request(0, 1, KeyOf(1), 8, again);
   tasks.Stop(0);
   EXPECT_TRUE(absl::IsCancelled(again.Wait())) << again.Wait();

@@ -11,7 +11,7 @@ void SendContext::RemoveStream(const SendStream* stream) {
   std::shared_ptr<SendStream> removed;
   MutexLock lock(&mu_);
   const auto found = streams_.find(stream);
-  removed = std::move(found->second);  // It goes when the lock has.
+  removed = std::move(found->second);  // Freed after the lock.
   streams_.erase(found);
 }
 

@@ -20,13 +20,13 @@ namespace tutti {
 
 class SendStream;
 
-// What the streams over which a task sends have in common. Thread-safe.
+// State shared by the streams over which a task sends. Thread-safe.
 class SendContext {
  public:
-  // Ends the connection from a peer, by gRPC's name for it.
+  // Breaks the connection from a peer, given by gRPC's name for it.
   using BreakConnection = std::function<void(const std::string& peer)>;
 
-  // What is given outlives this.
+  // `options` and `service` outlive this object.
   SendContext(const GrpcTransportOptions* options, TransferService* service,
               BreakConnection break_connection)
       : options_(options),
@@ -43,17 +43,17 @@ class SendContext {
   const std::string& host() const { return host_; }  // NameOfHost().
   void Break(const std::string& peer) const { break_connection_(peer); }
 
-  // The streams that have begun and that gRPC is not done with.
+  // Streams that have begun and that gRPC is not done with.
   void AddStream(const std::shared_ptr<SendStream>& stream)
       ABSL_LOCKS_EXCLUDED(mu_);
   void RemoveStream(const SendStream* stream) ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<std::shared_ptr<SendStream>> streams() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Counts streams, requests that the service has not answered, and loans whose
-  // lender has not been told.
+  // Counts streams, requests that the service has not answered, and Loans that
+  // are not released.
   InFlight& in_flight() { return in_flight_; }
 
-  // Count the requests that tasks have open, and their streams.
+  // Count the open requests and the streams of each task.
   OpenCounts& requests() { return requests_; }
   OpenCounts& open_streams() { return open_streams_; }
 

@@ -16,20 +16,21 @@
 namespace tutti {
 namespace {
 
-// Payloads up to this are copied next to their header: cheaper than a slice.
+// Largest payload that is copied next to its header: cheaper than a slice.
 constexpr size_t kMaxCopiedBytes = 1024;
 
-// Frames in one message.
+// Largest number of frames in one message.
 constexpr int kMaxFrames = 256;
 
-// Refusals that wait to be sent: a peer that does not read them gets no more.
+// Largest number of unsent refusals. A peer that does not read them gets no
+// more.
 constexpr size_t kMaxRefusals = 1024;
 
 grpc::Slice CopyOf(const FrameHeader& decoded,
                    absl::Span<const std::byte> payload) {
   const EncodedFrameHeader header = Encode(decoded);
   const grpc::Slice slice(header.size() + payload.size());
-  // A slice that was just made has no other reader.
+  // No other reader: the slice is new.
   auto* const begin = const_cast<uint8_t*>(slice.begin());
   std::memcpy(begin, header.data(), header.size());
   if (!payload.empty()) {
@@ -47,8 +48,8 @@ absl::Status CheckSize(const TransferRecord& record, const Delivery& delivery) {
 
 }  // namespace
 
-// A request until its last frame is with gRPC. Holds itself as long as the
-// service may still answer it.
+// Request until gRPC has its last frame. Holds itself as long as the service
+// may answer it.
 class SendStream::Outgoing final
     : public Borrower,
       public std::enable_shared_from_this<Outgoing> {
@@ -56,7 +57,7 @@ class SendStream::Outgoing final
   Outgoing(std::shared_ptr<SendStream> stream, const TransferRecord& record)
       : record(record), stream_(std::move(stream)) {}
 
-  // From now on the service is to answer.
+  // Keeps the object until the service answers.
   void Await() { self_ = shared_from_this(); }
 
   void OnDelivery(int32_t /*id*/, absl::Status status,
@@ -69,13 +70,13 @@ class SendStream::Outgoing final
 
   // Guarded by the stream's mutex:
   bool is_waiting = true;                 // The service has not answered.
-  bool is_serving = false;                // The service is being asked.
-  std::optional<absl::Status> withdrawn;  // Before the service knew it.
-  std::shared_ptr<Loan> loan;             // What there is to send;
-  absl::Status status;                    // or why there is nothing.
+  bool is_serving = false;                // Serve() of the service is running.
+  std::optional<absl::Status> withdrawn;  // Set before the service knew it.
+  std::shared_ptr<Loan> loan;             // Bytes to send;
+  absl::Status status;                    // or the reason why there are none.
   size_t num_sent_bytes = 0;
-  bool is_place_sent = false;  // The peer knows where the bytes lie,
-  bool is_read_there = false;  // and has not said that it is done with them.
+  bool is_place_sent = false;  // The peer has the place of the bytes,
+  bool is_read_there = false;  // and has not reported its end.
 
  private:
   const std::shared_ptr<SendStream> stream_;
@@ -182,7 +183,7 @@ absl::Status SendStream::TakeRequest(const TransferRecord& record) {
 
 void SendStream::Serve(const std::shared_ptr<Outgoing>& outgoing) {
   const TransferRecord& record = outgoing->record;
-  shared_->in_flight().BeginMore();  // Until the service has answered.
+  shared_->in_flight().BeginMore();  // Ends when the service has answered.
   outgoing->Await();
   shared_->service().Serve(caller_, record.key,
                            {.num_bytes = record.num_bytes,
@@ -236,12 +237,12 @@ void SendStream::CancelRequest(uint64_t id, const absl::Status& reason) {
     const auto sent = sent_.find(id);
     if (sent != sent_.end()) {
       loan = sent->second.lock();
-      sent_.erase(sent);  // It is watched over once.
+      sent_.erase(sent);  // Watched only once.
     }
     const auto it = open_.find(id);
     if (it != open_.end()) {
       outgoing = it->second;
-      outgoing->status = reason;  // Instead of what remains.
+      outgoing->status = reason;  // Replaces the remaining bytes.
       if (outgoing->loan != nullptr) loan = std::move(outgoing->loan);
       if (outgoing->is_read_there) {
         outgoing->is_read_there = false;
@@ -263,7 +264,7 @@ void SendStream::Withdraw(const std::shared_ptr<Outgoing>& outgoing,
   {
     MutexLock lock(&mu_);
     if (!outgoing->is_waiting) return;
-    if (outgoing->is_serving) {  // Serve() goes on with it.
+    if (outgoing->is_serving) {  // Serve() handles it.
       outgoing->withdrawn = reason;
       return;
     }
@@ -317,7 +318,7 @@ void SendStream::Close(const absl::Status& status) {
       outgoing->loan->Fail(reason);
       outgoing->loan.reset();
     }
-    may_finish = !is_writing_;  // Else OnWriteDone() does.
+    may_finish = !is_writing_;  // Otherwise OnWriteDone() does.
   }
   for (const auto& [id, outgoing] : open) {
     shared_->requests().End(caller_.task);
@@ -406,7 +407,7 @@ bool SendStream::AppendFrame(Outgoing& outgoing, size_t& max_bytes,
       std::min<size_t>(record.num_bytes - outgoing.num_sent_bytes, max_bytes);
   header.length = static_cast<uint32_t>(length);
   header.is_last = outgoing.num_sent_bytes + length == record.num_bytes;
-  if (outgoing.loan == nullptr) {  // All has been read.
+  if (outgoing.loan == nullptr) {  // The peer has read everything.
     slices.push_back(CopyOf(header, {}));
     EndRequest(outgoing);
     return true;
@@ -502,9 +503,10 @@ void SendStream::Cancel() {
   if (!is_done_) context_->TryCancel();
 }
 
-// gRPC keeps what it has begun to write to a connection.
+// Breaks the connection after the grace: gRPC keeps bytes that it has begun to
+// write to it.
 void SendStream::BreakAfterGrace(const std::weak_ptr<Loan>& watched) {
-  // The loan is counted until it ends, and as long what is shared is there.
+  // InFlight counts the Loan: shared_ lives as long as the Loan does.
   const std::shared_ptr<Loan> loan = watched.lock();
   if (loan == nullptr) return;
   AfterGrace([shared = shared_, peer = peer_, watched] {

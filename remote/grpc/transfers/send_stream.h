@@ -24,16 +24,17 @@
 
 namespace tutti {
 
-// One stream over which another task pulls bytes from this one. One message at
-// a time is with gRPC; the deliveries that are under way share each. A receiver
-// on the same host reads large ones where they lie.
+// Stream over which another task pulls bytes from this one. gRPC has one
+// message at a time; the deliveries under way share each message. A receiver on
+// the same host reads large deliveries directly from memory.
 //
-// Thread-safe. The context holds it until gRPC is done with it, and each of its
-// requests until the service has answered it.
+// Thread-safe. The context holds the stream until gRPC is done with it. Each
+// request holds it until the service has answered.
 class SendStream final : public grpc::ServerGenericBidiReactor,
                          public std::enable_shared_from_this<SendStream> {
  public:
-  // `shared` outlives the stream, which ends one of its `open_streams()`.
+  // Begins a stream; `shared` outlives it. At its end the stream calls End() of
+  // `shared->open_streams()`.
   static SendStream* Begin(SendContext* shared, const ControlCaller& caller,
                            grpc::CallbackServerContext* context);
 
@@ -46,7 +47,7 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
 
   const ControlCaller& caller() const { return caller_; }
 
-  // The caller is lost: all that it was to get ends with `reason`, and so does
+  // Ends with `reason` all requests of the caller, which is lost, and breaks
   // its connection.
   void Drop(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -58,16 +59,16 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
  private:
   class Outgoing;
 
-  // What the peer asks for. Errors: INTERNAL if it makes no sense;
-  // RESOURCE_EXHAUSTED if it reads no refusals.
+  // Handles the peer's requests. Errors: INTERNAL for invalid ones;
+  // RESOURCE_EXHAUSTED if the peer reads no refusals.
   absl::Status TakeRecords(const grpc::ByteBuffer& message);
   absl::Status TakeRequest(const TransferRecord& record)
       ABSL_LOCKS_EXCLUDED(mu_);
   void CancelRequest(uint64_t id, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The peer has read what was lent to it, or cannot. Errors: INTERNAL if
-  // nothing was.
+  // Takes posted memory back: the peer has read it, or cannot. Errors: INTERNAL
+  // if none was posted.
   absl::Status TakeBack(const TransferRecord& record) ABSL_LOCKS_EXCLUDED(mu_);
   void Serve(const std::shared_ptr<Outgoing>& outgoing)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -80,7 +81,7 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   // Lets the caller read our memory if it lives on our host.
   void OfferMemory() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The stream ends with `status`, and all that it serves.
+  // Ends the stream, and all its requests, with `status`.
   void Close(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
   void FinishStream() ABSL_LOCKS_EXCLUDED(mu_);
@@ -88,9 +89,9 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   void WriteWhatIsReady() ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<grpc::Slice> NextMessage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Appends the next frame of `outgoing`, with `max_bytes` of payload at the
-  // most, or with the text of a status, and takes its size off `max_bytes`.
-  // True if nothing follows it for now.
+  // Appends the next frame of `outgoing`, with at most `max_bytes` of payload
+  // or of a status's text. Subtracts its size from `max_bytes`. Returns true if
+  // no frame follows it for now.
   bool AppendFrame(Outgoing& outgoing, size_t& max_bytes,
                    std::vector<grpc::Slice>& slices)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -98,11 +99,12 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   void AppendPlace(Outgoing& outgoing, std::vector<grpc::Slice>& slices)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // One that was refused is not open, and its id may be that of one that is.
+  // Ends a request. A refused request is not in open_, where its id may belong
+  // to another one.
   void EndRequest(const Outgoing& outgoing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Closes the stream if gRPC still holds bytes of `loan` after the grace, and
-  // the connection after another one.
+  // breaks the connection after another one.
   void WatchOver(std::shared_ptr<Loan> loan);
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
   void BreakAfterGrace(const std::weak_ptr<Loan>& watched);
@@ -113,13 +115,14 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   grpc::CallbackServerContext* const context_;  // Valid until OnDone().
   const std::string peer_;
   grpc::ByteBuffer incoming_message_;
-  grpc::ByteBuffer outgoing_message_;  // Of whoever has set is_writing_.
+  grpc::ByteBuffer outgoing_message_;  // Owned by the holder of is_writing_.
 
-  // What the caller looks for in our memory; null: it does not read there.
+  // Proof that the caller looks for in our memory; null: it does not read
+  // there.
   std::unique_ptr<const MemoryProof> proof_;
 
   Mutex mu_;
-  bool has_offer_ ABSL_GUARDED_BY(mu_) = false;  // That is not with gRPC yet.
+  bool has_offer_ ABSL_GUARDED_BY(mu_) = false;  // Offer not yet given to gRPC.
   bool is_writing_ ABSL_GUARDED_BY(mu_) = false;
   bool is_done_ ABSL_GUARDED_BY(mu_) = false;
   bool is_closed_ ABSL_GUARDED_BY(mu_) = false;
@@ -127,11 +130,11 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   absl::Status finish_status_ ABSL_GUARDED_BY(mu_);  // For the peer.
   absl::flat_hash_map<uint64_t, std::shared_ptr<Outgoing>> open_
       ABSL_GUARDED_BY(mu_);
-  // Those that have something to send, in turn.
+  // Requests with something to send, in turn.
   std::deque<std::shared_ptr<Outgoing>> ready_ ABSL_GUARDED_BY(mu_);
-  // Of the message that is with gRPC.
+  // Bytes of the message that gRPC has.
   std::vector<std::shared_ptr<Loan>> writing_ ABSL_GUARDED_BY(mu_);
-  // Sent to the last byte, but perhaps still with gRPC.
+  // Sent to the last byte, but gRPC may still hold bytes.
   absl::flat_hash_map<uint64_t, std::weak_ptr<Loan>> sent_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -1,5 +1,5 @@
-// Transfers with peers that the tests play: they stall, break the protocol, are
-// dropped or go away.
+// Tests transfers with fake peers: they stall, break the protocol, are dropped
+// or go away.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ namespace transfer_peers_test {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// One that no socket buffer holds.
+// More bytes than a socket buffer holds.
 constexpr size_t kLargeBytes = size_t{64} << 20;
 
 std::string Request(uint64_t id, int tag, size_t num_bytes) {
@@ -85,14 +85,14 @@ TEST(TransferPeersTest, ATaskWithTooManyStreamsIsRefusedMore) {
                 StatusIs(absl::StatusCode::kResourceExhausted,
                          AllOf(HasSubstr("task 0"), HasSubstr("2 streams"))));
   }
-  // Room for another one as soon as gRPC is done with one.
+  // Retry: there is room as soon as gRPC is done with a request.
   absl::Status status = pull();
   while (absl::IsResourceExhausted(status)) status = pull();
   EXPECT_THAT(status, IsOk());
   EXPECT_THAT(lender.Wait(), IsOk());
 }
 
-// Tells when an alarm is set for a time that is `delay` away.
+// Waits for an alarm that is set `delay` from now.
 class WatchedClock final : public Clock {
  public:
   WatchedClock(Clock* clock, absl::Duration delay)
@@ -130,15 +130,15 @@ TEST(TransferPeersTest,
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Cancel(1));
   clock.WaitForAlarm();
-  simulated.Advance(absl::Seconds(2));  // For the stream,
-  simulated.Advance(absl::Seconds(2));  // and for the connection.
+  simulated.Advance(absl::Seconds(2));  // Ends the stream,
+  simulated.Advance(absl::Seconds(2));  // and then the connection.
   EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
 }
 
 TEST(TransferPeersTest, ShutdownWithdrawsWhatHasTheIdOfARefusedRequest) {
   TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
     options.bounds.max_open_transfers = 3;
-    // More than gRPC takes of a peer's bytes before that one reads.
+    // More than gRPC buffers for a peer that does not read.
     options.bounds.max_frame_bytes = size_t{16} << 20;
   });
   tasks.StartAll();
@@ -151,15 +151,15 @@ TEST(TransferPeersTest, ShutdownWithdrawsWhatHasTheIdOfARefusedRequest) {
     StallingPeer third(tasks.address(1), GoodFields(0, 1));
     third.Write(Request(1, 2, 4));
     tasks.table(1).WaitForAsks(2);
-    // The refusal waits behind bytes that the peer does not read.
+    // Queue a refusal behind bytes that the peer does not read.
     peer.Write(Request(3, 3, 4) + Cancel(2));
     tasks.table(1).WaitForAsks(1);
   }
-  tasks.table(1).WaitForAsks(0);  // There is room again.
+  tasks.table(1).WaitForAsks(0);  // Room again.
   peer.Write(Request(3, 4, 4));
   tasks.table(1).WaitForAsks(1);
   peer.ReadFromNowOn();
-  EXPECT_THAT(lender.Wait(), IsOk());  // By now the refusal has been sent.
+  EXPECT_THAT(lender.Wait(), IsOk());  // The refusal has been sent by now.
   tasks.Stop(1);
   tasks.table(1).WaitForAsks(0);
 }
@@ -196,8 +196,8 @@ TEST(TransferPeersTest, ShutdownFreesTheLenderOfAReceiverThatStalls) {
   EXPECT_TRUE(absl::IsUnavailable(lender.Wait())) << lender.Wait();
 }
 
-// What `server` sends in answer to a request for 8 bytes does not crash task 0,
-// but ends the request.
+// Returns the end of a request for 8 bytes, which `server` answers. Task 0 must
+// not crash.
 absl::Status EndOfRequest(FakeServer::Answer answer) {
   TestTasks tasks(2);
   tasks.Start(0);
@@ -245,14 +245,14 @@ TEST(TransferPeersTest, FramesThatWereNotAskedForEndTheStream) {
   header = good;
   header.is_last = false;
   EXPECT_THAT(ends(Frame(header, 8)), is_broken);
-  // Shorter than the header says.
+  // Payload shorter than the header says.
   header = good;
   EXPECT_THAT(ends(Frame(header, 7)), is_broken);
   header.length = ~uint32_t{0};
   EXPECT_THAT(ends(Frame(header, 8)), is_broken);
   EXPECT_THAT(ends(Frame(good, 8).substr(0, 31)), is_broken);
   EXPECT_THAT(ends("x"), is_broken);
-  // More than was asked for.
+  // More bytes than requested.
   EXPECT_THAT(ends(Frame(good, 8) + Frame(good, 8)), IsOk());
   EXPECT_THAT(ends(std::string(1000, '\xff')), is_broken);
   header = good;
@@ -268,7 +268,7 @@ TEST(TransferPeersTest, APeerThatEndsTheStreamMidTransferIsNamed) {
                              HasSubstr("connection closed"))));
 }
 
-// Its TCP connection takes nothing any more, and gRPC has begun to write.
+// Stalls the TCP connection while gRPC is writing.
 TEST(TransferPeersTest, AConnectionThatStallsIsBrokenAfterASecondGrace) {
   SimulatedEnvironment simulated(/*seed=*/1);
   TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
@@ -290,7 +290,7 @@ TEST(TransferPeersTest, AConnectionThatStallsIsBrokenAfterASecondGrace) {
   EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
 }
 
-// The clock does not move: no grace ends.
+// Clock stands still: no grace ends.
 TEST(TransferPeersTest, WhatIsOnItsWayToAProcessThatIsDroppedIsFreeAtOnce) {
   SimulatedEnvironment simulated(/*seed=*/1);
   TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
@@ -306,7 +306,7 @@ TEST(TransferPeersTest, WhatIsOnItsWayToAProcessThatIsDroppedIsFreeAtOnce) {
   tasks.table(1).WaitForAsks(1);
   const absl::Status lost = absl::UnavailableError("task 0 was lost");
   Transport& transport = tasks.transport(1);
-  // Another process of the task, or another task, changes nothing.
+  // Dropping another process of the task, or another task, changes nothing.
   transport.Drop({.task = 0, .incarnation = 6}, lost);
   transport.Drop({.task = 1, .incarnation = 5}, lost);
   tasks.table(1).WaitForAsks(1);
@@ -315,7 +315,7 @@ TEST(TransferPeersTest, WhatIsOnItsWayToAProcessThatIsDroppedIsFreeAtOnce) {
   tasks.table(1).WaitForAsks(0);
 }
 
-// A table whose Withdraw() takes as long as the test says.
+// Table whose Withdraw() takes as long as the test says.
 class SlowService final : public TransferService {
  public:
   void Serve(const ControlCaller& caller, const BufKey& key,
@@ -333,8 +333,8 @@ class SlowService final : public TransferService {
 
   TableService& table() { return table_; }
 
-  // The reader of a stream takes requests in order: when it serves this one it
-  // has let go of all before.
+  // Last tag. The reader of a stream serves requests in order: it has finished
+  // all before.
   static constexpr int kLastTag = 9;
   void WaitForLastTag() { last_comes_.Wait(); }
 
@@ -368,7 +368,7 @@ TEST(TransferPeersTest, ShutdownWaitsForADropThatIsUnderWay) {
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Request(2, 1, 4));
   peer.Write(Request(3, SlowService::kLastTag, 4));
-  // Else the reader withdraws the second one, not the drop.
+  // Otherwise the reader withdraws the second request, not the drop.
   service.WaitForLastTag();
   service.table().WaitForAsks(1);
   std::thread dropper([&] {
@@ -381,10 +381,10 @@ TEST(TransferPeersTest, ShutdownWaitsForADropThatIsUnderWay) {
     (*transport)->Shutdown();
     EXPECT_TRUE(service.has_ended());
   });
-  // From now on nothing but the drop is under way; a few shutdowns take longer
-  // than what is left of this one.
+  // Only the drop is under way now. A few shutdowns take longer than the rest
+  // of this one.
   EXPECT_FALSE(lender.Wait().ok());
-  (void)last_lender.Wait();  // Its bytes may have left.
+  (void)last_lender.Wait();  // Bytes may already be sent.
   for (int i = 0; i < 5; ++i) tasks.Start(0);
   service.LetWithdrawEnd();
   dropper.join();
@@ -405,7 +405,7 @@ TEST(TransferPeersTest, WhatIsAskedOfAReplacementDoesNotEndWithWhomItReplaced) {
   };
   calls("5");
   WaitingBorrower first(8), second(8);
-  // A process that lets others connect, and says nothing any more.
+  // Process that accepts connections, and then stays silent.
   auto listeners = ListenAt({tasks.address(1)});
   ASSERT_THAT(listeners, IsOk());
   tasks.Request(0, 1, KeyOf(0), 8, first);

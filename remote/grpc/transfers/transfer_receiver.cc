@@ -10,7 +10,8 @@
 namespace tutti {
 namespace {
 
-// Transfers that are smaller share one connection.
+// Smallest transfer that is spread over lanes. Smaller ones share one
+// connection.
 constexpr size_t kMinSpreadBytes = size_t{256} << 10;
 
 }  // namespace
@@ -30,8 +31,8 @@ absl::Status TransferReceiver::Check(int task, const Ask& ask) const {
       ask.num_bytes, " bytes are no number of elements of ", Name(ask.dtype)));
 }
 
-// A key's is always the same: who asks for it again after a cancellation does
-// so after that, on the other side too.
+// Returns the lane of a key, which is always the same. A request after a
+// cancellation thus arrives after it on the other side too.
 int TransferReceiver::LaneOf(const BufKey& key, const Ask& ask) const {
   if (options_->transfer_lanes <= 1 || ask.num_bytes < kMinSpreadBytes) {
     return 0;
@@ -58,7 +59,7 @@ bool TransferReceiver::Take(const StreamKey& stream_key, const BufKey& key,
     {
       MutexLock lock(&mu_);
       std::shared_ptr<ReceiveStream>& current = streams_[stream_key];
-      // There is none, or it has ended.
+      // Opens a stream: there is none, or it has ended.
       if (current == nullptr || current == stream) {
         current = in_flight_.Begin() ? Create(stream_key) : nullptr;
         is_new = true;

@@ -19,11 +19,11 @@ namespace tutti {
 
 class ReceiveStream;
 
-// Pulls bytes from other tasks, over streams that are opened when they are
-// first needed, and again after they have ended.
+// Pulls bytes from other tasks. Opens a stream at its first use, and again
+// after it has ended.
 class TransferReceiver final : public TransferChannel {
  public:
-  // Both outlive this.
+  // `options` and `peers` outlive this object.
   TransferReceiver(const GrpcTransportOptions* options, Peers* peers);
   ~TransferReceiver() override;
   TransferReceiver(const TransferReceiver&) = delete;
@@ -33,12 +33,12 @@ class TransferReceiver final : public TransferChannel {
   void Cancel(int task, const BufKey& key, const Borrower* borrower,
               absl::Status reason) override;
 
-  // A process is lost: no request goes over a stream to it any more.
+  // Closes the streams to a lost process: no further request goes over them.
   void Drop(const ControlCaller& process, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends all requests with CANCELLED, and those that come later; blocks until
-  // they have ended.
+  // Ends all requests with CANCELLED, also later ones. Blocks until all have
+  // ended.
   void Shutdown() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -47,7 +47,7 @@ class TransferReceiver final : public TransferChannel {
   absl::Status Check(int task, const Ask& ask) const;
   int LaneOf(const BufKey& key, const Ask& ask) const;
 
-  // Gives the request to a stream. False after Shutdown().
+  // Gives the request to a stream. Returns false after Shutdown().
   bool Take(const StreamKey& stream_key, const BufKey& key, const Ask& ask)
       ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<ReceiveStream> Create(const StreamKey& stream_key);
@@ -58,7 +58,7 @@ class TransferReceiver final : public TransferChannel {
 
   const GrpcTransportOptions* const options_;
   Peers* const peers_;
-  InFlight in_flight_;  // Streams.
+  InFlight in_flight_;  // Counts streams.
 
   Mutex mu_;
   absl::flat_hash_map<StreamKey, std::shared_ptr<ReceiveStream>> streams_

@@ -13,11 +13,11 @@
 
 namespace tutti {
 
-// Lets a transfer service lend bytes to other tasks, over the streams that they
-// open. Thread-safe.
+// Sends the bytes of a transfer service to other tasks, over the streams that
+// they open. Thread-safe.
 class TransferSender final : public ServedMethod {
  public:
-  // What is given outlives this.
+  // `options` and `service` outlive this object.
   TransferSender(const GrpcTransportOptions* options, TransferService* service,
                  SendContext::BreakConnection break_connection)
       : context_(options, service, std::move(break_connection)) {}
@@ -30,15 +30,15 @@ class TransferSender final : public ServedMethod {
     return SendStream::Begin(&context_, caller, context);
   }
 
-  // Ends what is being sent to a process, and its connections.
+  // Ends all transfers to a process, and its connections.
   void Drop(const ControlCaller& process, const absl::Status& reason) {
     for (const auto& stream : context_.streams()) {
       if (stream->caller() == process) stream->Drop(reason);
     }
   }
 
-  // Blocks until the service has answered all requests and all lenders have
-  // been told. No stream begins any more.
+  // Blocks until the service has answered all requests and all deliveries are
+  // released. REQUIRES: no further stream begins.
   void Wait() { context_.in_flight().Wait(); }
 
  private:

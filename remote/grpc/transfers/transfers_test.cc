@@ -1,5 +1,5 @@
-// Transfers between tasks, and how they end that do not arrive. Those with
-// peers that tests play are in transfer_peers_test.cc.
+// Tests transfers between tasks, and the ends of those that fail. Tests with
+// fake peers are in transfer_peers_test.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,14 +33,14 @@ using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 
-// One that no socket buffer holds.
+// More bytes than a socket buffer holds.
 constexpr size_t kLargeBytes = size_t{64} << 20;
 
-// Of `cancel_grace`: this process may stand still for longer than the default,
-// and requests of the same stream would end with it.
+// Value of `cancel_grace`. This process may stand still for longer than the
+// default, which would end other requests of the stream.
 constexpr absl::Duration kNoLimit = absl::InfiniteDuration();
 
-// How bytes get from one task to the other.
+// Way of bytes from one task to the other.
 enum class Path { kTcp, kSameHostSocket, kSameHostMemory };
 
 class EveryWayTest : public testing::TestWithParam<Path> {
@@ -77,7 +77,7 @@ TEST_P(EveryWayTest, BytesOfEverySizeArriveAndTheLenderIsTold) {
 }
 
 TEST(TransfersTest, PartsAreWholeElementsOfEveryType) {
-  // Frames are cut where elements are not.
+  // Cut frames inside elements.
   TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
     options.bounds.max_frame_bytes = 1027;
   });
@@ -154,7 +154,7 @@ TEST(TransfersTest, ACancelledRequestThatWaitsIsWithdrawn) {
   tasks.table(1).WaitForAsks(0);
   EXPECT_EQ(tasks.table(1).num_withdrawn(), 1);
 
-  // The stream and the key are as good as new.
+  // The stream and the key are free again.
   const std::vector<std::byte> bytes = Pattern(4);
   WaitingLender lender;
   tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
@@ -222,7 +222,7 @@ class HeldUpBorrower final : public Borrower {
     told_.Wait();
     return status_;
   }
-  size_t num_bytes() const { return num_bytes_; }  // After Wait().
+  size_t num_bytes() const { return num_bytes_; }  // Call after Wait().
 
  private:
   BlockingCounter begun_{1}, may_go_on_{1}, told_{1};
@@ -256,7 +256,7 @@ TEST(TransfersTest, ManyLongReasonsFitIntoMessagesHoweverSmallTheirBound) {
     tasks.transport(0).transfers().Cancel(1, KeyOf(i), borrowers[i].get(),
                                           reason(i));
   }
-  tasks.table(1).WaitForAsks(0);  // Each reason is to be sent now.
+  tasks.table(1).WaitForAsks(0);  // Every reason is queued now.
   large.GoOn();
   EXPECT_THAT(large.Wait(), IsOk());
   EXPECT_EQ(large.num_bytes(), kLargeBytes);
@@ -368,7 +368,7 @@ TEST(TransfersTest, ATaskWithTooManyRequestsIsRefusedMore) {
   EXPECT_THAT(borrowers[3]->Wait(),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("task 0"), HasSubstr("3 requests"))));
-  // Room for another one when one has ended.
+  // Room for another one once one has ended.
   const std::vector<std::byte> bytes = Pattern(4);
   WaitingLender lender;
   tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
@@ -388,7 +388,7 @@ TEST(TransfersTest, WhatIsAskedOfAProcessThatIsDroppedEnds) {
   WaitingBorrower first(4), second(4), third(4);
   tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
   tasks.Request(0, 1, KeyOf(0), 4, first);
-  EXPECT_THAT(first.Wait(), IsOk());  // Now it is known who answers.
+  EXPECT_THAT(first.Wait(), IsOk());  // The peer is known now.
   EXPECT_THAT(lender.Wait(), IsOk());
   tasks.Request(0, 1, KeyOf(1), 4, second);
   tasks.table(1).WaitForAsks(1);
@@ -431,7 +431,7 @@ TEST(TransfersTest, WhatIsAskedForWhileAStreamEndsEndsWithItOrComes) {
   }
 }
 
-// Counts how often it is told the end of its transfer.
+// Counts its deliveries.
 class CountingBorrower final : public Borrower {
  public:
   void OnDelivery(int32_t /*id*/, absl::Status /*status*/,
@@ -455,7 +455,7 @@ TEST(TransfersTest, WhatIsCancelledWhileAStreamEndsIsToldOnce) {
   tasks.StartAll();
   tasks.table(1).Provide(KeyOf(-1), {.bytes = bytes, .lender = &lender});
   tasks.Request(0, 1, KeyOf(-1), 4, first);
-  EXPECT_THAT(first.Wait(), IsOk());  // Now it is known who answers.
+  EXPECT_THAT(first.Wait(), IsOk());  // The peer is known now.
   Transport& transport = tasks.transport(0);
   for (int round = 0; round < kNumRounds; ++round) {
     const int begin = round * kNumRequests;

@@ -11,14 +11,14 @@ namespace tutti {
 grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message) {
   const size_t size = message.ByteSizeLong();
   const grpc::Slice slice(size);
-  // A slice that was just made has no other reader.
+  // No other reader: the slice is new.
   message.SerializeWithCachedSizesToArray(const_cast<uint8_t*>(slice.begin()));
   return grpc::ByteBuffer(&slice, 1);
 }
 
 absl::Status Parse(const grpc::ByteBuffer& bytes,
                    google::protobuf::MessageLite& message) {
-  grpc::ByteBuffer buffer(bytes);  // The reader wants one that is not const.
+  grpc::ByteBuffer buffer(bytes);  // The reader needs a mutable buffer.
   grpc::ProtoBufferReader reader(&buffer);
   if (reader.status().ok() && message.ParseFromZeroCopyStream(&reader)) {
     return absl::OkStatus();

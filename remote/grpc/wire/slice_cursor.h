@@ -10,24 +10,25 @@
 
 namespace tutti {
 
-// Reads the bytes of a message where they lie, from first to last.
+// Reads the bytes of a message in place, from first to last.
 class SliceCursor {
  public:
   explicit SliceCursor(const grpc::ByteBuffer& message);
 
   size_t remaining_bytes() const { return remaining_bytes_; }
 
-  // The next bytes that lie together, `max_bytes` at the most; empty only if
-  // that is 0 or nothing remains. Valid as long as the cursor.
+  // Returns the next contiguous bytes, at most `max_bytes`. Empty only if that
+  // is 0 or nothing remains. Valid as long as the cursor.
   absl::Span<const std::byte> Next(size_t max_bytes);
 
-  // Copies the next bytes. False, with nothing read, if there are fewer.
+  // Copies the next bytes. Returns false, and reads nothing, if there are
+  // fewer.
   bool Read(absl::Span<std::byte> to);
 
  private:
   std::vector<grpc::Slice> slices_;
   size_t slice_ = 0;
-  size_t position_ = 0;  // In that slice.
+  size_t position_ = 0;  // Position in that slice.
   size_t remaining_bytes_ = 0;
 };
 

@@ -9,13 +9,13 @@
 namespace tutti {
 namespace {
 
-// How many bytes gRPC makes of one of a message.
+// Returns the number of bytes that gRPC makes of one byte of a message.
 size_t NumEncoded(char byte) {
   const bool stays = byte >= 0x20 && byte <= 0x7e && byte != '%';
   return stays ? 1 : 3;
 }
 
-// How much of a message is kMaxStatusMessageBytes on the wire.
+// Returns how much of a message fits into kMaxStatusMessageBytes on the wire.
 size_t NumThatFit(absl::string_view message) {
   size_t num_encoded = 0;
   size_t size = 0;
@@ -26,14 +26,14 @@ size_t NumThatFit(absl::string_view message) {
   return size;
 }
 
-// What gRPC's texts say if one looks for it.
+// Cause of a failure, and the text of gRPC that shows it.
 struct Cause {
   absl::string_view sign;
   absl::StatusCode code;
   absl::string_view words;
 };
 
-// The first that is found counts.
+// The first match counts.
 constexpr Cause kCauses[] = {
     {"is not in peer certificate", absl::StatusCode::kPermissionDenied,
      "its certificate names another task"},
@@ -79,7 +79,7 @@ constexpr Cause kCauses[] = {
 
 std::string Cut(absl::string_view text, size_t size) {
   if (text.size() <= size) return std::string(text);
-  // Bytes 10xxxxxx go on with a character of UTF-8.
+  // Bytes 10xxxxxx continue a character of UTF-8.
   while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) {
     --size;
   }
@@ -101,7 +101,7 @@ absl::Status ConnectionError(absl::string_view peer,
                              const grpc::Status& status) {
   const std::string text = status.error_message();
   if (status.error_code() == grpc::StatusCode::CANCELLED) {
-    // Not by us: the other side ends what it serves when it shuts down.
+    // Cancelled by the other side, which ends its calls when it shuts down.
     return absl::UnavailableError(absl::StrCat(peer, ": ", kClosed));
   }
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE) {

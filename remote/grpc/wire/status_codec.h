@@ -9,25 +9,25 @@
 
 namespace tutti {
 
-// Code and message as they are; messages that are too long for the wire, where
-// gRPC writes some bytes as three, are cut.
+// Convert code and message. A message too long for the wire is cut; gRPC writes
+// some bytes as three.
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 
-// How the texts of ConnectionError() end for a connection that nobody takes,
-// and for one that was taken and closed.
+// Endings of ConnectionError() texts: no process took the connection; the
+// connection was taken and closed.
 inline constexpr absl::string_view kRefused = "connection refused";
 inline constexpr absl::string_view kClosed = "connection closed";
 
-// A status that gRPC made, not the other side: names `peer`, such as "task 3
-// (host:7000)", and says in plain words what happened. UNAVAILABLE if it could
-// not be reached, went away or was cut off; FAILED_PRECONDITION,
-// UNAUTHENTICATED or PERMISSION_DENIED if TLS failed: trying again does not
-// help.
+// Returns an error for a status made by gRPC, not by the other side. It names
+// `peer`, such as "task 3 (host:7000)", and says in plain words what happened.
+// UNAVAILABLE if the peer could not be reached, went away or was cut off.
+// FAILED_PRECONDITION, UNAUTHENTICATED or PERMISSION_DENIED if TLS failed:
+// another attempt does not help.
 absl::Status ConnectionError(absl::string_view peer,
                              const grpc::Status& status);
 
-// The first `size` bytes at the most, with no character cut.
+// Returns at most the first `size` bytes, without cutting a character.
 std::string Cut(absl::string_view text, size_t size);
 
 }  // namespace tutti

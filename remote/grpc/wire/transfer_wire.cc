@@ -10,9 +10,9 @@
 namespace tutti {
 namespace {
 
-constexpr uint32_t kLastFlag = 1;       // Of a frame.
-constexpr uint32_t kMayReadMemory = 1;  // Of a record.
-constexpr uint32_t kMaxCode = 16;       // Of a status.
+constexpr uint32_t kLastFlag = 1;       // Bit in a frame.
+constexpr uint32_t kMayReadMemory = 1;  // Bit in a record.
+constexpr uint32_t kMaxCode = 16;       // Largest code of a status.
 
 class Writer {
  public:

@@ -14,56 +14,57 @@
 
 namespace tutti {
 
-// What goes over a transfer stream. Integers are little-endian.
+// Protocol of a transfer stream. Integers are little-endian.
 //
-// The receiver of bytes sends messages of one or more records: requests, with
-// ids that it never uses twice, and cancellations, which the message of their
-// status follows. Their sender answers with messages of one or more frames: a
-// header and its payload. The payload of a request goes in frames in order of
-// offset; the last of them, or one that carries a status instead, ends it.
-// There is exactly one such frame for each request, also for one that was
-// cancelled.
+// The receiver of bytes sends messages of one or more records: requests and
+// cancellations. It never uses the id of a request twice. The message of its
+// status follows a cancellation. The sender of bytes answers with messages of
+// one or more frames: a header and its payload. The payload of a request comes
+// in frames in order of offset. The last frame, or a frame with a status, ends
+// the request. There is exactly one such frame for each request, also for a
+// cancelled one.
 //
-// Processes of one host can do without sending large payloads:
+// Processes of one host need not send large payloads:
 //
 //   receiver                                sender
 //     stream, with host and challenge  --->   on the same host:
-//     reads the proof                  <---   offer {pid, where the proof is}
-//     request, may_read_memory         --->   lends the bytes
+//     reads the proof                  <---   offer {pid, place of the proof}
+//     request, may_read_memory         --->   posts the bytes
 //     reads the bytes, then the lease  <---   place {bytes, lease}
-//     read                             --->   takes the bytes back
+//     read                             --->   releases the bytes
 //                                      <---   last frame, empty
 //
-// The lease is a word that has its value as long as the bytes are lent: the
-// sender clears it before it takes them back, for whatever reason. A receiver
-// that finds it there after it has read all bytes has read the right ones; if
-// not, what it read is not to be used. Whoever cannot read the bytes asks for
-// them by a record "send".
+// The lease is a word that keeps its value as long as the bytes are posted. The
+// sender clears it before it releases them, for whatever reason. A receiver
+// reads all bytes and then the lease. If the lease is still there, the bytes
+// are right; otherwise it must discard them. A receiver that cannot read the
+// bytes requests them by a record "send".
 
 enum class RecordKind : uint32_t {
   kRequest = 1,
-  kCancel = 2,  // For the reason that its status says.
-  kRead = 3,    // The bytes that were lent have been read.
-  kSend = 4,    // They cannot be read, and are to be sent as payload.
+  kCancel = 2,  // Has the reason in its status.
+  kRead = 3,    // The posted bytes have been read.
+  kSend = 4,    // Unreadable: send the bytes as payload.
 };
 
 struct TransferRecord {
   RecordKind kind = RecordKind::kRequest;
   uint64_t id = 0;
 
-  // Of a request:
+  // Set in a request:
   BufKey key;
 
-  // Of a request, a multiple of the size of `dtype`; of a kSend, what has been
-  // read all the same; of a kCancel, of the message that follows it.
+  // In a request: a multiple of the size of `dtype`. In a kSend: bytes that
+  // have been read nevertheless. In a kCancel: size of the message that
+  // follows.
   uint64_t num_bytes = 0;
 
-  // Of a request:
+  // Set in a request:
   DType dtype = DType::kFloat32;
   uint64_t incarnation = 0;
   bool may_read_memory = false;
 
-  // Of a kCancel: not OK.
+  // Set in a kCancel: not OK.
   absl::StatusCode code = absl::StatusCode::kOk;
 };
 
@@ -78,14 +79,14 @@ absl::StatusOr<TransferRecord> DecodeRecord(
 
 enum class FrameKind : uint32_t {
   kPayload = 0,
-  kOffer = 1,  // Its payload is a MemoryOffer. Of no request: the id is 0.
-  kPlace = 2,  // Its payload is a MemoryPlace.
+  kOffer = 1,  // Payload is a MemoryOffer. Belongs to no request: the id is 0.
+  kPlace = 2,  // Payload is a MemoryPlace.
 };
 
 struct FrameHeader {
   uint64_t id = 0;
   uint64_t offset = 0;
-  uint32_t length = 0;  // Of the payload that follows.
+  uint32_t length = 0;  // Size of the payload that follows.
   bool is_last = false;
   FrameKind kind = FrameKind::kPayload;
 
@@ -116,10 +117,10 @@ EncodedMemoryPlace Encode(const MemoryPlace& place);
 MemoryPlace DecodeMemoryPlace(
     std::span<const std::byte, kMemoryPlaceBytes> bytes);
 
-// Longer messages of statuses are cut.
+// Largest message of a status; longer ones are cut.
 inline constexpr size_t kMaxStatusMessageBytes = 4096;
 
-// Of the records in one message.
+// Largest size of the records in one message.
 inline constexpr size_t kMaxRecordsBytes = 256 * kRecordBytes;
 static_assert(kMaxRecordsBytes >= kRecordBytes + kMaxStatusMessageBytes);
 

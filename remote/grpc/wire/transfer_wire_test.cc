@@ -73,7 +73,7 @@ TEST(TransferWireTest, RecordsThatMakeNoSenseAreRefused) {
   EXPECT_THAT(error_of(record), is_invalid("9223372036854775808 bytes"));
 
   EncodedRecord bytes = Encode(SomeRecord());
-  bytes[5] = std::byte{1};  // Of the dtype.
+  bytes[5] = std::byte{1};  // In the dtype.
   EXPECT_THAT(DecodeRecord(bytes).status(), is_invalid("dtype"));
   bytes = Encode(SomeRecord());
   bytes[kRecordBytes - 1] = std::byte{1};
@@ -138,7 +138,7 @@ TEST(TransferWireTest, FrameHeadersThatMakeNoSenseAreRefused) {
                         .code = absl::StatusCode::kAborted}),
               is_invalid);
   EncodedFrameHeader bytes = Encode(FrameHeader());
-  bytes[20] = std::byte{2};  // Of the flags.
+  bytes[20] = std::byte{2};  // In the flags.
   EXPECT_THAT(DecodeFrameHeader(bytes).status(), is_invalid);
   bytes = Encode(FrameHeader());
   bytes[31] = std::byte{2};

@@ -15,7 +15,7 @@ MpiAgreement::Waiter MpiAgreement::Find(const ExecKey& key) const {
   return found == parts_.end() ? Waiter() : found->second;
 }
 
-// REQUIRES: it is there.
+// REQUIRES: the part is there.
 MpiAgreement::Waiter MpiAgreement::Take(const ExecKey& key) {
   MutexLock lock(&mu_);
   return std::move(parts_.extract(key).mapped());
@@ -88,7 +88,7 @@ void MpiAgreement::OnNote(int task, const MpiNote& note) {
       return;
     case MpiNote::Kind::kReturnLeave:
       return ReturnLeave(task);
-    default:  // Of others.
+    default:  // Notes of other protocols.
       return;
   }
 }
@@ -161,9 +161,10 @@ void MpiAgreement::OnGone(int task, const absl::Status& why) {
   }
 }
 
-// --- As a leader -------------------------------------------------------------
+// --- Leader ------------------------------------------------------------------
 
-// What one waits for that was lost, and goes on, begins no more.
+// Marks a task ready. Ignores a lost task that goes on: an execution that waits
+// for it never begins.
 void MpiAgreement::AddReadyTask(int task, const MpiNote& note) {
   if (gone_.contains(task)) return;
   {
@@ -176,8 +177,9 @@ void MpiAgreement::AddReadyTask(int task, const MpiNote& note) {
   BeginIfComplete(note.key);
 }
 
-// Who is not among those that are ready has been told to begin, or was lost and
-// is never told: whether it has gone, it knows.
+// Withdraws a task's readiness. A task that is not ready has got "begin", or
+// was lost and never gets it. A lost task gets an answer at once: it knows
+// whether it has begun.
 void MpiAgreement::RemoveReadyTask(int task, const ExecKey& key) {
   if (gone_.contains(task)) {
     return options_.send(task, {.kind = MpiNote::Kind::kWithdrawn, .key = key});
@@ -217,7 +219,8 @@ void MpiAgreement::BeginIfComplete(const ExecKey& key) {
   Send(0, {.kind = MpiNote::Kind::kAskForLeave, .key = key});
 }
 
-// REQUIRES: there is a communicator, or leave to make it, or all is carried.
+// REQUIRES: there is a communicator, or leave to make it, or all data is
+// carried.
 void MpiAgreement::SayBegin(const ExecKey& key) {
   MpiPartPtr own;
   Ready others;
@@ -272,7 +275,7 @@ absl::Status MpiAgreement::CheckRows(const MpiPart& own, const Ready& others) {
   return absl::OkStatus();
 }
 
-// Nothing, where nothing is carried.
+// Returns an empty string if no data is carried.
 absl::StatusOr<std::string> MpiAgreement::MergeCarried(const MpiPart& own,
                                                        const Ready& others) {
   if (own.carried().empty()) return std::string();
@@ -283,7 +286,7 @@ absl::StatusOr<std::string> MpiAgreement::MergeCarried(const MpiPart& own,
   return own.Merge(carried);
 }
 
-// Some may have withdrawn since they were complete.
+// Begins the complete executions. Some members may have withdrawn meanwhile.
 void MpiAgreement::OnLeave(const ExecKey& key) {
   const auto found = led_.find(GroupOf(key));
   const MpiNote returned = {.kind = MpiNote::Kind::kReturnLeave, .key = key};
@@ -295,9 +298,10 @@ void MpiAgreement::OnLeave(const ExecKey& key) {
   Send(0, returned);
 }
 
-// --- As task 0 ---------------------------------------------------------------
+// --- Task 0 ------------------------------------------------------------------
 
-// One that was lost, and goes on, would never give it back.
+// Queues a request for leave. Ignores a lost task that goes on: it would never
+// return the leave.
 void MpiAgreement::AskForLeave(int task, const ExecKey& key) {
   if (gone_.contains(task)) return;
   leaves_.emplace_back(task, key);
@@ -309,7 +313,8 @@ void MpiAgreement::GiveLeave() {
   Send(task, {.kind = MpiNote::Kind::kLeave, .key = key});
 }
 
-// Of a task that is gone, also those that it waits for.
+// Takes the leave back. For a task that is gone, also drops its waiting
+// requests.
 void MpiAgreement::ReturnLeave(int task) {
   if (leaves_.empty()) return;
   const bool had_it = leaves_.front().first == task;

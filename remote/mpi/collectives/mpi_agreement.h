@@ -20,92 +20,95 @@
 
 namespace tutti {
 
-// When, and in which order, the processes of a group begin the executions that
-// they leave to MPI: MPI wants one order on all of them, and takes nothing back
-// that has begun.
+// Agreement of a group's processes on when, and in which order, to begin the
+// executions that they leave to MPI. MPI requires one order on all processes,
+// and cannot take back an execution that has begun.
 //
 //   member                      leader (the group's rank 0)
-//     ready {execution}  --->     when all are ready, of which none has
-//                        <---   begin {execution}   withdrawn:
+//     ready {execution}  --->     when all are ready and none has withdrawn:
+//                        <---   begin {execution}
 //
 //   or:  withdraw {execution}  --->
 //                        <---   withdrawn {execution}, unless it has said begin
 //
-// So an execution begins on all members or on none, and nobody waits in MPI for
-// one that does not come; but a leader that the members gave up as lost, and
-// that goes on, may begin one by itself. A leader says begin in an order of its
-// own, in which all begin. It is one round of short messages in all.
+// An execution begins on all members or on none. No member waits in MPI for a
+// member that does not come. Exception: a leader that the members gave up as
+// lost, and that goes on, may begin an execution alone. A leader says begin in
+// an order that it chooses; all members begin in that order. The agreement
+// takes one round of short messages.
 //
-// Little data goes along: with ready the member's input, with begin what all of
-// these come to, which the leader works out. Then MPI has nothing to do, and
-// the group needs no communicator for it. If the leader cannot, it says
-// withdrawn to all, and why. Two processes have a shorter way for that
+// Short data is carried by the notes: "ready" carries the member's input,
+// "begin" the merged inputs, which the leader computes. MPI then has nothing to
+// do, and the group needs no communicator for it. If the leader cannot merge,
+// it says withdrawn to all, with the reason. Two processes have a shorter way
 // (mpi_exchange.h).
 //
-// The first begin of a group also has the members make their communicator,
-// which blocks MPI's thread: for it the leader gets leave from task 0, which
-// gives it to one at a time, so that groups that overlap do not wait for each
-// other in a circle.
+// The first "begin" of a group also makes the members create their
+// communicator, which blocks MPI's thread. For it the leader needs leave from
+// task 0, which grants leave to one leader at a time. Overlapping groups
+// therefore do not wait for each other in a circle.
 //
-// With ready comes whether the member's input is its output, with begin whether
-// any member's is: MPI has all of them reduce in place, or none. With ready
-// also comes a digest of the rows that the member gives (AllGather::rows);
-// where they differ, the leader says withdrawn to all, and why.
+// "Ready" says whether the member's input is its output, "begin" whether any
+// member's is: MPI requires that all reduce in place, or none. "Ready" also has
+// a digest of the rows that the member gives (AllGather::rows). If digests
+// differ, the leader says withdrawn to all, with the reason.
 //
-// Pure but for what it calls. For one thread, but for Awaited(). A task that is
-// gone is not waited for any more: what it leads ends.
+// Pure except for its callbacks. For one thread, except for Awaited(). No task
+// waits for a task that is gone: the executions that such a task leads end.
 class MpiAgreement {
  public:
   struct Options {
     int this_task = 0;
 
-    // In order; not to this one.
+    // Sends a note to another task. Notes to one task must stay in order.
     std::function<void(int task, const MpiNote& note)> send;
   };
 
   explicit MpiAgreement(Options options) : options_(std::move(options)) {}
 
-  // The part waits to begin. Refused with ALREADY_EXISTS if one waits under its
-  // key, with UNAVAILABLE if its leader, or who gives leave, is gone.
+  // Adds a part, which waits to begin. Refuses it with ALREADY_EXISTS if
+  // another part waits under its key. Refuses it with UNAVAILABLE if its leader
+  // is gone, or task 0 for leave.
   void AddReady(const MpiPartPtr& part) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Has the part refused with `why`, if it can; else it begins.
+  // Refuses the part with `why`, if that is possible; else the part begins.
   void Withdraw(const ExecKey& key, const absl::Status& why)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   void OnNote(int task, const MpiNote& note);
 
-  // The group has no communicator any more.
+  // Forgets the group, which has no communicator now.
   void ForgetGroup(const ExecKey& key) { led_.erase(GroupOf(key)); }
 
-  // The task is lost: what it leads, or what was led here and waits for it,
-  // ends. Should it go on, what it withdraws is answered. The first reason
-  // stays.
+  // Ends the executions that a lost task leads, and those led here that wait
+  // for it. If the task goes on, its withdrawals are still answered. The first
+  // reason stays.
   void OnGone(int task, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Parts of this process that wait.
+  // Number and keys of the waiting parts of this process.
   size_t num_waiting() const { return Waiting().size(); }
   std::vector<ExecKey> Waiting() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // For whom the part of `key` waits: for the tasks that are not ready, if it
-  // is led here, else for its leader; for leave, if for nobody. Null: none
-  // waits. On any thread.
+  // Returns the tasks for which the part of `key` waits. If it is led here: the
+  // tasks that are not ready, or none if it waits for leave. Else: its leader.
+  // Null if no part waits. On any thread.
   std::optional<std::vector<int>> Awaited(const ExecKey& key) const
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Executions and groups of which it keeps something as their leader.
+  // Returns the number of executions and groups for which this task keeps state
+  // as their leader.
   size_t num_led() const ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     return ready_.size() + led_.size();
   }
 
  private:
-  // By group key and generation.
+  // Group key and generation.
   using GroupId = std::pair<int64_t, uint64_t>;
 
   struct Waiter {
     MpiPartPtr part;         // Null: there is none.
-    absl::Status withdrawn;  // Why; OK: it is not.
+    absl::Status withdrawn;  // Reason; OK: not withdrawn.
   };
 
   struct ReadyMember {
@@ -113,16 +116,16 @@ class MpiAgreement {
     uint64_t rows_digest = 0;
   };
 
-  // The other members that are ready.
+  // Other members that are ready.
   struct Ready {
-    absl::flat_hash_map<int, ReadyMember> members;  // By task.
-    bool any_in_place = false;  // Also of those that have withdrawn.
+    absl::flat_hash_map<int, ReadyMember> members;  // Keyed by task.
+    bool any_in_place = false;  // Includes members that have withdrawn.
   };
 
-  // What this task knows of a group that it leads.
+  // State of a group that this task leads.
   struct LedGroup {
     bool has_communicator = false;
-    std::deque<ExecKey> complete;  // Waits for leave.
+    std::deque<ExecKey> complete;  // Executions that wait for leave.
   };
 
   static GroupId GroupOf(const ExecKey& key) {
@@ -136,7 +139,7 @@ class MpiAgreement {
   absl::Status WhyNotReady(const MpiPart& part) const;
   void Send(int task, const MpiNote& note);
 
-  // As a leader.
+  // Functions of a leader.
   void AddReadyTask(int task, const MpiNote& note) ABSL_LOCKS_EXCLUDED(mu_);
   void RemoveReadyTask(int task, const ExecKey& key) ABSL_LOCKS_EXCLUDED(mu_);
   bool IsComplete(const ExecKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
@@ -149,7 +152,7 @@ class MpiAgreement {
                                                   const Ready& others);
   void OnLeave(const ExecKey& key);
 
-  // As task 0.
+  // Functions of task 0.
   void AskForLeave(int task, const ExecKey& key);
   void ReturnLeave(int task);
   void GiveLeave();
@@ -161,7 +164,7 @@ class MpiAgreement {
   absl::flat_hash_map<GroupId, LedGroup> led_;
   absl::flat_hash_map<int, absl::Status> gone_;
 
-  // Who has leave, and then who waits for it.
+  // The holder of the leave first, then the waiting tasks.
   std::deque<std::pair<int, ExecKey>> leaves_;
 
   mutable Mutex mu_;

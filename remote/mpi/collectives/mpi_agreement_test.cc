@@ -38,8 +38,8 @@ using testing::Pair;
 
 class FakePart;
 
-// The tasks of a job, and what is on its way between them: in order from one to
-// another, in any order otherwise.
+// Tasks of a job, with the notes on their way: in order from one task to
+// another, otherwise in any order.
 class MpiAgreementTest : public testing::Test {
  protected:
   void MakeTasks(int num_tasks) {
@@ -66,7 +66,7 @@ class MpiAgreementTest : public testing::Test {
     tasks_[task]->Withdraw(key, absl::AbortedError("enough"));
   }
 
-  // Any one of those that are due; false: there is none.
+  // Delivers any due note; returns false if there is none.
   bool DeliverOne() {
     std::erase_if(on_its_way_, [](const auto& e) { return e.second.empty(); });
     if (on_its_way_.empty()) return false;
@@ -87,21 +87,21 @@ class MpiAgreementTest : public testing::Test {
   std::map<std::pair<int, int>, std::deque<MpiNote>> on_its_way_;
   std::minstd_rand random_{1};
 
-  // By task, in order: the keys' instances, of each group.
+  // Instances by task and group, in order.
   std::vector<std::map<int64_t, std::vector<int64_t>>> begun_;
   std::vector<std::map<int64_t, std::vector<int64_t>>> made_;
   std::vector<std::vector<std::pair<ExecKey, absl::Status>>> refused_;
 
-  // Tasks and instances whose input is their output; by task, instances that
-  // have begun as if all were.
+  // Tasks and instances whose input is their output. By task: instances that
+  // have begun as if all were in place.
   std::set<std::pair<int, int64_t>> wants_in_place_;
   std::vector<std::set<int64_t>> in_place_;
 
-  // Tasks and instances to which they give other rows than the others.
+  // Tasks and instances whose rows differ from the rows of the others.
   std::set<std::pair<int, int64_t>> with_other_rows_;
 
-  // Instances that carry the names of their tasks, and those that cannot be
-  // merged; what came of the former.
+  // Instances that carry the numbers of their tasks; instances that cannot be
+  // merged. By task: the merged data.
   std::set<int64_t> carries_, cannot_merge_;
   std::vector<std::map<int64_t, std::string>> merged_;
 
@@ -251,7 +251,7 @@ TEST_F(MpiAgreementTest, WhatIsCarriedNeedsNoCommunicator) {
   EXPECT_THAT(begun_[2][1], ElementsAre(1));
   EXPECT_THAT(made_[2][1], IsEmpty());
   EXPECT_EQ(tasks_[1]->num_led(), 0u);
-  // What comes then makes it.
+  // The next execution makes it.
   for (const int task : {2, 1, 0}) AddReady(task, KeyOf(1, 2), {1, 2, 0});
   DeliverAll();
   EXPECT_THAT(made_[2][1], ElementsAre(2));
@@ -284,7 +284,7 @@ TEST_F(MpiAgreementTest, WhereRowsDifferItEndsOnAllMembersAndOthersBegin) {
     DeliverAll();
   }
   for (const int task : tasks) {
-    // The first one is not the one that makes the communicator.
+    // The second execution makes the communicator, not the first.
     EXPECT_THAT(begun_[task][1], ElementsAre(2));
     EXPECT_THAT(made_[task][1], ElementsAre(2));
     const auto is_about_rank_2 =
@@ -429,7 +429,7 @@ TEST_F(MpiAgreementTest, WhoIsLostAndGoesOnHoldsUpNobody) {
   for (const int task : {0, 1}) AddReady(task, KeyOf(2, 0), {0, 1});
   DeliverAll();
   EXPECT_THAT(begun_[1][2], ElementsAre(0));
-  // Nor does it wait itself.
+  // The lost task does not wait either.
   AddReady(2, KeyOf(3, 0), {0, 1, 2});
   Withdraw(2, KeyOf(3, 0));
   DeliverAll();
@@ -449,7 +449,7 @@ TEST_F(MpiAgreementTest, NothingIsKeptOfWhoIsLostAndGoesOn) {
 TEST_F(MpiAgreementTest, NothingIsKeptOfAGroupThatEnds) {
   MakeTasks(2);
   for (int task = 0; task < 2; ++task) AddReady(task, KeyOf(1, 0), {1, 0});
-  // Before task 0 gives leave.
+  // Withdraw before task 0 grants leave.
   while (tasks_[1]->num_led() < 2) DeliverOne();
   Withdraw(1, KeyOf(1, 0));
   Withdraw(0, KeyOf(1, 0));
@@ -471,7 +471,7 @@ TEST_F(MpiAgreementTest, AKeyThatWaitsIsRefusedOnceMore) {
   EXPECT_THAT(begun_[1][1], ElementsAre(0));
 }
 
-// What another process says is not believed: here it does not lead.
+// Notes of a task that does not lead are ignored.
 TEST_F(MpiAgreementTest, WhoDoesNotLeadCannotMakeItBegin) {
   MakeTasks(3);
   AddReady(2, KeyOf(1, 0), {0, 1, 2});

@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-// As over gRPC.
+// Limits equal to those over gRPC.
 constexpr size_t kMaxRequestBytes = size_t{64} << 10;
 constexpr size_t kMaxReplyBytes = size_t{4} << 20;
 
@@ -104,7 +104,7 @@ void MpiCalls::Refuse(int task, const proto::MpiCall& call,
   options_.send(task, std::move(message));
 }
 
-// Nobody waits for one that was withdrawn.
+// Answers a call, unless its caller has withdrawn it.
 void MpiCalls::Answer(int task, uint64_t id, const ControlAnswer& answer) {
   const auto it = served_.find({task, id});
   if (it == served_.end()) return;

@@ -15,15 +15,15 @@
 
 namespace tutti {
 
-// The control calls of a task to others, and theirs to it, as messages. For one
-// thread, on which `post` runs work; `post` may be called when this has gone.
+// Control calls between this task and others, as messages. For one thread, on
+// which `post` runs work; `post` may be called after this object is gone.
 class MpiCalls : public std::enable_shared_from_this<MpiCalls> {
  public:
   struct Options {
     ClusterSpec cluster;
     Clock* clock = nullptr;
     std::function<void(int task, proto::MpiMessage message)> send;
-    std::function<void(Work work)> post;  // On any thread.
+    std::function<void(Work work)> post;  // Runs work; on any thread.
   };
 
   explicit MpiCalls(Options options) : options_(std::move(options)) {}
@@ -38,10 +38,10 @@ class MpiCalls : public std::enable_shared_from_this<MpiCalls> {
               ControlService* service);
   void OnWithdraw(int task, const proto::MpiWithdraw& withdraw);
 
-  // Ends the calls to `task`, and withdraws those of it.
+  // Ends the calls to `task`, and withdraws its calls.
   void EndAllOf(int task, const absl::Status& reason);
 
-  // Instead of OnCall().
+  // Answers a call with an error, instead of OnCall().
   void Refuse(int task, const proto::MpiCall& call, const absl::Status& why);
 
  private:
@@ -61,7 +61,7 @@ class MpiCalls : public std::enable_shared_from_this<MpiCalls> {
   uint64_t last_id_ = 0;
   absl::flat_hash_map<uint64_t, Pending> pending_;
   absl::flat_hash_map<std::pair<int, uint64_t>, std::shared_ptr<Cancellation>>
-      served_;  // By caller and its id.
+      served_;  // Keyed by caller and its id.
 };
 
 }  // namespace tutti

@@ -21,25 +21,25 @@
 namespace tutti {
 namespace {
 
-// How long to wait, at the end, for leave to end what has not begun: longer
-// than a silent leader takes to be lost, for one that stands still may yet
-// begin it.
+// Time to wait, at the end, for permission to end executions that have not
+// begun. Longer than a silent leader takes to be lost: a leader that stands
+// still may yet begin one.
 constexpr absl::Duration kCloseLimit = absl::Seconds(10);
 
-// A final op on more is not for MPI's thread, on which all others wait.
+// Larger final ops do not run on MPI's thread, where all other work waits.
 constexpr size_t kMostFinishedInline = size_t{64} << 10;
 
-// How often to look for what comes next while something is under way, before
-// others may: a few looks cost as much as one round of all who are polled, and
-// the notes and bytes of small collectives come that soon.
+// Looks for the next event while an execution is under way, before other
+// pollers get a turn. Notes and bytes of small collectives come that soon. A
+// few looks cost as much as one round of all pollers.
 constexpr int kLooks = 8;
 
-// While nothing here waits for notes, they are looked for each time of so many:
-// a look takes time from what waits for the bytes of others, and may give way.
+// Polls between looks for notes while no execution here waits for them. A look
+// takes time from work that waits for the bytes of others, and may yield.
 constexpr uint32_t kIdlePolls = 8;
 
-// Whose `done` runs on this thread, which is MPI's, where another execution may
-// be added at once: one that is started there does not wait for the next round.
+// Object whose `done` runs on this thread, which is MPI's. An execution started
+// inside `done` is added at once, without waiting for the next round.
 thread_local const MpiCollectives* in_turn = nullptr;
 
 absl::Status ShutDown() {
@@ -48,7 +48,7 @@ absl::Status ShutDown() {
 
 }  // namespace
 
-// What a group's executions share, as long as the group lives.
+// State shared by a group's executions, as long as the group lives.
 class MpiCollectives::Group {
  public:
   ~Group() {
@@ -93,7 +93,7 @@ class MpiCollectives::Group {
   absl::Status status_;
 };
 
-// A member's part in one execution.
+// Member's part in one execution.
 class MpiCollectives::Execution final
     : public MpiPart,
       public std::enable_shared_from_this<Execution> {
@@ -125,7 +125,7 @@ class MpiCollectives::Execution final
     std::move(done_)(ShutDown());
   }
 
-  // A part; on MPI's thread.
+  // Functions of MpiPart, on MPI's thread.
   const ExecKey& key() const override { return key_; }
   const std::vector<int>& tasks() const override { return tasks_; }
   bool is_in_place() const override {
@@ -145,12 +145,12 @@ class MpiCollectives::Execution final
     End(failure_.ok() ? why : failure_);
   }
 
-  // On MPI's thread, once it has begun without MPI, but not inside Begin(),
-  // where what starts next would begin inside this one.
+  // Ends an execution that began without MPI. On MPI's thread, but not inside
+  // Begin(): an execution started by `done` would begin inside this one.
   void EndMerged() { EndInTurn(merged_status_); }
 
  private:
-  // On MPI's thread.
+  // Functions for MPI's thread.
   void Add();
   void Fail(const absl::Status& why);
   void NoteIfFailedInMpi();
@@ -159,14 +159,14 @@ class MpiCollectives::Execution final
   void End(absl::Status status);
 
   const std::shared_ptr<MpiCollectives> owner_;
-  const CollectiveContext& context_;  // Until `done_`.
+  const CollectiveContext& context_;  // Valid until `done_` runs.
   const ExecKey key_;
-  const std::vector<int>& tasks_;  // Until then.
+  const std::vector<int>& tasks_;  // Valid as long.
   const uint64_t rows_digest_;
   StatusCallback done_;
-  Cancellation::WatchId watch_ = 0;  // Of the execution's.
+  Cancellation::WatchId watch_ = 0;  // Watch on the execution's cancellation.
 
-  // Of MPI's thread, once it was added.
+  // Owned by MPI's thread after Add().
   absl::Status failure_;
   std::optional<MpiOperation> operation_;
   size_t num_requests_ = 0;
@@ -292,7 +292,7 @@ std::string MpiCollectives::DescribeWaiting(const CollGroupParams& group,
                       leads ? "" : ", which says when all are ready");
 }
 
-// Of the group's first rank in each of these tasks.
+// Returns the name of the group's first rank in each of these tasks.
 std::string MpiCollectives::NamesOf(const CollGroupParams& group,
                                     const std::vector<int>& tasks) const {
   std::vector<int> ranks;
@@ -342,7 +342,7 @@ MpiPoller::State MpiCollectives::Poll(bool is_last) {
   return is_waiting ? State::kWaiting : State::kIdle;
 }
 
-// The callbacks may begin more.
+// Ends the merged executions; their callbacks may begin more.
 bool MpiCollectives::EndMerged() {
   const auto merged = std::exchange(merged_, {});
   for (const auto& execution : merged) execution->EndMerged();
@@ -355,8 +355,8 @@ bool MpiCollectives::IsHeldBy(int rank) const {
   });
 }
 
-// Others may need a group's communicator for longer: then it is freed when they
-// have left, too.
+// Frees communicators that other processes have needed for longer, once those
+// have left too.
 MpiPoller::State MpiCollectives::PollClosed() {
   const bool is_busy = notes_.Receive([this](int task, const MpiNote& note) {
     communicators_.OnNote(task, note);
@@ -380,7 +380,7 @@ void MpiCollectives::OnGone(int task, const absl::Status& why) {
   exchange_.OnGone(task, why);
 }
 
-// One of them has it, or none.
+// Withdraws the part, which is in one of the two or in neither.
 void MpiCollectives::Withdraw(const ExecKey& key, const absl::Status& why) {
   agreement_.Withdraw(key, why);
   exchange_.Withdraw(key, why);
@@ -409,7 +409,8 @@ void MpiCollectives::Close(Work closed) {
   }
 }
 
-// Who has not answered in time is not waited for; what MPI has begun is.
+// Ends Close(). Gives up tasks that have not answered in time. Waits for the
+// executions that MPI has begun.
 bool MpiCollectives::EndClosing() {
   const int num_tasks = options_.cluster.num_tasks();
   if (num_executions_ > 0) {

@@ -34,29 +34,30 @@
 
 namespace tutti {
 
-// Collectives that MPI runs, among the processes of its job: those that
-// MpiOperation knows, of any number of steps, groups and instances at a time.
-// All-reduces and reduces of a few KiB take fewer messages than MPI needs, as
-// they go with those by which members agree to begin (mpi_agreement.h), or, of
-// two, each sends its input to the other (mpi_exchange.h).
+// Collectives that MPI runs among the processes of its job: those that
+// MpiOperation supports, in any number of steps, groups and instances at a
+// time. All-reduces and reduces of a few KiB take fewer messages than MPI
+// needs: the messages by which members agree to begin carry the data
+// (mpi_agreement.h). Two members send each other their inputs instead
+// (mpi_exchange.h).
 //
-// An execution that ends early, on any member, ends soon if MPI has not begun
-// it; mpi_agreement.h says when that is. MPI cannot be stopped afterwards: then
-// `done` runs when MPI has let go of the tensors, which needs all members'
-// processes to go on; for those that are lost the runtime waits `lost_limit`.
+// An execution that fails on any member ends soon if MPI has not begun it;
+// mpi_agreement.h says when MPI begins it. MPI cannot be stopped afterwards:
+// `done` then runs when MPI has released the tensors. This requires that all
+// members' processes go on; the runtime waits `lost_limit` for lost ones.
 //
-// `done` runs on MPI's thread; on the environment's queue after a final op on a
-// large tensor; within Run() where that fails. There is one of these at a time
-// in a process; the n-th one of each process talks to the n-th ones of the
-// others.
+// `done` runs on MPI's thread, with two exceptions. After a final op on a large
+// tensor it runs on the environment's queue. If Run() fails, it runs inside
+// Run(). A process has one such object at a time; the n-th object of each
+// process communicates with the n-th objects of the others.
 class MpiCollectives final
     : public CollectiveDelegate,
       public MpiPoller,
       public std::enable_shared_from_this<MpiCollectives> {
  public:
   struct Options {
-    MpiEngine* runtime = nullptr;  // Outlives all that Close() ends.
-    ClusterSpec cluster;           // Task i is rank i of MPI's.
+    MpiEngine* runtime = nullptr;  // Outlives the work that Close() ends.
+    ClusterSpec cluster;           // Task i is MPI's rank i.
     Environment environment;
   };
 
@@ -64,49 +65,52 @@ class MpiCollectives final
 
   absl::string_view name() const override { return kMpiDelegate; }
 
-  // Errors: as MpiOperation::Check(); NOT_FOUND for a member whose task is not
-  // in the cluster.
+  // Errors: from MpiOperation::Check(); NOT_FOUND for a member whose task
+  // is not in the cluster.
   absl::Status Prepare(CollectiveContext* context) override;
 
-  // Errors: what ended the execution; CANCELLED after Close();
-  // RESOURCE_EXHAUSTED, before anything begins, without the memory that MPI
-  // needs besides the tensors; UNAVAILABLE, or that of Drop(), if another
-  // member's process is gone; those of merge op and final op.
+  // Errors: the reason that ended the execution; CANCELLED after Close();
+  // RESOURCE_EXHAUSTED, before anything begins, without memory for MPI's
+  // buffers; UNAVAILABLE, or the reason of Drop(), if another member's process
+  // is gone; the errors of merge op and final op.
   void Run(const CollectiveContext& context, StatusCallback done) override;
 
-  // The members whose tasks are not ready, where this one leads; else the
-  // leader. Of a small reduction of two, the other. Once it has begun, nobody.
+  // Names the members that the execution waits for. On the leader: those whose
+  // tasks are not ready. On other members: the leader. In a small reduction of
+  // two: the other member. Once it has begun: none.
   std::string DescribeWaiting(const CollGroupParams& group,
                               const ExecKey& exec) override;
 
-  // The rest is for MPI's thread. Begins to listen; once, before all else.
+  // Functions below are for MPI's thread. Open() begins to listen; call it
+  // once, first.
   void Open();
   State Poll(bool is_last) override;
   void Stop() override { notes_.Close(); }
   bool IsHeldBy(int rank) const override;
 
-  // The process is lost. Nothing is done once Close() has ended; then also on
-  // any other thread.
+  // Handles the loss of a process. Does nothing once Close() has ended; then
+  // any thread may call it.
   void Drop(int task, const absl::Status& reason);
 
-  // Ends what MPI has not begun; `closed` runs when nothing is under way.
+  // Ends the executions that MPI has not begun. `closed` runs when none is
+  // under way.
   void Close(Work closed);
 
  private:
   class Group;
   class Execution;
 
-  // One after the other; changed on MPI's thread alone.
+  // Phases in order; changed on MPI's thread alone.
   enum class Phase {
     kOpen,     // Takes executions, until Close().
-    kClosing,  // Refuses them, until EndClosing() finds none left.
-    kClosed,   // Only frees what others have needed for longer.
+    kClosing,  // Refuses executions, until EndClosing() finds none left.
+    kClosed,   // Only frees communicators that others have needed for longer.
   };
 
-  // False, and nothing is done, in kClosed.
+  // Returns false, and does nothing, in kClosed.
   bool Post(Work work) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Of notes. Only once `notes_` is there.
+  // Returns a function that sends notes. Call once `notes_` exists.
   std::function<void(int task, const MpiNote& note)> Sender();
   std::string NamesOf(const CollGroupParams& group,
                       const std::vector<int>& tasks) const;
@@ -126,22 +130,22 @@ class MpiCollectives final
   MpiExchange exchange_;
   MpiCommunicators communicators_;
   MpiMerges merges_;
-  MpiRequests under_way_;  // In MPI.
+  MpiRequests under_way_;  // Requests to MPI.
 
-  // What has begun without MPI, and is over.
+  // Executions that began and ended without MPI.
   std::vector<std::shared_ptr<Execution>> merged_;
 
-  size_t num_executions_ = 0;  // Whose `done` has not run.
+  size_t num_executions_ = 0;  // Executions whose `done` has not run.
   absl::flat_hash_set<const Execution*> failed_in_mpi_;
   uint32_t num_idle_polls_ = 0;
 
-  // Of kClosing: until when members may take to let go of what MPI has not
-  // begun, and what runs at its end.
+  // Set in kClosing: the deadline for members to release executions that MPI
+  // has not begun, and the callback at the end.
   absl::Time refuse_all_at_;
   Work closed_;
 
-  // Held where kClosed must not come meanwhile, and where it is set. MPI's
-  // thread looks again and again, without it.
+  // Held to keep kClosed from being set meanwhile, and to set it. MPI's thread
+  // reads the phase again and again without it.
   Mutex mu_;
   std::atomic<Phase> phase_ = Phase::kOpen;
 };

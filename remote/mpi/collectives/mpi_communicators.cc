@@ -5,7 +5,7 @@
 namespace tutti {
 namespace {
 
-// One is made at a time.
+// Single tag: one communicator is made at a time.
 constexpr int kTag = 0;
 
 }  // namespace
@@ -79,7 +79,8 @@ void MpiCommunicators::OnRelease(int task, const ExecKey& key) {
   Free(key);
 }
 
-// Nobody has anything under way in it: so MPI does not wait for the others.
+// Frees the communicator. Does not wait for others: no operation in it is under
+// way.
 void MpiCommunicators::Free(const ExecKey& key) {
   Entry entry = entries_.extract(GroupOf(key)).mapped();
   MPI_Comm_free(&entry.communicator);

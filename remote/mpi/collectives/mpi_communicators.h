@@ -16,41 +16,44 @@
 
 namespace tutti {
 
-// MPI's communicators of groups: one for each generation, made when its first
-// execution begins (mpi_agreement.h), freed on all processes once none of them
-// has the group any more, nor a step that used it, or has left. So nothing of
-// one is under way when its number is used again. One with a task that was lost
-// is never freed: MPI would wait for that task. For MPI's thread.
+// MPI's communicators of groups, one for each generation. A communicator is
+// made when its group's first execution begins (mpi_agreement.h). It is freed
+// on all processes once each process has released the group, or has left. A
+// process releases the group when it has neither the group nor a step that used
+// it. Nothing of a communicator is thus under way when its number is used
+// again. A communicator with a lost task is never freed: MPI would wait for
+// that task. For MPI's thread.
 class MpiCommunicators {
  public:
   struct Options {
     int this_task = 0;
-    MPI_Comm all = MPI_COMM_NULL;  // Of all tasks, by number.
-    MpiRing* ring = nullptr;       // Null on all, or outlives this.
+    MPI_Comm all = MPI_COMM_NULL;  // Communicator of all tasks, by number.
+    MpiRing* ring = nullptr;       // Null on all, or outlives this object.
     std::function<void(int task, const MpiNote& note)> send;
 
-    // There is none of the group of `key` any more, or there never was.
+    // Reports that the group of `key` has no communicator, or never had one.
     std::function<void(const ExecKey& key)> on_free;
   };
 
   explicit MpiCommunicators(Options options) : options_(std::move(options)) {}
 
-  // Blocks until all `tasks` do it. Their order is that of the ranks.
+  // Makes a communicator of `tasks`, whose order is that of the ranks. Blocks
+  // until all of them do so.
   void Make(const ExecKey& key, const std::vector<int>& tasks);
 
-  // Of the group of `key`; MPI_COMM_NULL if there is none.
+  // Returns the communicator of the group of `key`, or MPI_COMM_NULL.
   MPI_Comm Find(const ExecKey& key) const;
 
-  // For large all-reduces of that group: null on all members unless all of them
-  // can set it.
+  // Returns the ring setting for the group's large all-reduces. Null on all
+  // members unless all of them can set it.
   MpiRing* FindRing(const ExecKey& key) const;
 
-  // This process does not need the group's communicator any more, if there is
-  // one.
+  // Releases the group's communicator, if there is one: this process does not
+  // need it.
   void Release(const ExecKey& key);
   void ReleaseAll();
 
-  // Those that concern communicators; leaves out others.
+  // Handles notes about communicators; ignores other notes.
   void OnNote(int task, const MpiNote& note);
 
   size_t size() const { return entries_.size(); }
@@ -61,7 +64,7 @@ class MpiCommunicators {
     MPI_Comm communicator = MPI_COMM_NULL;
     bool may_be_ring = false;
     std::vector<int> tasks;
-    std::set<int> released;  // Of the tasks, where the first one is this one.
+    std::set<int> released;  // Tasks; kept on the first task.
   };
 
   static GroupId GroupOf(const ExecKey& key) {

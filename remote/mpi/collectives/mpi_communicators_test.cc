@@ -13,7 +13,7 @@ namespace mpi_communicators_test {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Without MPI none is made.
+// Without MPI no communicator is made.
 TEST(MpiCommunicatorsTest, AGroupThatHasNoneEndsAtOnce) {
   std::vector<MpiNote::Kind> sent;
   std::vector<ExecKey> freed;

@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-// Leaves all to MPI, by the transport of the processes.
+// Leaves collectives to MPI, by the transport of the processes.
 class MpiImplementation final : public CollectiveImplementationInterface {
  public:
   absl::Status InitializeCollectiveContext(
@@ -30,8 +30,8 @@ class MpiImplementation final : public CollectiveImplementationInterface {
   }
 };
 
-// MPI only recommends that results do not change from run to run. Not priced:
-// runs only when named.
+// Traits of collectives by MPI, which only recommends that results do not
+// change from run to run. No cost: they run only when named.
 ImplementationTraits MpiTraits(std::string summary,
                                std::vector<CollectiveType> collectives) {
   return {.summary = std::move(summary),

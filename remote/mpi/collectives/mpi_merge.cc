@@ -9,9 +9,9 @@
 namespace tutti {
 namespace {
 
-// In front of the elements of a pack, or of the message of an error.
+// Precedes the elements of a pack, or the message of an error.
 struct Header {
-  int32_t count = 0;  // Of elements, or of the message's bytes.
+  int32_t count = 0;  // Number of elements, or of the message's bytes.
   absl::StatusCode code = absl::StatusCode::kOk;
 };
 
@@ -29,13 +29,14 @@ absl::Status CountsDiffer() {
   return absl::InternalError("packs of different numbers of elements");
 }
 
-// Of two, of which one may be OK: which stays is the same wherever they meet.
+// Orders two statuses. A non-OK status comes first: the same status stays
+// wherever they meet.
 bool IsFirst(const absl::Status& a, const absl::Status& b) {
   if (a.ok() || b.ok()) return b.ok();
   return std::pair(a.code(), a.message()) < std::pair(b.code(), b.message());
 }
 
-// What leads from a type to its MpiMerge.
+// Returns the attribute key that leads from a type to its MpiMerge.
 int Key() {
   static const int key = [] {
     int made = MPI_KEYVAL_INVALID;
@@ -61,7 +62,7 @@ MpiMerge::~MpiMerge() {
   if (is_over == 0) MPI_Type_free(&type_);
 }
 
-// One for all, as long as MPI.
+// Shared by all objects; lives as long as MPI.
 MPI_Op MpiMerge::Operation() {
   static const MPI_Op operation = [] {
     MPI_Op made = MPI_OP_NULL;
@@ -122,14 +123,14 @@ void MpiMerge::Run(void* left, void* into, int* count, MPI_Datatype* type) {
   void* merge = nullptr;
   int has_it = 0;
   MPI_Type_get_attr(*type, Key(), static_cast<void*>(&merge), &has_it);
-  if (has_it == 0) return;  // Not a type of ours: cannot be.
+  if (has_it == 0) return;  // Not our type: cannot happen.
   static_cast<MpiMerge*>(merge)->Merge(static_cast<const std::byte*>(left),
                                        static_cast<std::byte*>(into), *count);
 }
 
 void MpiMerge::Merge(const std::byte* left, std::byte* into, int64_t count) {
   if (!packs()) {
-    op_.Apply(dtype_, left, into, into, count).IgnoreError();  // Has none.
+    op_.Apply(dtype_, left, into, into, count).IgnoreError();  // No errors.
     return;
   }
   for (int64_t i = 0; i < count; ++i) {

@@ -13,16 +13,16 @@
 
 namespace tutti {
 
-// A merge op and a dtype as an operation and a type of MPI's. MPI's own
-// operations are not used, so that all dtypes are reduced by the kernels of
-// framework/reduction, with what these say of NaNs, zeros and rounding: each
-// time that MPI merges two buffers, float16 and bfloat16 are computed in
-// float32 and rounded once.
+// MPI operation and type for a merge op and a dtype. MPI's built-in operations
+// are not used: the kernels of framework/reduction reduce all dtypes, with
+// their rules for NaNs, zeros and rounding. Each time MPI merges two buffers,
+// float16 and bfloat16 are computed in float32 and rounded once.
 //
-// MPI calls a function that gets no closure, but the type of the elements: so
-// each object has a type of its own, which leads back to it by an attribute.
+// MPI gives the function no closure, but passes the type of the elements. Each
+// object therefore has a type, whose attribute leads back to the object.
 //
-// Made and destroyed by MPI's thread; MPI may merge on any that calls it.
+// MPI's thread makes and destroys it; MPI may merge on any thread that calls
+// it.
 class MpiMerge {
  public:
   // REQUIRES: the op commutes.
@@ -31,13 +31,15 @@ class MpiMerge {
   MpiMerge(const MpiMerge&) = delete;
   MpiMerge& operator=(const MpiMerge&) = delete;
 
-  // Of what MPI counts: an element; of a custom op, which can fail, a pack.
+  // Returns the type of MPI's unit: an element; for a custom op, which can
+  // fail, a pack.
   MPI_Datatype type() const { return type_; }
   static MPI_Op Operation();
 
-  // ---- Custom ops: MPI is not told that a merge failed, so packs are ----
-  // Elements behind a header that says how many there are; or, if a merge into
-  // it has failed, that error in their place, as much of its message as fits.
+  // Packs of custom ops. MPI cannot learn that a merge failed. A pack is
+  // therefore a header with a count, and that many elements. If a merge into
+  // the pack has failed, the error replaces the elements. It has as much of its
+  // message as fits.
   static constexpr int64_t kElementsPerPack = 1024;
 
   static int64_t NumPacks(int64_t num_elements) {
@@ -48,13 +50,14 @@ class MpiMerge {
   void Pack(const std::byte* elements, int64_t num_elements,
             std::byte* packs) const;
 
-  // Of the first merge that was done here and failed.
+  // Returns the error of the first merge that failed here.
   absl::Status failure() const {
     return has_failed_ ? failure_ : absl::OkStatus();
   }
 
-  // Errors: that of a merge that has failed, here or elsewhere: the same on all
-  // to whom MPI gives the same packs, as it does unless each merges for itself.
+  // Unpacks the result. Errors: the error of a merge that failed, here or
+  // elsewhere. It is the same on all members that get the same packs from MPI:
+  // always, unless each member merges for itself.
   absl::Status Unpack(const std::byte* packs, int64_t num_elements,
                       std::byte* elements) const;
 
@@ -70,7 +73,7 @@ class MpiMerge {
   const MergeOp op_;
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
 
-  // Of the first merge that failed.
+  // Error of the first merge that failed.
   std::atomic<bool> has_failed_{false};
   absl::Status failure_;
 };

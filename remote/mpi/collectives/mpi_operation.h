@@ -22,7 +22,7 @@
 
 namespace tutti {
 
-// Merges that need nothing of an execution, to be used again. For MPI's thread.
+// Merges that are independent of an execution, to use again. For MPI's thread.
 class MpiMerges {
  public:
   std::shared_ptr<MpiMerge> For(DType dtype, const MergeOp& op);
@@ -33,54 +33,57 @@ class MpiMerges {
       merges_;
 };
 
-// One member's part in one collective of MPI's. For MPI's thread, but for
+// Member's part in one collective of MPI. For MPI's thread, except for
 // Allocate() and Finish().
 class MpiOperation {
  public:
-  // Errors: INVALID_ARGUMENT for a collective that there is no operation for,
-  // and where a member's input or output is of several blocks and has more
-  // elements than MPI counts with an int; other tensors go in pieces.
+  // Checks that MPI can run a collective. Errors: INVALID_ARGUMENT for an
+  // unsupported collective. Also where a member's input or output has several
+  // blocks and more elements than an int counts; other tensors go in pieces.
   static absl::Status Check(const CollInstanceParams& instance, int group_size);
 
-  // Of what one call of MPI reduces or broadcasts; more goes in several: its
-  // implementations reckon with ints, and take as much memory again.
+  // Largest number of bytes that one call of MPI reduces or broadcasts; larger
+  // tensors take several calls. Implementations of MPI compute with ints, and
+  // allocate as much memory again.
   static constexpr int64_t kPieceBytes = int64_t{1} << 30;
 
-  // The context outlives this, whatever else ends; REQUIRES: Check(); the same
-  // `piece_bytes`, at least of one pack of MpiMerge's, on all members.
+  // The context outlives this object. REQUIRES: Check() returned OK;
+  // `piece_bytes` is the same on all members, and at least one pack of
+  // MpiMerge.
   explicit MpiOperation(const CollectiveContext& context,
                         int64_t piece_bytes = kPieceBytes);
 
-  // Takes the memory that it needs besides the tensors: once, before Start(),
-  // when there is no way back. Errors: RESOURCE_EXHAUSTED.
+  // Allocates the memory needed besides the tensors. Call once, before Start():
+  // later errors would be too late. Errors: RESOURCE_EXHAUSTED.
   absl::Status Allocate();
 
-  // Begins it among the members of `communicator`, whose ranks are those of the
-  // group, and gives what MPI has to end. `any_in_place`, the same on all:
-  // some member's input is its output. `ring`: for large all-reduces, where it
-  // can be set on all; null, on all, leaves it to MPI how they run.
+  // Begins the collective among the members of `communicator`, whose ranks are
+  // those of the group. Returns the requests that MPI has to end.
+  // `any_in_place`, the same on all: some member's input is its output. `ring`:
+  // for large all-reduces, where all members can set it. Null, on all: MPI
+  // chooses the algorithm.
   std::vector<MPI_Request> Start(MPI_Comm communicator, MpiMerges* merges,
                                  bool any_in_place, MpiRing* ring);
 
-  // After MPI has ended all of it: completes the output. Errors: those of merge
-  // op and final op.
+  // Completes the output, after MPI has ended all requests. Errors: those that
+  // merge op and final op return.
   absl::Status Finish();
 
-  // ---- All-reduces and reduces that need no MPI ----
-  // So small that they go with the notes by which members begin, as a call of
-  // MPI would take more messages and more time. Merge() on one member, or on
-  // both of two, and FinishMerged() on all, stand for Start() and Finish().
+  // Small all-reduces and reduces need no MPI. The notes with which members
+  // begin carry their data: a call of MPI would take more messages and more
+  // time. Merge() on one member, or on both of two, and FinishMerged() on all,
+  // replace Start() and Finish().
 
-  // The input; empty, on all members, where the operation is MPI's.
+  // Returns the input; empty, on all members, if MPI runs the operation.
   absl::string_view small_input() const;
 
-  // What those of all members, by rank, come to: built-in reductions, in one
-  // pass. Errors: INTERNAL for inputs of another length than this one's.
+  // Merges the inputs of all members, by rank: built-in reductions, in one
+  // pass. Errors: INTERNAL for inputs of another length than this member's.
   absl::StatusOr<std::string> Merge(
       absl::Span<const absl::string_view> small_inputs) const;
 
-  // Completes the output. Errors: INTERNAL for what is of another length; those
-  // of the final op.
+  // Completes the output. Errors: INTERNAL for a result of another length; the
+  // errors of the final op.
   absl::Status FinishMerged(absl::string_view merged);
 
  private:
@@ -96,10 +99,11 @@ class MpiOperation {
   bool uses_packs() const;
   absl::Status ApplyFinalOp();
 
-  // Where MPI would read and write the same memory.
+  // Returns true where MPI would read and write the same memory.
   bool copies_input() const;
 
-  // Elements or packs of the whole input; of one of `num_blocks` equal blocks.
+  // Prepares units of the whole input, or of one of `num_blocks` equal blocks.
+  // A unit is an element or a pack.
   void PrepareReduction(MpiMerges* merges, int num_blocks);
   void Reduce(MPI_Comm communicator, bool any_in_place, MpiRing* ring);
   void ReduceScatter(MPI_Comm communicator);
@@ -107,11 +111,11 @@ class MpiOperation {
   void Broadcast(MPI_Comm communicator);
   void AllToAll(MPI_Comm communicator);
 
-  // Runs `call` for each piece of [0, count), also if it is empty.
+  // Runs `call` for each piece of [0, count); once if it is empty.
   template <typename Call>
   void InPieces(int64_t count, size_t unit_bytes, Call call) const;
 
-  // The input, or a copy of it.
+  // Returns the input, or a copy of it.
   const std::byte* InputToRead();
 
   const CollectiveContext& context_;
@@ -121,14 +125,14 @@ class MpiOperation {
   std::byte* output_ = nullptr;
   std::vector<MPI_Request> requests_;
 
-  // What MPI reads until it has ended.
+  // Read by MPI until the operation has ended.
   std::vector<int> send_counts_, send_offsets_, receive_counts_,
       receive_offsets_;
   Tensor input_copy_;
 
-  // Of reductions.
+  // Used by reductions.
   std::shared_ptr<MpiMerge> merge_;
-  int64_t num_units_ = 0;  // That MPI counts, in the input.
+  int64_t num_units_ = 0;  // Units of the input, as MPI counts them.
   Tensor input_packs_, output_packs_;
 };
 

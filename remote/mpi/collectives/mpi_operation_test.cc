@@ -53,7 +53,7 @@ TEST(MpiOperationTest, BlocksHaveNoMoreElementsThanAnIntCounts) {
   EXPECT_THAT(CheckOf(gather, kTooMany / kGroupSize), IsTooMany(0, kTooMany));
 }
 
-// Rank 2 alone gets as many.
+// Only rank 2 receives as many.
 TEST(MpiOperationTest, NoMemberHasMoreWhereTheyDiffer) {
   CollInstanceParams instance{.type = CollectiveType::kAllToAll,
                               .shape = *TensorShape::Create({4, 1 << 29}),
@@ -81,7 +81,7 @@ TEST(MpiOperationTest, WhatItDoesNotDoIsRefused) {
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("permute")));
 }
 
-// One member's operation, on tensors of uint8.
+// Operation of one member, on tensors of uint8.
 class Member {
  public:
   Member(CollInstanceParams instance, int group_size, int64_t num_bytes) {
@@ -131,7 +131,7 @@ TEST(MpiOperationTest, SmallReductionsNeedNoMpi) {
     EXPECT_EQ(SmallBytes({.type = type}, 2, 1), 1u);
     EXPECT_EQ(SmallBytes({.type = type}, 2, 4096), 4096u);
     EXPECT_EQ(SmallBytes({.type = type}, 1, 4097), 0u);
-    // 8 KiB in all.
+    // Total: 8 KiB.
     EXPECT_EQ(SmallBytes({.type = type}, 8, 1024), 1024u);
     EXPECT_EQ(SmallBytes({.type = type}, 8, 1025), 0u);
   }
@@ -164,7 +164,7 @@ TEST(MpiOperationTest, SmallInputsAreMergedAndTheFinalOpComesLast) {
   EXPECT_EQ(member.output(), "\x3\x2");
 }
 
-// What another process sends is not believed.
+// Inputs of another process may be wrong.
 TEST(MpiOperationTest, SmallInputsOfAnotherLengthAreAnError) {
   Member member(CollInstanceParams(), 3, 2);
   EXPECT_THAT(member.operation().Merge({"ab", "abc", "ab"}).status(),

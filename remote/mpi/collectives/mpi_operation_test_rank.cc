@@ -1,5 +1,5 @@
-// The tests of operations in small pieces that each process of a job runs, in
-// step with the others: mpirun_test.py starts them.
+// Tests of operations in small pieces. Each process of a job runs them, in step
+// with the others; mpirun_test.py starts them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,8 @@
 
 namespace {
 
-// Open MPI's, of the algorithm of MPI_Iallreduce; after MPI_T_init_thread().
+// Open MPI's variable for the algorithm of MPI_Iallreduce. Use after
+// MPI_T_init_thread().
 class AlgorithmVariable {
  public:
   AlgorithmVariable() {
@@ -52,12 +53,12 @@ class AlgorithmVariable {
   MPI_T_cvar_handle handle_ = MPI_T_CVAR_HANDLE_NULL;
 };
 
-// Its values.
+// Values of the variable.
 constexpr int kAsMpiChooses = 0;
 constexpr int kRing = 1;
 constexpr int kBinomial = 2;
 
-// With which MPI_Iallreduce was called.
+// Values at the calls of MPI_Iallreduce.
 std::vector<int> algorithms;
 
 }  // namespace
@@ -85,7 +86,7 @@ constexpr int64_t kCounts[] = {0,
                                10 * kPieceElements,
                                10 * kPieceElements + 1};
 
-// Element i of rank r.
+// Returns element i of rank r.
 int32_t Value(int rank, int64_t i) {
   return static_cast<int32_t>(rank * 1000 + i % 997);
 }
@@ -96,7 +97,8 @@ Tensor Zeros(int64_t count) {
   return tensor;
 }
 
-// How many pieces of `most` units these are; the empty tensor is one, too.
+// Returns the number of pieces of at most `most` units; an empty tensor has one
+// piece.
 size_t NumPieces(int64_t count, int64_t most) {
   return static_cast<size_t>(std::max<int64_t>(1, (count + most - 1) / most));
 }
@@ -123,7 +125,7 @@ class MpiOperationTest : public testing::Test {
     return tensor;
   }
 
-  // Runs it among all processes. The number of calls of MPI's that it took.
+  // Runs the operation among all processes. Returns its number of MPI calls.
   size_t Run(CollInstanceParams instance, const Tensor& input,
              const Tensor& output, int64_t piece_bytes = kPieceBytes,
              bool any_in_place = false, MpiRing* ring = nullptr) {
@@ -148,7 +150,7 @@ class MpiOperationTest : public testing::Test {
     return requests.size();
   }
 
-  // The error of such a reduction, by `op`.
+  // Returns the error of such a reduction by `op`.
   absl::Status FailureOf(CollInstanceParams instance, const MergeOp& op,
                          int64_t count, MpiRing* ring) {
     instance.shape = TensorShape::Vector(count);
@@ -159,7 +161,7 @@ class MpiOperationTest : public testing::Test {
     return finished_;
   }
 
-  // `wanted` is a function from the index of an element.
+  // `wanted` maps the index of an element to its value.
   template <typename Wanted>
   static void Check(const Tensor& output, Wanted wanted) {
     for (int64_t i = 0; i < output.num_elements(); ++i) {
@@ -179,7 +181,7 @@ class MpiOperationTest : public testing::Test {
   int rank_ = 0;
   CollectiveParams params_;
   bool instance_fails_ = false;
-  absl::Status finished_;  // What was run last.
+  absl::Status finished_;  // Result of the last run.
 };
 
 TEST_F(MpiOperationTest, AnAllReduceInPiecesIsThatOfTheWhole) {
@@ -236,7 +238,7 @@ MergeOp Adding() {
        }});
 }
 
-// Elements from which on an all-reduce among so many is to be a ring.
+// Returns the least number of elements with which an all-reduce is a ring.
 int64_t LeastOfRing(int size) {
   int64_t count = 1;
   while (size > 1 && !MpiRing::IsFaster(size, count, count * 4)) ++count;
@@ -309,10 +311,10 @@ TEST_F(MpiOperationTest, LargeAllReducesWithoutARingRunAsMpiChooses) {
   Check(output, [&](int64_t i) { return SumOf(i); });
 }
 
-// The pieces are of whole packs.
+// Pieces contain whole packs.
 TEST_F(MpiOperationTest, ACustomMergeOpMayBeRunInPieces) {
   constexpr int64_t kPack = MpiMerge::kElementsPerPack;
-  constexpr int64_t kPacks = 2;  // A piece.
+  constexpr int64_t kPacks = 2;  // Packs per piece.
   const MergeOp add = Adding();
   const auto piece_bytes =
       static_cast<int64_t>(kPacks * MpiMerge::PackBytes(DType::kInt32));
@@ -327,7 +329,7 @@ TEST_F(MpiOperationTest, ACustomMergeOpMayBeRunInPieces) {
   }
 }
 
-// The text that rank 0 has.
+// Returns rank 0's text.
 std::string OfFirst(std::string text) {
   text.resize(size_t{1} << 16);
   MPI_Bcast(text.data(), static_cast<int>(text.size()), MPI_CHAR, 0,
@@ -335,7 +337,7 @@ std::string OfFirst(std::string text) {
   return text.substr(0, text.find('\0'));
 }
 
-// Of merges that fail on several, each with an error of its own.
+// Several merges fail, each with a different error.
 TEST_F(MpiOperationTest, AFailedMergeIsTheSameErrorOnAll) {
   if (size() == 1) return;
   MpiRing ring;
@@ -362,7 +364,7 @@ TEST_F(MpiOperationTest, AFailedMergeIsTheSameErrorOnAll) {
   }
 }
 
-// But a single pack has no part for each member.
+// A single pack is no ring: it has no part for each member.
 TEST_F(MpiOperationTest, ACustomMergeOpMayBeRunAsARing) {
   MpiRing ring;
   ASSERT_TRUE(ring.CanSet());

@@ -21,7 +21,7 @@ void Doorbell::Ring() {
           nullptr, nullptr, 0);
 }
 
-// Wakes early for other reasons, too.
+// May wake early for other reasons too.
 bool Doorbell::SleepUnlessRung(absl::Duration limit) {
   const timespec timeout = absl::ToTimespec(limit);
   syscall(SYS_futex, &state_, FUTEX_WAIT, kAsleep, &timeout, nullptr, 0);

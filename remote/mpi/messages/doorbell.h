@@ -8,31 +8,31 @@
 
 namespace tutti {
 
-// Wakes one thread, of this process or of another one, from others: a word of
-// memory that both see, in which the thread says that it sleeps (futex(2)).
-// Ringing costs a system call only if it does.
+// Wakes one thread, of this process or of another one, from other threads. A
+// word of shared memory says whether the thread sleeps (futex(2)). A ring costs
+// a system call only if it does.
 //
-// The sleeper: PrepareToSleep(); looks once more whether there is something to
-// do; then SleepUnlessRung(), or StayAwake(). What was made known before a ring
-// is seen by that look, or the ring by the sleeper. All zeros is a good state.
+// The sleeper calls PrepareToSleep(), looks once more for work, and then calls
+// SleepUnlessRung() or StayAwake(). Work published before a ring is seen by
+// that look, or the sleeper sees the ring. All zeros is a valid state.
 class Doorbell {
  public:
   Doorbell() = default;
   Doorbell(const Doorbell&) = delete;
   Doorbell& operator=(const Doorbell&) = delete;
 
-  // On any thread of any process.
+  // Rings; on any thread of any process.
   void Ring();
 
-  // On the one thread.
+  // Functions of the one sleeping thread:
   void PrepareToSleep() {
     state_.store(kAsleep);
-    // What is looked at next may be no atomic of ours, as MPI's.
+    // The next look may read memory that is no atomic of ours, such as MPI's.
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
   void StayAwake() { state_.store(kAwake); }
 
-  // Whether it was rung.
+  // Returns whether it was rung.
   bool SleepUnlessRung(absl::Duration limit);
 
  private:

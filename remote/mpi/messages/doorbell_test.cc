@@ -26,7 +26,7 @@ TEST(DoorbellTest, ARingWhileAwakeIsNotKept) {
   bell.StayAwake();
 }
 
-// Two threads hand a number to and fro; a ring that is lost makes them sleep
+// Two threads pass a number back and forth. A lost ring would make them sleep
 // for an hour.
 TEST(DoorbellTest, NoRingIsLost) {
   constexpr int kNumTurns = 20'000;

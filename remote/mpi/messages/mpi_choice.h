@@ -4,10 +4,11 @@
 #include "absl/strings/string_view.h"
 #include "tutti/implementation.h"
 
-// What the choice of algorithms knows of MPI; for programs without it, too.
+// Facts about MPI for the choice of algorithms; also for programs without MPI.
 namespace tutti {
 
-// Who runs collectives of MPI (CollectiveDelegate::name()).
+// Name of the delegate that runs collectives of MPI
+// (CollectiveDelegate::name()).
 inline constexpr absl::string_view kMpiDelegate = "MPI";
 
 // What messages cost between processes of one host. Where each has a processor,

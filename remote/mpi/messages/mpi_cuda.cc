@@ -2,7 +2,7 @@
 
 #include <mpi.h>
 
-// Of Open MPI, which may have been configured without it.
+// Header of Open MPI, which may be configured without it.
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
 #endif

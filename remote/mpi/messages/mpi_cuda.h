@@ -3,12 +3,12 @@
 
 namespace tutti {
 
-// Whether MPI takes addresses of memory of GPUs, as MPIX_Query_cuda_support()
-// has it; false where there is no such call. REQUIRES: MPI has been
-// initialised.
+// Returns whether MPI takes addresses of GPU memory, by
+// MPIX_Query_cuda_support(); false where that call does not exist. REQUIRES:
+// MPI has been initialised.
 bool MpiSaysItIsCudaAware();
 
-// The same of the header that this was built with; may be called at any time.
+// Returns the same by the header that this was built with. Call at any time.
 bool MpiHeaderSaysItIsCudaAware();
 
 }  // namespace tutti

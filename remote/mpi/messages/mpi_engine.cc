@@ -24,10 +24,10 @@ namespace {
 // What processes say to each other through MPI.
 constexpr int kProtocolVersion = 11;
 
-// Between looks, while MPI has something to go on with, and for what comes from
-// other hosts or from a process that could not ring. Each is twice as long as
-// the one before; if somebody waits, as long as a sixteenth of the time so far:
-// so much later at most what comes is found.
+// Pauses between looks, while MPI has work to continue, or for messages of
+// processes that cannot ring. Each pause is twice the one before. If a caller
+// waits, it is a sixteenth of the time so far: a message is found late by at
+// most that share.
 constexpr absl::Duration kShortestPause = absl::Microseconds(50);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(5);
 constexpr absl::Duration kLongestPauseOfMpi = absl::Milliseconds(1);
@@ -35,10 +35,11 @@ constexpr absl::Duration kPauseIfAllRing = absl::Milliseconds(100);
 constexpr double kGrowth = 2;
 constexpr double kGrowthIfExpected = 1 + 1. / 16;
 
-// A longer time between two looks is one in which this process stood still.
+// Longest normal time between two looks. In a longer one this process stood
+// still.
 constexpr absl::Duration kLongestLook = absl::Milliseconds(100);
 
-// Each has a cache line of its own.
+// Size of a cache line: each doorbell has one.
 constexpr size_t kDoorbellBytes = 64;
 
 const char* LevelName(int level) {
@@ -54,7 +55,7 @@ const char* LevelName(int level) {
   }
 }
 
-// "rank 2 (why), rank 3 (why)", or empty.
+// Returns, for example, "rank 2 (why), rank 3 (why)", or empty.
 std::string Names(const std::map<int, absl::Status>& lost) {
   return absl::StrJoin(lost, ", ", [](std::string* text, const auto& entry) {
     absl::StrAppend(text, "rank ", entry.first, " (", entry.second.message(),
@@ -62,7 +63,7 @@ std::string Names(const std::map<int, absl::Status>& lost) {
   });
 }
 
-// Its rank is not known yet.
+// Prints the process id: the rank is not known yet.
 void SayThatMpiIsLate(absl::Duration limit) {
   std::fprintf(stderr,
                "tutti: MPI: process %d has waited %s for MPI to come up, which "
@@ -71,14 +72,15 @@ void SayThatMpiIsLate(absl::Duration limit) {
                static_cast<int>(getpid()), absl::FormatDuration(limit).c_str());
 }
 
-// To whose memory the host program's MPI may still write.
+// Objects to whose memory the host program's MPI may still write.
 struct Left {
   std::vector<std::shared_ptr<MpiPoller>> pollers;
   MpiRequests under_way;
 };
 
-// Never destroyed, which a static object would be when the process ends: what
-// they use, such as the runtime of GPUs, may have gone before.
+// Returns the objects, which are never destroyed. Static objects are destroyed
+// at exit, when the libraries that pollers use may be gone, such as a GPU
+// runtime.
 std::vector<Left>& LeftToMpi() {
   static auto& left = *new std::vector<Left>;
   return left;
@@ -228,7 +230,8 @@ void MpiEngine::Run(absl::Status* started, Work on_start) {
     phase_ = is_up ? Phase::kRunning : Phase::kOver;
   }
   std::move(on_start)();
-  // What was begun is for the end of the process: others may be waiting in it.
+  // Leaves MPI initialised until the process ends: other processes may be
+  // waiting in it.
   if (!is_up) return;
 
   absl::Time last_busy = absl::InfinitePast();
@@ -291,28 +294,28 @@ absl::Status MpiEngine::BringUp() {
   int* max_tag = nullptr;
   int has_max_tag = 0;
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &max_tag, &has_max_tag);
-  max_tag_ = has_max_tag != 0 ? *max_tag : 32767;  // At least, as MPI promises.
+  max_tag_ = has_max_tag != 0 ? *max_tag : 32767;  // MPI promises this.
   char library[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
   MPI_Get_library_version(library, &length);
   library_ = std::string(absl::StripAsciiWhitespace(
       absl::string_view(library, static_cast<size_t>(length))));
   status = LearnHosts();
-  if (absl::IsFailedPrecondition(status)) {  // As it is on all processes.
+  if (absl::IsFailedPrecondition(status)) {  // Same error on all processes.
     MPI_Comm_free(&messages_);
     MPI_Comm_free(&payloads_);
     return status;
   }
   if (status.ok()) status = MeetLocal();
-  // It has no way to go on after an error.
+  // Errors are fatal from here on: no way to continue.
   MPI_Comm_set_errhandler(messages_, MPI_ERRORS_ARE_FATAL);
   MPI_Comm_set_errhandler(payloads_, MPI_ERRORS_ARE_FATAL);
   return status;
 }
 
-// And that all speak the same version.
+// Compares the protocol versions too.
 absl::Status MpiEngine::LearnHosts() {
-  // Sent before that is known: of this size in all versions.
+  // Has the same size in all versions: it is sent before versions are compared.
   struct Introduction {
     int version = kProtocolVersion;
     int16_t shares_memory = 1;
@@ -380,7 +383,8 @@ absl::Status MpiEngine::MeetLocal() {
   return status;
 }
 
-// A host whose processes cannot share them is as several hosts.
+// Shares the doorbells. Processes of a host that cannot share them act like
+// processes of several hosts.
 absl::Status MpiEngine::ShareDoorbells(MPI_Comm local,
                                        const std::vector<int>& ranks) {
   doorbells_.resize(size_);
@@ -395,7 +399,7 @@ absl::Status MpiEngine::ShareDoorbells(MPI_Comm local,
                                    : static_cast<Doorbell*>(word);
   }
   all_ring_ = local_size_ == size_;
-  // So that nobody rings what is not there yet.
+  // Waits for all: no process may ring a doorbell that does not exist yet.
   return MpiStatus(MPI_Barrier(local), "MPI_Barrier");
 }
 
@@ -419,7 +423,7 @@ void MpiEngine::TakeDown() {
 }
 
 void MpiEngine::EndJob() {
-  std::fflush(stdout);  // MPI does not.
+  std::fflush(stdout);  // MPI does not flush.
   MPI_Abort(MPI_COMM_WORLD, /*errorcode=*/1);
 }
 
@@ -429,7 +433,8 @@ absl::Duration MpiEngine::Wait::Look(absl::Time now) {
   return waited_;
 }
 
-// Nobody else can: what waits for MPI has no end until it lets go.
+// Reports the ranks that keep MPI: no one else can. Waits for MPI have no end
+// until those ranks go on.
 void MpiEngine::LookWhoHolds(absl::Time now) {
   Lost holders;
   {
@@ -454,7 +459,7 @@ void MpiEngine::LookWhoHolds(absl::Time now) {
   if (is_ours_) EndJob();
 }
 
-// Goes on polling meanwhile: who is called lost may say goodbye yet.
+// Keeps polling meanwhile: a rank called lost may still say goodbye.
 bool MpiEngine::CanEnd(absl::Time now) {
   {
     MutexLock lock(&mu_);
@@ -465,7 +470,7 @@ bool MpiEngine::CanEnd(absl::Time now) {
     MPI_Ibarrier(messages_, &all_end_);
   }
   int all_end = 0;
-  MPI_Test(&all_end_, &all_end, MPI_STATUS_IGNORE);  // Also once it is over.
+  MPI_Test(&all_end_, &all_end, MPI_STATUS_IGNORE);  // Also after the end.
   const absl::Duration waited = wait_for_end_.Look(now);
   if (all_end == 0 && (waited < options_.lost_limit || WhoIsLost().empty())) {
     return false;
@@ -492,8 +497,8 @@ MpiPoller::State MpiEngine::PollAll(bool is_last) {
   return state;
 }
 
-// Where processes share processors, one that looks takes the time of those that
-// have the bytes.
+// Returns how long to spin. Where processes share processors, a spinning
+// process takes time from those that have the bytes.
 absl::Duration MpiEngine::SpinLimit(MpiPoller::State state) const {
   if (local_processors_ < local_size_) return options_.spin_limit;
   switch (state) {
@@ -506,9 +511,9 @@ absl::Duration MpiEngine::SpinLimit(MpiPoller::State state) const {
   }
 }
 
-// A look of Open MPI's that finds nothing may take in what the next one finds.
-// Whether it was rung: what was sent may lie behind much else that MPI takes in
-// a little at a time.
+// Sleeps; returns whether it was rung. Polls twice before: a look of Open MPI
+// that finds nothing may fetch what the next look finds. After a ring the
+// message may lie behind many others, which MPI fetches a little at a time.
 bool MpiEngine::Sleep() {
   Doorbell& doorbell = *doorbells_[rank_];
   doorbell.PrepareToSleep();
@@ -523,7 +528,7 @@ bool MpiEngine::Sleep() {
     doorbell.StayAwake();
     return false;
   }
-  // Who comes to the end rings nobody.
+  // Ending processes do not ring.
   const bool is_waiting = is_ending_ || state >= MpiPoller::State::kWaiting;
   if (!is_waiting && all_ring_) {
     return doorbell.SleepUnlessRung(kPauseIfAllRing);

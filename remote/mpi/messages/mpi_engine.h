@@ -28,34 +28,35 @@
 
 namespace tutti {
 
-// What is looked after on MPI's thread.
+// Work that is polled on MPI's thread.
 class MpiPoller {
  public:
   enum class State {
-    kIdle,       // Has nothing to do until another process sends something.
-    kExpecting,  // So, and somebody here waits for that.
-    kWaiting,    // For MPI to go on with what was begun.
-    kMoving,     // So, and MPI may move many bytes only while it is called.
-    kRunning,    // So, and MPI runs a collective, in which all members are.
+    kIdle,       // Has nothing to do until another process sends.
+    kExpecting,  // Same, and a caller here waits for that.
+    kWaiting,    // Waits for MPI to continue an operation.
+    kMoving,     // Same; MPI may move many bytes during its calls only.
+    kRunning,    // Same; MPI runs a collective, and all members are in it.
     kBusy,       // Has just done something: there may be more.
   };
 
   virtual ~MpiPoller() = default;
 
-  // `is_last`: the thread may sleep after it, so that what has come must be
-  // found; else who has nothing to wait for may look now and then.
+  // Polls once. If `is_last`, the thread may sleep afterwards: the poll must
+  // find all that has come. Otherwise a poller that waits for nothing may skip
+  // polls.
   virtual State Poll(bool is_last) = 0;
 
-  // MPI ends: takes back what waits for other processes.
+  // Takes back operations that wait for other processes: MPI ends.
   virtual void Stop() {}
 
-  // Whether MPI keeps tensors of collectives that have failed here until the
-  // process `rank` goes on.
+  // Returns whether MPI keeps tensors of failed collectives until the process
+  // `rank` goes on.
   virtual bool IsHeldBy(int /*rank*/) const { return false; }
 };
 
-// MPI in this process, and the thread that calls it: the inside of a
-// MpiRuntime, with what the transport and the collectives do on that thread.
+// MPI in this process, and the thread that calls it. Internals of MpiRuntime,
+// with the functions that the transport and the collectives use on that thread.
 //
 // Thread-safe, except that Start() and Shutdown() are for one thread.
 class MpiEngine {
@@ -67,21 +68,21 @@ class MpiEngine {
   MpiEngine(const MpiEngine&) = delete;
   MpiEngine& operator=(const MpiEngine&) = delete;
 
-  // As in MpiRuntime.
+  // Same as in MpiRuntime.
   absl::Status Start();
   void Shutdown() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Where it is, nothing waits for it without a limit any more. The first
-  // reason stays.
+  // Notes that a rank is lost: from now on every wait for it has a limit. The
+  // first reason stays.
   void CallLost(int rank, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // It has ended in good order after all.
+  // Notes that a rank has ended in good order after all.
   void CallFound(int rank) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // "rank 2 (why), rank 3 (why)", or empty.
+  // Returns the lost ranks, "rank 2 (why), rank 3 (why)", or empty.
   std::string WhoIsLost() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // As in MpiRuntime.
+  // Same as in MpiRuntime.
   absl::StatusOr<int> size() const;
   absl::StatusOr<int> rank() const;
   absl::StatusOr<int> local_rank() const;
@@ -91,50 +92,51 @@ class MpiEngine {
   bool is_cuda_aware() const ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::string> Describe() const;
 
-  // Runs `work` on MPI's thread, soon, in the order of the calls; if the thread
-  // has ended, inside this call.
+  // Runs `work` on MPI's thread, soon, in the order of the calls. If the thread
+  // has ended, runs it inside this call.
   void Post(Work work) { mailbox_->Post(std::move(work)); }
 
-  // The same, for who may do so when the runtime has gone.
+  // Posts work too, and outlives the runtime.
   const std::shared_ptr<MpiMailbox>& mailbox() const { return mailbox_; }
 
-  // Polls `poller` from now on until the end: MPI may come back to it as long
-  // as that. On MPI's thread, but not inside Poll().
+  // Polls `poller` from now on until the end; MPI may use it until then. Call
+  // on MPI's thread, but not inside Poll().
   void Add(std::shared_ptr<MpiPoller> poller);
 
-  // Runs `on_end` when `request` has ended, which may begin more; on MPI's
-  // thread alone. Looks for all of these at once: MPI makes progress, and
-  // perhaps gives way to others, at each look that finds nothing. So when
-  // `on_end` runs others may have ended, too, and not be MPI's any more. What
-  // has not ended when MPI's thread does is MPI's until it ends.
+  // Runs `on_end` when `request` has ended; `on_end` may begin more. On MPI's
+  // thread alone. One look tests all requests: MPI makes progress, and may
+  // yield, at each look that finds nothing. When `on_end` runs, other requests
+  // may thus have ended, and MPI does not know them any longer. Requests that
+  // have not ended when MPI's thread does belong to MPI until its end.
   void Await(MPI_Request request, MpiRequests::OnEnd on_end) {
     under_way_.Add(request, std::move(on_end));
   }
 
-  // After something was sent to `rank`; on MPI's thread alone.
+  // Rings the doorbell of `rank`. Call after a send; on MPI's thread alone.
   void Ring(int rank);
 
-  // Whether it is on this host, as far as can be told; on MPI's thread alone.
+  // Returns true if `rank` is known to be on this host; on MPI's thread alone.
   bool shares_memory_with(int rank) const {
     return doorbells_[rank] != nullptr;
   }
 
-  // Of this host, which may be read; null: it cannot, or does not want it, or
-  // MPI itself moves bytes from GPU to GPU. On MPI's thread alone.
+  // Returns the readable memory of a rank on this host. Null if unreadable or
+  // unwanted, or if MPI itself moves bytes from GPU to GPU. On MPI's thread
+  // alone.
   const PeerMemory* memory_of(int rank) const { return memories_.Of(rank); }
 
-  // Copies of the communicator of all processes that nobody else uses: for
-  // messages from anybody, and for bytes that were agreed upon.
+  // Private copies of the communicator of all processes: for messages from any
+  // process, and for bytes agreed upon.
   MPI_Comm messages() const { return messages_; }
   MPI_Comm payloads() const { return payloads_; }
 
-  // For large all-reduces; null, on all, where some process's MPI is that of
-  // its host program, which may call it at the same time. On MPI's thread
-  // alone.
+  // Returns the setting for large all-reduces. Null, on all processes, if the
+  // host program of some process brought up its MPI: it may call MPI at the
+  // same time. On MPI's thread alone.
   MpiRing* ring() const { return ring_.get(); }
 
-  // Tags that have not been used before: of messages, the same on all processes
-  // if they take them in the same order; of payloads to this process, on MPI's
+  // Return unused tags. Tags of messages are equal on all processes if all take
+  // them in the same order. Tags of payloads to this process are for MPI's
   // thread alone.
   int NewMessageTag() { return ++last_message_tag_; }
   int NewPayloadTag() { return ++last_payload_tag_; }
@@ -142,10 +144,10 @@ class MpiEngine {
 
  private:
   enum class Phase { kNew, kRunning, kOver };
-  using Lost = std::map<int, absl::Status>;  // By rank; why.
+  using Lost = std::map<int, absl::Status>;  // Reasons, by rank.
 
-  // How long it has taken so far, as seen by who looks again and again; less
-  // the times in which this process stood still itself.
+  // Duration of a wait, measured by repeated looks. Leaves out the time in
+  // which this process stood still itself.
   class Wait {
    public:
     absl::Duration Look(absl::Time now);
@@ -159,7 +161,7 @@ class MpiEngine {
   absl::Status CheckRunning() const ABSL_LOCKS_EXCLUDED(mu_);
   void Run(absl::Status* started, Work on_start) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // On MPI's thread.
+  // Functions for MPI's thread.
   absl::Status BringUp();
   absl::Status MeetLocal();
   absl::Status ShareDoorbells(MPI_Comm local, const std::vector<int>& ranks);
@@ -177,7 +179,7 @@ class MpiEngine {
   const std::shared_ptr<MpiMailbox> mailbox_ = std::make_shared<MpiMailbox>();
   std::thread thread_;
 
-  // Set by Start(), then the same.
+  // Set by Start(), then constant.
   bool is_ours_ = false;  // Brought up here.
   int size_ = 0;
   int rank_ = 0;
@@ -192,15 +194,15 @@ class MpiEngine {
   MPI_Comm messages_ = MPI_COMM_NULL;
   MPI_Comm payloads_ = MPI_COMM_NULL;
   MpiHostMemory host_memory_;
-  Doorbell unshared_doorbell_;        // This one's, where others cannot ring.
-  std::vector<Doorbell*> doorbells_;  // By rank; null: of another host, mostly.
-  bool all_ring_ = false;             // Whoever may send something here.
+  Doorbell unshared_doorbell_;        // Own doorbell, if others cannot ring.
+  std::vector<Doorbell*> doorbells_;  // By rank; null: mostly of another host.
+  bool all_ring_ = false;             // Every possible sender can ring here.
   MpiMemories memories_;
   std::unique_ptr<MpiRing> ring_;
 
   std::atomic<int> last_message_tag_{0};
 
-  // Of MPI's thread.
+  // Owned by MPI's thread.
   int last_payload_tag_ = 0;
   std::vector<std::shared_ptr<MpiPoller>> pollers_;
   MpiRequests under_way_;
@@ -209,7 +211,7 @@ class MpiEngine {
   Wait wait_for_holders_;
   bool has_named_holders_ = false;
 
-  // The same, once Shutdown() was called.
+  // Owned by MPI's thread; used after Shutdown().
   bool is_ending_ = false;
   MPI_Request all_end_ = MPI_REQUEST_NULL;
   Wait wait_for_end_;

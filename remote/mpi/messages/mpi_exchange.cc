@@ -13,7 +13,7 @@ MpiExchange::Waiter MpiExchange::Find(const ExecKey& key) const {
   return found == parts_.end() ? Waiter() : found->second;
 }
 
-// REQUIRES: it is there.
+// REQUIRES: the part is there.
 MpiPartPtr MpiExchange::Take(const ExecKey& key) {
   MutexLock lock(&mu_);
   return std::move(parts_.extract(key).mapped().part);
@@ -73,8 +73,9 @@ void MpiExchange::OnInput(int task, const MpiNote& note) {
   inputs_.try_emplace({task, note.key}, note.carried);
 }
 
-// What is not kept was used, and its sender will begin; but one that was lost,
-// and goes on, may wait for what is never sent.
+// Answers that the input is taken back, if it is still here. A used input needs
+// no answer: its sender will begin. A lost task that goes on gets an answer
+// too: it may wait for an input that is never sent.
 void MpiExchange::OnTakeBack(int task, const ExecKey& key) {
   if (inputs_.erase({task, key}) == 0 && !gone_.contains(task)) return;
   options_.send(task, {.kind = MpiNote::Kind::kTakenBack, .key = key});

@@ -18,9 +18,9 @@
 
 namespace tutti {
 
-// Executions of two processes that need no MPI, as their inputs are so short:
-// each sends its own to the other, and begins when it has both, which it merges
-// itself, in the order of ranks, so that both get the same bits.
+// Begins executions of two processes that need no MPI, because their inputs are
+// so short. Each process sends its input to the other, and begins when it has
+// both. Each merges them itself, in the order of ranks: both get the same bits.
 //
 //   input {execution}  --->
 //                     <---   input {execution}      at the same time
@@ -28,59 +28,63 @@ namespace tutti {
 //   or:  take back {execution}  --->
 //                     <---   taken back {execution}, unless it has been used
 //
-// So neither message waits for the other, as they do where one process leads
-// (mpi_agreement.h). Among more than two, that takes fewer messages.
+// Neither message waits for the other, unlike messages to a leader
+// (mpi_agreement.h). Among more than two processes, a leader takes fewer
+// messages.
 //
-// An execution begins on both or on neither, but where one has called the other
-// lost: an input is used as soon as there is a part for it, withdrawn or not,
-// whose own input was sent before. So who hears nothing of what it takes back
-// hears the other's input, and begins. Thus nobody waits for ever that has
-// withdrawn. Nor is an input kept for ever: a part uses it, or its sender takes
-// it back, as it cannot end otherwise, or is gone; one that has called this
-// task lost is gone when it ends.
+// An execution begins on both processes or on neither, unless one has called
+// the other lost. A task uses an input as soon as it has a part for it and its
+// own input was sent. It does so even if the part is withdrawn. Thus a task
+// that gets no answer to "take back" gets the other's input, and begins. No
+// withdrawn part waits for ever.
 //
-// Pure but for what it calls. For one thread, but for Awaited().
+// No input stays for ever either. A part uses it, or its sender takes it back,
+// or its sender is gone. A sender cannot end before. A sender that has called
+// this task lost is gone when it ends.
+//
+// Pure except for its callbacks. For one thread, except for Awaited().
 class MpiExchange {
  public:
   struct Options {
     int this_task = 0;
 
-    // In order.
+    // Sends a note. Notes to one task must stay in order.
     std::function<void(int task, const MpiNote& note)> send;
   };
 
   explicit MpiExchange(Options options) : options_(std::move(options)) {}
 
-  // The part waits to begin. Refused with ALREADY_EXISTS if one waits under its
-  // key; if the other task is gone, with why. REQUIRES: it is of two tasks, and
-  // carries something.
+  // Adds a part, which waits to begin. Refuses it with ALREADY_EXISTS if
+  // another part waits under its key. If the other task is gone, refuses it
+  // with the reason of that. REQUIRES: the part is of two tasks, and carries
+  // data.
   void Add(const MpiPartPtr& part) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Has the part refused with `why`, if it can; else it begins.
+  // Refuses the part with `why`, if that is possible; else the part begins.
   void Withdraw(const ExecKey& key, const absl::Status& why)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Leaves out those that concern others.
+  // Handles a note; ignores notes of other protocols.
   void OnNote(int task, const MpiNote& note);
 
-  // The task is lost: what waits for it ends. Should it go on, what it
-  // withdraws is answered. The first reason stays.
+  // Ends the parts that wait for a lost task. If the task goes on, its "take
+  // back" notes are still answered. The first reason stays.
   void OnGone(int task, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Parts of this process that wait.
+  // Returns the keys of the waiting parts of this process.
   std::vector<ExecKey> Waiting() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The task for whose input the part of `key` waits. Null: none waits. On any
-  // thread.
+  // Returns the task for whose input the part of `key` waits; null if none
+  // waits. On any thread.
   std::optional<int> Awaited(const ExecKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Inputs for which no part waits.
+  // Returns the number of inputs for which no part waits.
   size_t num_kept() const { return inputs_.size(); }
 
  private:
   struct Waiter {
     MpiPartPtr part;         // Null: there is none.
-    absl::Status withdrawn;  // Why; OK: it is not.
+    absl::Status withdrawn;  // Reason; OK: not withdrawn.
   };
 
   bool is_first(const MpiPart& part) const {
@@ -101,8 +105,8 @@ class MpiExchange {
   const Options options_;
   absl::flat_hash_map<int, absl::Status> gone_;
 
-  // For which no part waits; by their senders, too, as only a part says which
-  // one is meant.
+  // Inputs for which no part waits. Keyed by sender too: only a part says which
+  // sender it means.
   absl::flat_hash_map<std::pair<int, ExecKey>, std::string> inputs_;
 
   mutable Mutex mu_;

@@ -37,15 +37,15 @@ using testing::Optional;
 
 constexpr int kNumTasks = 3;
 
-// How a part has ended: "begun with " and what its inputs came to, or why it
-// was refused.
+// Ends of a part: "begun with " and its merged inputs, or the reason of its
+// refusal.
 using Ends = std::vector<std::string>;
 
 ExecKey KeyOf(int64_t instance) {
   return {.generation = 1, .group = 1, .instance = instance};
 }
 
-// It carries the name of its task.
+// Part that carries the number of its task.
 class FakePart : public MpiPart {
  public:
   FakePart(int task, const ExecKey& key, std::vector<int> tasks, bool can_merge,
@@ -82,8 +82,8 @@ class FakePart : public MpiPart {
   Ends* const ends_;
 };
 
-// The tasks of a job, and what is on its way between them: in order from one to
-// another, in any order otherwise.
+// Tasks of a job, with the notes on their way: in order from one task to
+// another, otherwise in any order.
 class MpiExchangeTest : public testing::Test {
  protected:
   MpiExchangeTest() { MakeTasks(); }
@@ -125,7 +125,7 @@ class MpiExchangeTest : public testing::Test {
     tasks_[to]->OnNote(from, note);
   }
 
-  // Any one of those that are due; false: there is none.
+  // Delivers any due note; returns false if there is none.
   bool DeliverOne() {
     std::erase_if(on_its_way_, [](const auto& e) { return e.second.empty(); });
     if (on_its_way_.empty()) return false;
@@ -154,7 +154,7 @@ class MpiExchangeTest : public testing::Test {
   std::map<std::pair<int, int>, std::deque<MpiNote>> on_its_way_;
   std::minstd_rand random_{1};
   std::set<int64_t> cannot_merge_;                // Instances.
-  std::map<std::pair<int, int64_t>, Ends> ends_;  // By task and instance.
+  std::map<std::pair<int, int64_t>, Ends> ends_;  // Keyed by task and instance.
 };
 
 const char* const kEnough = "ABORTED: enough";
@@ -201,7 +201,7 @@ TEST_F(MpiExchangeTest, WhatIsWithdrawnBeginsOnBothOrOnNeither) {
   for (int64_t instance = 0; instance < 4000; ++instance) {
     SCOPED_TRACE(instance);
     const std::vector<int> tasks = {2, 1};
-    // Of each: to come, and, of one or both, to withdraw.
+    // Steps in any order: each task comes, and one or both withdraw.
     std::vector<std::pair<int, bool>> steps = {{1, false}, {2, false}};
     const auto who = random_() % 3;
     if (who != 0) steps.emplace_back(1, true);
@@ -212,7 +212,7 @@ TEST_F(MpiExchangeTest, WhatIsWithdrawnBeginsOnBothOrOnNeither) {
       DeliverSome();
     }
     DeliverAll();
-    // The other hears of it, and withdraws too.
+    // Both hear of it, and withdraw too.
     for (const int task : tasks) Withdraw(task, instance);
     DeliverAll();
     ASSERT_EQ(EndsOf(1, instance), EndsOf(2, instance));
@@ -273,7 +273,7 @@ TEST_F(MpiExchangeTest, NothingIsKeptOfWhatIsTakenBack) {
   EXPECT_EQ(tasks_[1]->num_kept(), 1u);
   Withdraw(0, 1);
   Withdraw(0, 1);
-  Withdraw(0, 2);  // There is none.
+  Withdraw(0, 2);  // No part waits.
   EXPECT_EQ((on_its_way_[{0, 1}].size()), 1u);
   DeliverAll();
   EXPECT_THAT(EndsOf(0, 1), ElementsAre(kEnough));
@@ -296,7 +296,7 @@ TEST_F(MpiExchangeTest, WhatComesAgainIsNotMistakenForWhatCameBefore) {
   Deliver(0, 1);
   Withdraw(0, 1);
   Deliver(1, 0);
-  Deliver(0, 1);  // Was used.
+  Deliver(0, 1);  // Input was used.
   Add(0, 1, {0, 1});
   Withdraw(0, 1);
   Deliver(0, 1);
@@ -329,7 +329,7 @@ TEST_F(MpiExchangeTest, WhatWaitsForAGoneTaskEnds) {
   for (const int64_t instance : {1, 2, 4}) {
     EXPECT_THAT(EndsOf(0, instance), ElementsAre(kGone));
   }
-  // What others do goes on.
+  // Executions with other tasks go on.
   Add(2, 3, {0, 2});
   DeliverAll();
   EXPECT_THAT(EndsOf(0, 3), ElementsAre("begun with 0+2"));
@@ -343,7 +343,7 @@ TEST_F(MpiExchangeTest, NothingIsKeptOfAGoneTask) {
   EXPECT_EQ(tasks_[0]->num_kept(), 2u);
   CallGone(0, 1);
   EXPECT_EQ(tasks_[0]->num_kept(), 1u);
-  // Nor of one that goes on.
+  // Inputs of a living task stay.
   Add(1, 3, {0, 1});
   DeliverAll();
   EXPECT_EQ(tasks_[0]->num_kept(), 1u);
@@ -361,8 +361,8 @@ TEST_F(MpiExchangeTest, WhoIsLostAndGoesOnDoesNotWait) {
   }
 }
 
-// Tasks come, withdraw, and call each other lost, at any time. Those that were
-// lost go on.
+// Tasks come, withdraw, and call each other lost, at any time. Lost tasks go
+// on.
 class MpiExchangeAtRandomTest : public MpiExchangeTest {
  protected:
   void ChooseParts() {
@@ -412,7 +412,7 @@ class MpiExchangeAtRandomTest : public MpiExchangeTest {
   static constexpr int64_t kNumInstances = 12;
   const std::vector<std::vector<int>> groups_ = {{0, 1}, {2, 0}, {2, 1}};
   std::vector<std::pair<int, int64_t>> parts_;  // Tasks and instances.
-  std::set<std::pair<int, int>> lost_;          // For whom, and who.
+  std::set<std::pair<int, int>> lost_;          // Callers and lost tasks.
 };
 
 TEST_F(MpiExchangeAtRandomTest, EachPartEndsOnceAndNothingIsLeft) {
@@ -432,7 +432,7 @@ TEST_F(MpiExchangeAtRandomTest, EachPartEndsOnceAndNothingIsLeft) {
       ASSERT_TRUE(AnyIsLost(TasksOf(instance)));
       ++num_alone;
     }
-    // Who has called others lost ends, too.
+    // Tasks that called others lost end too.
     for (const auto& [task, gone] : lost_) CallGone(gone, task);
     ExpectNothingIsLeft();
   }
@@ -462,7 +462,7 @@ TEST_F(MpiExchangeTest, ItIsKnownWhoIsWaitedFor) {
   EXPECT_EQ(tasks_[2]->Awaited(KeyOf(1)), std::nullopt);
 }
 
-// What another process says is not believed.
+// Notes of non-members are ignored.
 TEST_F(MpiExchangeTest, WhoIsNoMemberDoesNotCount) {
   for (const int64_t instance : {1, 2}) Add(0, instance, {0, 1});
   Withdraw(0, 2);

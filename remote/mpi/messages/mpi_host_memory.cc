@@ -14,8 +14,8 @@
 namespace tutti {
 namespace {
 
-// Where others find a file, and that it is the one: the process id may be of
-// another space than theirs.
+// Place of a file for other processes, with its identity: the process id may be
+// of a different pid namespace.
 struct Place {
   int32_t pid = 0;
   int32_t file = -1;
@@ -27,7 +27,7 @@ bool IsThere(const Place& place, const struct stat& found) {
   return found.st_dev == place.device && found.st_ino == place.inode;
 }
 
-// Below zero if it cannot be made.
+// Returns a negative number on failure.
 int MakeFile(size_t num_bytes, Place* place) {
   const int file = memfd_create("tutti", MFD_CLOEXEC);
   if (file < 0) return file;
@@ -42,7 +42,7 @@ int MakeFile(size_t num_bytes, Place* place) {
   return file;
 }
 
-// Below zero if it cannot be opened. What is not ours is not even tried.
+// Opens the file, if it is ours. Returns a negative number on failure.
 int OpenFile(const Place& place) {
   const std::string path =
       absl::StrCat("/proc/", place.pid, "/fd/", place.file);
@@ -71,7 +71,7 @@ absl::Status MpiHostMemory::Share(MPI_Comm local, size_t num_bytes) {
   return status;
 }
 
-// What lies behind the end of the file would be a fault to touch.
+// Maps the file if it is long enough: access beyond its end would be a fault.
 void MpiHostMemory::Map(int file, size_t num_bytes) {
   struct stat found = {};
   const bool is_whole = file >= 0 && fstat(file, &found) == 0 &&

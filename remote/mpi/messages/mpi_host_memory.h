@@ -9,12 +9,12 @@
 
 namespace tutti {
 
-// Memory that all processes of a host see. Not a window of MPI's: which of its
-// components can share those, if any, is for whoever starts the job to say.
+// Memory that all processes of a host see. Not a window of MPI: it depends on
+// the start of the job which of MPI's components can share windows, if any.
 //
-// It is a file without a name, which the first process makes and the others
-// find through that process (proc(5)); nothing is left behind however one ends.
-// For MPI's thread; what is in it is for all.
+// The memory is a file without a name. The first process makes it; the others
+// find it through that process (proc(5)). Nothing is left behind, however a
+// process ends. Functions are for MPI's thread; the memory is for all threads.
 class MpiHostMemory {
  public:
   MpiHostMemory() = default;
@@ -22,11 +22,13 @@ class MpiHostMemory {
   MpiHostMemory(const MpiHostMemory&) = delete;
   MpiHostMemory& operator=(const MpiHostMemory&) = delete;
 
-  // All of `local` do it together. Once. If one cannot have `num_bytes` of it,
-  // nobody has any. Errors: what MPI reports.
+  // Makes the memory. All processes of `local` call it together, once. If one
+  // of them cannot have `num_bytes`, none has any. Errors: those that MPI
+  // reports.
   absl::Status Share(MPI_Comm local, size_t num_bytes);
 
-  // Zeros at first, on a page of their own. Null: there is none.
+  // Returns the memory, all zeros at first and page-aligned; null if there is
+  // none.
   std::byte* bytes() const { return bytes_; }
 
  private:

@@ -1,5 +1,5 @@
-// The tests of memory that the processes of a job share, each of which runs
-// them in step with the others: mpirun_test.py starts them.
+// Tests of memory shared by the processes of a job. Each process runs them, in
+// step with the others; mpirun_test.py starts them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST_F(MpiHostMemoryTest, AllSeeWhatEachWrites) {
   }
 }
 
-// Who wants more than there is cannot have it.
+// Rank 1 wants more than there is.
 TEST_F(MpiHostMemoryTest, IfOneCannotHaveItNobodyHas) {
   if (size_ == 1) return;
   const size_t num_bytes = rank_ == 1 ? 2 * kBytesOfEach : kBytesOfEach;

@@ -37,10 +37,10 @@ bool MpiMailbox::empty() const {
 }
 
 void MpiMailbox::Close() {
-  std::vector<Work> dropped;  // Without the lock.
+  std::vector<Work> dropped;  // Freed without the lock.
   MutexLock lock(&mu_);
   is_closed_ = true;
-  doorbell_ = nullptr;  // It lives until now.
+  doorbell_ = nullptr;  // The doorbell may go now.
   dropped.swap(posted_);
 }
 

@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-// Work for MPI's thread. Whoever may post some when the runtime has gone, as an
-// alarm that runs meanwhile does, keeps the mailbox: it lives as long as that.
+// Work for MPI's thread. It outlives the runtime: a caller that may post later,
+// such as an alarm, keeps the mailbox.
 //
 // Thread-safe.
 class MpiMailbox {
@@ -20,24 +20,24 @@ class MpiMailbox {
   MpiMailbox(const MpiMailbox&) = delete;
   MpiMailbox& operator=(const MpiMailbox&) = delete;
 
-  // Has MPI's thread run `work`, soon, in the order of the calls. Once the
-  // mailbox is closed it runs inside this call, perhaps beside other late work,
-  // and MPI may be over: then it must find nothing to do.
+  // Runs `work` on MPI's thread, soon, in the order of the calls. After
+  // Close(), runs it inside this call, perhaps at the same time as other late
+  // work. MPI may then be over: such work must find nothing to do.
   void Post(Work work) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Has the thread look for what it has to do.
+  // Makes the thread look for work.
   void Ring() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // For MPI's thread. Posts and Ring() ring `doorbell`, which lives until the
-  // mailbox is closed.
+  // Functions for MPI's thread. Post() and Ring() ring `doorbell`, which must
+  // live until the mailbox is closed.
   void RingAt(Doorbell* doorbell) ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<Work> TakeAll() ABSL_LOCKS_EXCLUDED(mu_);
   bool empty() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What is in it is destroyed, not run.
+  // Closes the mailbox, and destroys its work without running it.
   void Close() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // False, and nothing done, if there is something in it.
+  // Returns false, and does nothing, if the mailbox has work.
   bool CloseIfEmpty() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

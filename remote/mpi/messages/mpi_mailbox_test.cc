@@ -27,7 +27,7 @@ TEST(MpiMailboxTest, WorkIsTakenInTheOrderOfPosts) {
   EXPECT_TRUE(mailbox.empty());
 }
 
-// One that is not rung would sleep for an hour.
+// Sleeper that misses the ring would sleep for an hour.
 TEST(MpiMailboxTest, APostWakesWhoSleeps) {
   MpiMailbox mailbox;
   Doorbell doorbell;
@@ -71,7 +71,7 @@ TEST(MpiMailboxTest, WhoeverPostsToAClosedOneRunsTheWork) {
   bool has_run = false;
   mailbox.Post([&] { has_run = true; });
   EXPECT_TRUE(has_run);
-  mailbox.Ring();  // Nobody, though the doorbell is gone.
+  mailbox.Ring();  // Rings nothing: the doorbell is gone.
 }
 
 }  // namespace mpi_mailbox_test

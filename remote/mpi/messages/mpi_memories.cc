@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-// The proof tells whose memory it is also where process ids are of several
-// spaces. Processes of one job need no challenge of each other's.
+// Proofs tell whose memory it is, even where process ids are of several
+// namespaces. Processes of one job need not challenge each other.
 absl::Status MpiMemories::Share(MPI_Comm local, absl::Span<const int> ranks,
                                 int rank, bool open, Random& random) {
   struct Offer {

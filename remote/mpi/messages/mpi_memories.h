@@ -13,26 +13,27 @@
 
 namespace tutti {
 
-// The memory of the processes of this host, which they may read of each other.
-// For MPI's thread; lives as long as MPI's processes know each other.
+// Memory of the processes of this host, which they may read of each other. For
+// MPI's thread; lives as long as MPI's processes know each other.
 class MpiMemories {
  public:
   MpiMemories() = default;
   MpiMemories(const MpiMemories&) = delete;
   MpiMemories& operator=(const MpiMemories&) = delete;
 
-  // All of `local` do it together, whose ranks in the job are `ranks`, that of
-  // this process `rank`. One that is not `open` neither reads nor lets others
-  // read. Once. Errors: what MPI reports.
+  // Exchanges access to memory. All processes of `local` call it together,
+  // once. `ranks` are their ranks in the job, `rank` that of this process. A
+  // process that is not `open` neither reads nor lets others read. Errors:
+  // those that MPI reports.
   absl::Status Share(MPI_Comm local, absl::Span<const int> ranks, int rank,
                      bool open, Random& random);
 
-  // Null: it cannot be read, or is not to be.
+  // Returns null if the memory is unreadable or unwanted.
   const PeerMemory* Of(int rank) const;
 
  private:
-  MemoryProof proof_;  // That what lies here is ours.
-  std::vector<std::optional<PeerMemory>> memories_;  // By rank.
+  MemoryProof proof_;  // Proof that this memory is ours.
+  std::vector<std::optional<PeerMemory>> memories_;  // Indexed by rank.
 };
 
 }  // namespace tutti

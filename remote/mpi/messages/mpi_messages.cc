@@ -8,9 +8,8 @@
 namespace tutti {
 namespace {
 
-// Receives that are posted: for pieces that come at once; and those of which
-// MPI has no more than the beginning, as between hosts, take one for each
-// sender.
+// Number of posted receives. Most are for pieces that come at once. Some pieces
+// come slowly, as between hosts: these take one receive for each sender.
 constexpr size_t kNumSlots = 16;
 
 }  // namespace

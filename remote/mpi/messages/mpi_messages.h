@@ -13,24 +13,25 @@
 
 namespace tutti {
 
-// Messages between the processes of an MPI job, of any length, in order from
-// each to each. For MPI's thread, which none blocks. From Open() to Close()
-// receives are posted, for short pieces, so that one look finds all that has
-// come. A process that stands still keeps back no messages but those from it
-// and to it, as long as MPI sends pieces at once, which Open MPI does unless it
-// is told otherwise. Lives until MPI's thread has ended.
+// Messages of any length between the processes of an MPI job, in order from
+// each to each. For MPI's thread, which no message blocks. From Open() to
+// Close() receives for short pieces are posted: one look finds all that has
+// come. A process that stands still delays only messages from and to itself, as
+// long as MPI sends pieces at once. Open MPI does so by default. Lives until
+// MPI's thread has ended.
 class MpiMessages {
  public:
   using OnMessage = std::function<void(int task, absl::string_view message)>;
 
-  // `runtime` outlives this. Takes a tag of messages: what was sent by those
-  // who took another one waits for them. Longer ones than `most_bytes` are left
-  // out when they come.
+  // `runtime` outlives this object. Takes a tag of messages: a message waits
+  // for the receiver that took the same tag. Drops received messages longer
+  // than `most_bytes`.
   MpiMessages(MpiEngine* runtime, size_t most_bytes);
 
-  // Calls `on_message`, which may send, for what comes, from now on. Once.
+  // Calls `on_message`, which may send, for each message from now on. Call
+  // once.
   void Open(OnMessage on_message);
-  void Close();  // Not inside `on_message`.
+  void Close();  // Do not call inside `on_message`.
 
   void Send(int task, absl::string_view message) {
     stream_.Send(task, message);
@@ -38,7 +39,7 @@ class MpiMessages {
   bool is_sending() const { return stream_.is_sending(); }
 
  private:
-  // Where a piece is received, one after the other.
+  // Buffers that receive one piece after the other.
   struct Slot {
     std::vector<std::byte> bytes;
     MPI_Request request = MPI_REQUEST_NULL;

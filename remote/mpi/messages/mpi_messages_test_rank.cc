@@ -1,5 +1,4 @@
-// What processes of a job see of each other's messages: mpirun_test.py starts
-// them.
+// Tests of messages between processes of a job; mpirun_test.py starts them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,10 +29,10 @@ namespace {
 
 using testing::ElementsAre;
 
-// More than MPI has memory for before they are received.
+// More bytes than MPI has memory for before they are received.
 constexpr size_t kManyBytes = size_t{4} << 20;
 
-// Runs it on MPI's thread, which calls nothing of MPI otherwise.
+// Runs `work` on MPI's thread, which calls nothing of MPI otherwise.
 void OnMpiThread(MpiEngine& runtime, const std::function<void()>& work) {
   BlockingCounter done(1);
   runtime.Post([&] {
@@ -43,15 +42,14 @@ void OnMpiThread(MpiEngine& runtime, const std::function<void()>& work) {
   done.Wait();
 }
 
-// From whom, and its first word: long messages have an "x" again and again
-// after that.
+// Sender and first word of a message; long messages continue with repeated "x".
 using Message = std::pair<int, std::string>;
 
 std::string Long(const std::string& word) {
   return word + std::string(kManyBytes, 'x');
 }
 
-// Messages, and what has come so far, for one thread that waits.
+// Messages of a process, with those received so far, for one waiting thread.
 class Party {
  public:
   explicit Party(MpiEngine* runtime)
@@ -70,10 +68,10 @@ class Party {
     OnMpiThread(runtime_, [&] { messages_.Send(task, message); });
   }
 
-  // For MPI's thread.
+  // For MPI's thread only.
   MpiMessages& messages() { return messages_; }
 
-  // The next one.
+  // Returns the next message.
   Message ReceiveFirst() {
     MutexLock lock(&mu_);
     while (received_.empty()) changed_.Wait(&mu_);
@@ -82,7 +80,7 @@ class Party {
     return first;
   }
 
-  // The next ones, up to `last`.
+  // Returns the next messages, up to `last`.
   std::vector<Message> ReceiveUntil(const Message& last) {
     std::vector<Message> messages;
     do {
@@ -99,10 +97,11 @@ class Party {
   std::deque<Message> received_ ABSL_GUARDED_BY(mu_);
 };
 
-// MPI of this process, which can be brought up once.
+// MPI of this process, which can be started once.
 MpiEngine* mpi = nullptr;
 
-// The same for all tests, in their order; until MPI has ended.
+// Creates a party on all processes; tests do this in the same order. Parties
+// live until MPI has ended.
 Party& NewParty() {
   static auto& parties = *new std::vector<std::unique_ptr<Party>>;
   return *parties.emplace_back(std::make_unique<Party>(mpi));
@@ -117,13 +116,13 @@ void AwaitSignal() {
 }
 
 // MPI's thread of rank 1 stands still in the middle of a long message to rank
-// 0, until rank 0 has heard of rank 2 twice and signals it.
+// 0. Rank 0 signals it after two messages of rank 2.
 TEST(MpiMessagesTest, ASenderThatStandsStillKeepsBackItsOwnMessagesAlone) {
   if (*mpi->size() < 3) GTEST_SKIP() << "It takes three processes.";
   Party& party = NewParty();
   switch (*mpi->rank()) {
     case 0: {
-      // In this order: what rank 2 sends comes after rank 1 has begun.
+      // Keep the order: rank 2 must send after rank 1 has begun.
       const auto [task, pid] = party.ReceiveFirst();
       EXPECT_EQ(task, 1);
       party.Send(2, "begin");
@@ -154,8 +153,8 @@ TEST(MpiMessagesTest, ASenderThatStandsStillKeepsBackItsOwnMessagesAlone) {
   }
 }
 
-// The same, before it has received anything: rank 0 sends it more than MPI has
-// memory for, and goes on with rank 2.
+// Rank 1 stands still before it has received anything. Rank 0 sends it more
+// than MPI has memory for, and goes on with rank 2.
 TEST(MpiMessagesTest, AReceiverThatStandsStillKeepsBackWhatGoesToItAlone) {
   constexpr int kNumMessages = 1000;
   const std::string word(1000, 'w');  // Too long to go without MPI's memory.
@@ -201,7 +200,7 @@ TEST(MpiMessagesTest, AReceiverThatStandsStillKeepsBackWhatGoesToItAlone) {
   }
 }
 
-// So many that most come before a receive is posted for them.
+// Many messages: most come before a receive is posted for them.
 TEST(MpiMessagesTest, MessagesOfAllLengthsComeInOrderFromAll) {
   constexpr int kNumMessages = 300;
   const auto message_of = [](int sender, int index) {

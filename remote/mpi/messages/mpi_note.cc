@@ -6,7 +6,7 @@
 namespace tutti {
 namespace {
 
-// What a note begins with, as bytes; what it carries follows.
+// First bytes of a note; the carried bytes follow.
 struct Header {
   uint64_t kind = 0;
   ExecKey key;

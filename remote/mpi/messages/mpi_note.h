@@ -12,53 +12,52 @@
 
 namespace tutti {
 
-// What processes of an MPI job say to each other about executions that they
-// leave to MPI (mpi_agreement.h), and about small ones between two
-// (mpi_exchange.h).
+// Note between processes of an MPI job. It concerns an execution left to MPI
+// (mpi_agreement.h), or a small one of two processes (mpi_exchange.h).
 struct MpiNote {
   enum class Kind : uint64_t {
     kReady,
     kWithdraw,
     kWithdrawn,
     kBegin,
-    kMakeAndBegin,  // After the group's communicator was made.
+    kMakeAndBegin,  // Makes the group's communicator first.
     kAskForLeave,
     kLeave,
     kReturnLeave,
     kInput,
     kTakeBack,
     kTakenBack,
-    kRelease,  // The sender does not need the group's communicator any more.
-    kFree,     // Nobody does.
-    kGone,     // The last note of its sender, but for kFree.
+    kRelease,  // The sender no longer needs the group's communicator.
+    kFree,     // No member needs it.
+    kGone,     // Last note of its sender, except for kFree.
   };
 
   Kind kind = Kind::kReady;
-  ExecKey key;  // Of an execution; where a group is meant, any of it.
+  ExecKey key;  // Key of an execution. To name a group, any execution of it.
 
-  // kReady: the sender's input is its output; kBegin, kMakeAndBegin: so it is
-  // on some member.
+  // kReady: the sender's input is its output. kBegin, kMakeAndBegin: some
+  // member's is.
   bool is_in_place = false;
 
   uint64_t rows_digest = 0;  // kReady: MpiPart::rows_digest().
 
-  // kInput, kReady: the sender's input, kBegin: what all of these come to,
-  // where that is so little that it goes along. kWithdrawn: why, where nobody
-  // has asked, as `code` too.
+  // kReady, kInput: the sender's input, if it is short. kBegin: the merged
+  // inputs, if all were sent. kWithdrawn: the reason, like `code`, unless a
+  // member has withdrawn.
   static constexpr size_t kMostCarriedBytes = size_t{4} << 10;
   std::string carried;
   absl::StatusCode code = absl::StatusCode::kOk;
 };
 
-// A note as bytes: all processes run the same program on machines of one kind,
-// as other collectives need too. REQUIRES: it carries at most
+// Encodes a note. All processes must run the same program on machines of one
+// kind, as other collectives require too. REQUIRES: the note carries at most
 // kMostCarriedBytes.
 void EncodeNote(const MpiNote& note, std::string& bytes);
 
-// None: these are no note.
+// Returns none if the bytes are no note.
 std::optional<MpiNote> DecodeNote(absl::string_view bytes);
 
-// The bytes that a note can have.
+// Returns the largest size of a note.
 size_t MostNoteBytes();
 
 }  // namespace tutti

@@ -51,7 +51,7 @@ TEST(MpiNoteTest, ANoteIsReadAsItWasWritten) {
   ExpectIsReadAsWritten(note);
 }
 
-// What another process sends is not believed.
+// Invalid bytes of another process are no note.
 TEST(MpiNoteTest, WhatIsNoNoteIsLeftOut) {
   const std::string bytes = Encoded(NoteOf(""));
   EXPECT_FALSE(DecodeNote("").has_value());

@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-// So that notes do not keep the bytes of tensors waiting.
+// Limit per poll: notes must not delay the bytes of tensors.
 constexpr int kMostAtATime = 64;
 
 }  // namespace
@@ -46,7 +46,7 @@ bool MpiNotes::Receive(
     if (has_come == 0) return i > 0;
     int num_bytes = 0;
     MPI_Get_count(&status, MPI_BYTE, &num_bytes);
-    std::optional<MpiNote> note;  // One: its pieces come in order.
+    std::optional<MpiNote> note;  // At most one: its pieces come in order.
     stream_.OnPiece(status.MPI_SOURCE,
                     absl::MakeConstSpan(incoming_).first(num_bytes),
                     [&](int /*task*/, absl::string_view bytes) {

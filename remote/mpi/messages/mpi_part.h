@@ -14,43 +14,44 @@
 
 namespace tutti {
 
-// A member's part in an execution that begins only together with those of the
-// others: mpi_agreement.h and mpi_exchange.h say when.
+// Member's part in an execution that all members begin together; see
+// mpi_agreement.h and mpi_exchange.h.
 class MpiPart {
  public:
-  // How all members begin.
+  // Way in which all members begin.
   struct Order {
-    bool makes_communicator = false;  // Of the group's tasks; then it is there.
+    bool makes_communicator = false;  // Makes the group's communicator.
     bool any_in_place = false;
 
-    // What all have carried, merged; empty where nothing was carried. Lives as
-    // long as the call.
+    // Merged data of all members; empty if they carry none. Lives as long as
+    // the call.
     absl::string_view merged;
   };
 
   virtual ~MpiPart() = default;
   virtual const ExecKey& key() const = 0;
 
-  // By rank; all different. The first one leads.
+  // Returns the tasks by rank, all different. The first one leads.
   virtual const std::vector<int>& tasks() const = 0;
 
-  // Whether its input is its output.
+  // Returns whether the member's input is its output.
   virtual bool is_in_place() const = 0;
 
-  // A digest of the rows that the member gives (AllGather::rows), to be the
-  // same on all; 0 if it gives none.
+  // Returns a digest of the rows that the member gives (AllGather::rows), or 0
+  // if it gives none. All members must have the same digest.
   virtual uint64_t rows_digest() const = 0;
 
-  // Its input, if that goes along: at most MpiNote::kMostCarriedBytes, of one
-  // length on all members. Else empty, on all.
+  // Returns the member's input, if it is carried: at most
+  // MpiNote::kMostCarriedBytes, of the same length on all members. Else empty,
+  // on all.
   virtual absl::string_view carried() const = 0;
 
-  // What `carried`, by rank, comes to, for those who begin by it. An error ends
-  // the execution on all of them.
+  // Merges the members' carried data, in the order of ranks. An error ends the
+  // execution on all members that begin by the result.
   virtual absl::StatusOr<std::string> Merge(
       absl::Span<const absl::string_view> carried) const = 0;
 
-  // One of the two, once.
+  // Exactly one of these is called, once.
   virtual void Begin(const Order& order) = 0;
   virtual void Refuse(const absl::Status& why) = 0;
 };

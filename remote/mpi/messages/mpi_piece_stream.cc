@@ -25,7 +25,8 @@ void MpiPieceStream::OnPiece(int task, absl::Span<const std::byte> piece,
   runtime_->Ring(task);
 }
 
-// False: the rest of the message has to wait, as what waits already has to.
+// Returns false if the rest of the message must wait, like the messages already
+// waiting.
 bool MpiPieceStream::SendPieces(int task, Receiver& receiver,
                                 absl::string_view& message) {
   bool is_whole = false;
@@ -59,7 +60,7 @@ void MpiPieceStream::SendPiece(int task) {
   runtime_->Await(request, [this, task, kept = std::exchange(piece_, {})](
                                const MPI_Status& /*status*/) {
     --num_sending_;
-    runtime_->Ring(task);  // Only now has it gone.
+    runtime_->Ring(task);  // Rings only now that the piece is sent.
   });
 }
 

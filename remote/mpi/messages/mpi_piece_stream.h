@@ -15,33 +15,33 @@
 namespace tutti {
 
 // Messages between the processes of an MPI job, in order from each to each, as
-// pieces (mpi_pieces.h) with one tag of messages: sends them, and puts together
-// what its owner receives. For MPI's thread, which it does not block; lives
-// until that has ended.
+// pieces (mpi_pieces.h) with one tag. Sends messages, and assembles the pieces
+// that its owner receives. For MPI's thread, which it does not block; lives
+// until that thread has ended.
 class MpiPieceStream {
  public:
-  // `runtime` outlives this. Messages of more than `most_bytes` are left out
-  // when they come.
+  // `runtime` outlives this object. Drops received messages longer than
+  // `most_bytes`.
   MpiPieceStream(MpiEngine* runtime, int tag, size_t most_bytes)
       : runtime_(runtime), tag_(tag), reader_(most_bytes) {}
 
-  // If MPI cannot send it, it ends the job.
+  // Sends a message. If MPI cannot send it, MPI ends the job.
   void Send(int task, absl::string_view message);
 
-  // A piece of at most MostPieceBytes() has come. Calls `on_message`, which may
-  // send, for messages that are whole now.
+  // Takes a received piece of at most MostPieceBytes(). Calls `on_message`,
+  // which may send, for messages that are now complete.
   void OnPiece(int task, absl::Span<const std::byte> piece,
                PieceReader::OnMessage on_message);
 
-  // Whether MPI has pieces that it has not sent.
+  // Returns whether MPI has pieces that it has not sent.
   bool is_sending() const { return num_sending_ > 0; }
 
  private:
-  // Of what goes to one task.
+  // State of the messages to one task.
   struct Receiver {
     PieceWriter writer;
-    std::deque<std::string> waiting;  // For a receipt.
-    size_t num_sent = 0;              // Bytes of the first of these.
+    std::deque<std::string> waiting;  // Wait for a receipt.
+    size_t num_sent = 0;              // Sent bytes of the first one.
   };
 
   bool SendPieces(int task, Receiver& receiver, absl::string_view& message);
@@ -52,7 +52,7 @@ class MpiPieceStream {
   const int tag_;
   absl::flat_hash_map<int, Receiver> receivers_;
   PieceReader reader_;
-  std::vector<std::byte> piece_;  // Memory for the next one.
+  std::vector<std::byte> piece_;  // Memory for the next piece.
   size_t num_sending_ = 0;
 };
 

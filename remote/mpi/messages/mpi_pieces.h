@@ -15,33 +15,33 @@
 
 namespace tutti {
 
-// Messages of any length, cut into pieces for which receives can be posted
-// before anybody knows what comes: of so few bytes that MPI sends each at once,
+// Messages of any length, cut into pieces. A receive for a piece can be posted
+// before its sender is known. A piece is so short that MPI sends it at once,
 // and copies it whether its receiver looks or not.
 //
 //   sender                            receiver
 //     piece {number, bytes}  --->
-//                           <---   receipt {how many pieces it has taken}
+//                           <---   receipt {number of pieces taken}
 //
-// MPI has memory for some hundred of them, for all receivers of a process. So
-// no more are sent to one than kMostUnread beyond its last receipt: one that
-// stands still keeps nothing from others. Pieces of one sender may be taken in
-// any order, as MPI may end the receive of a later one first. All processes run
-// the same program on machines of one kind, as other collectives need too.
-// Pure; for one thread.
+// MPI has memory for some hundred pieces, shared by all receivers of a process.
+// Therefore a sender sends one receiver at most kMostUnread pieces beyond its
+// last receipt: a receiver that stands still takes no memory from others. The
+// pieces of one sender may be taken in any order: MPI may end the receive of a
+// later one first. All processes must run the same program on machines of one
+// kind, as other collectives require too. Pure; for one thread.
 
 inline constexpr uint64_t kMostUnread = 64;
 
-// The bytes that a piece or a receipt can have.
+// Returns the largest size of a piece or a receipt.
 size_t MostPieceBytes();
 
-// Of what goes to one task.
+// Writes the pieces for one task.
 class PieceWriter {
  public:
-  // Puts the next piece of `message`, which it shortens by that, into `piece`,
-  // whatever is there; also for a message of no bytes. The last piece is that
-  // after which `message` is empty. False, and nothing done: not before the
-  // next receipt.
+  // Overwrites `piece` with the next piece of `message`, and removes it from
+  // `message`. An empty message has one piece too. The piece after which
+  // `message` is empty is the last one. Returns false, and does nothing, if the
+  // next piece must wait for a receipt.
   bool Next(absl::string_view& message, std::vector<std::byte>& piece);
 
   void OnReceipt(uint64_t num_taken);
@@ -51,32 +51,34 @@ class PieceWriter {
   uint64_t num_taken_ = 0;
 };
 
-// Of what comes from several tasks.
+// Reads the pieces of several tasks.
 class PieceReader {
  public:
   using OnMessage =
       absl::FunctionRef<void(int task, absl::string_view message)>;
 
-  // Messages of more bytes are left out.
+  // Drops messages longer than `most_bytes`.
   explicit PieceReader(size_t most_bytes) : most_bytes_(most_bytes) {}
 
-  // Calls `on_message` for each that is whole now, in the order in which the
-  // task sent them; that may not take any. What is no piece is left out.
+  // Takes a piece. Calls `on_message` for each message that is now complete, in
+  // the order of the task's sends; `on_message` must not call Take(). Drops
+  // bytes that are no piece.
   void Take(int task, absl::Span<const std::byte> piece, OnMessage on_message);
 
-  // Whether the task is to get a receipt; puts that into `piece`. After Take().
+  // Writes a receipt for the task into `piece`, if one is due; else returns
+  // false. Call after Take().
   bool TakeReceipt(int task, std::vector<std::byte>& piece);
 
  private:
   using Piece = std::vector<std::byte>;
 
-  // Of one task.
+  // State of one task.
   struct Sender {
     uint64_t num_taken = 0;
     uint64_t num_receipted = 0;
-    std::map<uint64_t, Piece> early;  // By number.
+    std::map<uint64_t, Piece> early;  // Keyed by number.
 
-    // As far as the message is here; its bytes only while they are not too
+    // Beginning of the present message. Holds bytes only while they are not too
     // many.
     std::string message;
     size_t num_bytes = 0;
@@ -89,7 +91,7 @@ class PieceReader {
   absl::flat_hash_map<int, Sender> senders_;
 };
 
-// How many pieces a receipt is for; none: this is no receipt.
+// Returns the number of pieces in a receipt, or none if this is no receipt.
 std::optional<uint64_t> ReadReceipt(absl::Span<const std::byte> piece);
 
 }  // namespace tutti

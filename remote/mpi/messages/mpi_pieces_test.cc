@@ -21,11 +21,11 @@ using testing::Not;
 using testing::SizeIs;
 
 using Piece = std::vector<std::byte>;
-using Message = std::pair<int, std::string>;  // Of which task.
+using Message = std::pair<int, std::string>;  // Task and text.
 
 constexpr size_t kMostBytes = 100'000;
 
-// Other bytes for each seed.
+// Returns bytes that differ for each seed.
 std::string Bytes(size_t size, int seed) {
   std::string bytes(size, '\0');
   for (size_t i = 0; i < size; ++i) {
@@ -34,7 +34,8 @@ std::string Bytes(size_t size, int seed) {
   return bytes;
 }
 
-// All that may go without a receipt; what is left stays in `message`.
+// Returns all pieces that may go without a receipt; the rest stays in
+// `message`.
 std::vector<Piece> NextPieces(PieceWriter& writer, absl::string_view& message) {
   std::vector<Piece> pieces;
   Piece piece;
@@ -51,7 +52,7 @@ std::vector<Piece> PiecesOf(PieceWriter& writer, absl::string_view message) {
   return pieces;
 }
 
-// What the writer of the last piece that was taken gets.
+// Passes a due receipt to the writer of the last piece.
 void Receipt(PieceReader& reader, int task, PieceWriter& writer) {
   Piece receipt;
   if (!reader.TakeReceipt(task, receipt)) return;
@@ -60,7 +61,7 @@ void Receipt(PieceReader& reader, int task, PieceWriter& writer) {
   writer.OnReceipt(*num_taken);
 }
 
-// What is whole with this piece.
+// Returns the messages that are complete with this piece.
 std::vector<Message> Take(PieceReader& reader, int task, const Piece& piece) {
   std::vector<Message> messages;
   reader.Take(task, piece, [&](int from, absl::string_view message) {
@@ -156,7 +157,7 @@ TEST(MpiPiecesTest, NoMoreIsUnreadThanAReceiverThatStandsStillMayKeep) {
     Receipt(reader, 0, writer);
   }
   EXPECT_THAT(received, ElementsAre(Message(0, message)));
-  // A message of no bytes waits, too.
+  // Empty messages wait too.
   Piece piece;
   absl::string_view empty;
   uint64_t num_unread = 0;
@@ -165,7 +166,7 @@ TEST(MpiPiecesTest, NoMoreIsUnreadThanAReceiverThatStandsStillMayKeep) {
   EXPECT_GE(num_unread, kMostUnread / 2);
 }
 
-// What another process sends is not believed.
+// Invalid bytes of another process are ignored.
 TEST(MpiPiecesTest, WhatIsNoPieceIsLeftOut) {
   PieceWriter writer;
   PieceReader reader(kMostBytes);
@@ -174,8 +175,8 @@ TEST(MpiPiecesTest, WhatIsNoPieceIsLeftOut) {
   EXPECT_THAT(Take(reader, 0, Piece(piece.begin(), piece.begin() + 15)),
               IsEmpty());
   EXPECT_THAT(Take(reader, 0, piece), ElementsAre(Message(0, "short")));
-  EXPECT_THAT(Take(reader, 0, piece), IsEmpty());  // It comes again.
-  writer.OnReceipt(1000);                          // For what it has not sent.
+  EXPECT_THAT(Take(reader, 0, piece), IsEmpty());  // Comes a second time.
+  writer.OnReceipt(1000);  // Receipt for pieces not sent.
   const Piece next = PiecesOf(writer, "next")[0];
   const Piece last = PiecesOf(writer, "last")[0];
   EXPECT_THAT(Take(reader, 0, last), IsEmpty());
@@ -183,7 +184,7 @@ TEST(MpiPiecesTest, WhatIsNoPieceIsLeftOut) {
               ElementsAre(Message(0, "next"), Message(0, "last")));
 }
 
-// It would have to be kept.
+// Such a piece would have to be kept.
 TEST(MpiPiecesTest, APieceThatIsTooFarAheadIsLeftOut) {
   PieceWriter writer, ahead;
   PieceReader reader(kMostBytes);

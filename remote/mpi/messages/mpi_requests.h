@@ -12,37 +12,37 @@
 
 namespace tutti {
 
-// Operations of MPI that are under way, and what to do when each has ended. For
-// MPI's thread. None fails: MPI ends the job for that.
+// MPI operations under way, each with a callback for its end. For MPI's thread.
+// No operation fails: MPI ends the job on errors.
 class MpiRequests {
  public:
   using OnEnd = absl::AnyInvocable<void(const MPI_Status& status) &&>;
 
-  // Those that have not ended when it goes are MPI's until MPI ends.
+  // Requests that have not ended at destruction belong to MPI until MPI ends.
   MpiRequests() = default;
   MpiRequests(MpiRequests&&) = default;
   MpiRequests& operator=(MpiRequests&&) = default;
 
   void Add(MPI_Request request, OnEnd on_end);
 
-  // Runs what is due, which may add more; by then all that have ended in this
-  // look are gone for MPI. False if nothing was.
+  // Runs the callbacks of ended requests; they may add more. MPI has forgotten
+  // all requests that ended in this look. Returns false if none ended.
   bool Poll();
 
-  // Also those that wait for other processes alone.
+  // Counts requests that only wait for other processes too.
   size_t size() const { return requests_.size(); }
 
  private:
   std::vector<MPI_Request> requests_;
-  std::vector<OnEnd> on_end_;  // One for each.
+  std::vector<OnEnd> on_end_;  // Parallel to requests_.
 
-  // To be used again.
+  // Memory to use again.
   std::vector<int> indices_;
   std::vector<MPI_Status> statuses_;
   std::vector<std::pair<OnEnd, MPI_Status>> ended_;
 };
 
-// What MPI reports, of an operation that it names `what`.
+// Returns the error that MPI reports for an operation named `what`.
 absl::Status MpiStatus(int code, const char* what);
 
 }  // namespace tutti

@@ -7,13 +7,15 @@
 
 namespace tutti {
 
-// Has MPI_Iallreduce run as a ring, in which every member sends and reduces one
-// part of the array after the other. By itself Open MPI sends the whole array
-// up and down a tree, where members are few or reduce in place, or halves it.
+// Makes MPI_Iallreduce run as a ring: every member sends and reduces one part
+// of the array after the other. By default Open MPI halves the array. Where
+// members are few or reduce in place, it sends the whole array up and down a
+// tree.
 //
-// Open MPI has a control variable for that, which each call reads; this sets it
-// for a call. So all members set it for the same ones, if CanSet() on all, and
-// meanwhile no other thread of the process calls MPI_Iallreduce.
+// Open MPI has a control variable for the algorithm, which each call reads;
+// this class sets it for one call. All members must therefore set it for the
+// same calls, if CanSet() on all of them. Meanwhile no other thread of the
+// process may call MPI_Iallreduce.
 //
 // For MPI's thread, while MPI is up.
 class MpiRing {
@@ -23,18 +25,17 @@ class MpiRing {
   MpiRing(const MpiRing&) = delete;
   MpiRing& operator=(const MpiRing&) = delete;
 
-  // Whether an all-reduce of so many elements among so many members can be one,
-  // with one for each, and is faster so.
+  // Returns true if such an all-reduce is faster as a ring, and has an element
+  // for each member.
   static bool IsFaster(int num_members, int64_t num_elements,
                        int64_t num_bytes);
 
-  // False where MPI has no such variable, or the user has chosen an algorithm
-  // by it. The first call takes 0.2 s: Open MPI reads what can be set of all
-  // that it has.
+  // Returns false where MPI has no such variable, or the user has set it. The
+  // first call takes 0.2 s: Open MPI reads all settings of all its components.
   bool CanSet();
 
-  // As long as this lives, calls run as rings; null: as MPI chooses. REQUIRES:
-  // CanSet().
+  // Makes calls run as rings during its lifetime; null `ring`: as MPI chooses.
+  // REQUIRES: CanSet().
   class Scope {
    public:
     explicit Scope(MpiRing* ring);

@@ -1,4 +1,4 @@
-// What a process of a job sees of MPI's runtime, in step with the others:
+// Tests of MPI's runtime in a process of a job, in step with the others. Modes:
 //
 //   own        the runtime brings MPI up
 //   multiple   the program has, for calls from several threads
@@ -6,7 +6,7 @@
 //   apart      as "multiple"; the processes differ in an option that they must
 //              have in common
 //
-// MPI comes up once in a process, so that there is a job for each.
+// MPI comes up once in a process; each mode is therefore a separate job.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@
 
 namespace {
 
-// Copies that this process has of MPI_COMM_WORLD; for one thread at a time.
+// Copies of MPI_COMM_WORLD in this process; for one thread at a time.
 std::set<MPI_Comm> copies;
 
 }  // namespace
@@ -94,7 +94,7 @@ void ExpectNotInitialized(const MpiRuntime& runtime) {
   EXPECT_FALSE(runtime.is_cuda_aware());
 }
 
-// Its work runs, and it knows where it is.
+// Checks that posted work runs, and that the runtime knows its place.
 void ExpectWorks(MpiRuntime& runtime) {
   BlockingCounter has_run(1);
   runtime.engine().Post([&] { has_run.DecrementCount(); });
@@ -106,7 +106,7 @@ void ExpectWorks(MpiRuntime& runtime) {
   EXPECT_THAT(*runtime.Describe(), HasSubstr("MPI_THREAD_"));
 }
 
-// The host program may call MPI at the same time.
+// Checks for rings: a host program may call MPI at the same time.
 void ExpectRingsOnlyInOurMpi(MpiRuntime& runtime) {
   BlockingCounter has_run(1);
   bool has_ring = false;
@@ -180,7 +180,7 @@ TEST(MpiRuntimeTest, EndsWhatItHasBegunAndNothingElse) {
   }
 }
 
-// Those of even ranks share memory, the others do not.
+// Even ranks share memory, the others do not.
 TEST(MpiRuntimeTest, AllAreToldWhoDiffersAndMayStartAnotherOne) {
   if (mode != "apart") return;
   const DefaultEnvironment environment(1);
@@ -207,7 +207,7 @@ TEST(MpiRuntimeTest, AllAreToldWhoDiffersAndMayStartAnotherOne) {
 
 // --- Idleness ----------------------------------------------------------------
 
-// A microsecond passes with each look at it.
+// Clock that advances by a microsecond at each look.
 class LookedAtClock final : public Clock {
  public:
   absl::Time Now() override {
@@ -221,15 +221,15 @@ class LookedAtClock final : public Clock {
   std::atomic<int64_t> num_looks_ = 0;
 };
 
-// Has nothing to do. For MPI's thread. May ring when that is about to sleep for
-// the first time.
+// Poller without work, for MPI's thread. Can ring when that thread is about to
+// sleep for the first time.
 class IdlePoller final : public MpiPoller {
  public:
   static constexpr int kMostPolls = 100'000;
   static constexpr int kPollsBeforeSleep = 2;
 
-  // Counts until the thread is about to sleep for the second time, or up to
-  // kMostPolls, and stores the number of polls.
+  // Stores the number of polls until the thread is about to sleep for the
+  // second time, or kMostPolls.
   void Count(int* num_polls, BlockingCounter* counted,
              MpiMailbox* rung = nullptr) {
     rung_ = rung;
@@ -274,10 +274,11 @@ TEST(MpiRuntimeTest, AThreadWithNothingToDoSleepsAfterTheSpinLimit) {
     int num_polls = 0;
     runtime.engine().Post([&] { poller->Count(&num_polls, &counted); });
     counted.Wait();
-    // After the event; one a microsecond; and before it sleeps, awake between.
+    // Polls: after the event; one a microsecond; before the sleep; once awake;
+    // before the sleep.
     EXPECT_EQ(num_polls, 1 + 50 + 2 + 1 + 2);
   }
-  // What it was rung for may take MPI some looks to find.
+  // MPI may need some looks to find the message behind a ring.
   BlockingCounter counted(1);
   int num_polls = 0;
   runtime.engine().Post([&] {
@@ -287,9 +288,9 @@ TEST(MpiRuntimeTest, AThreadWithNothingToDoSleepsAfterTheSpinLimit) {
   EXPECT_EQ(num_polls, 1 + 50 + 2 + 50 + 2);
 }
 
-// --- What is left to MPI ----------------------------------------------------
+// --- Objects left to MPI ----------------------------------------------------
 
-// Tells mpirun of its end.
+// Poller that reports its destruction to mpirun.
 class LastingPoller final : public MpiPoller {
  public:
   ~LastingPoller() override {
@@ -299,7 +300,8 @@ class LastingPoller final : public MpiPoller {
   State Poll(bool /*is_last*/) override { return State::kIdle; }
 };
 
-// When the process ends, what it uses, as the runtime of GPUs, has gone.
+// Process exit: the libraries that such an object uses, such as a GPU runtime,
+// may be gone by then.
 TEST(MpiRuntimeTest, WhatIsLeftToTheMpiOfAHostProgramIsNeverDestroyed) {
   if (mode != "multiple") return;
   const DefaultEnvironment environment(1);
@@ -309,7 +311,7 @@ TEST(MpiRuntimeTest, WhatIsLeftToTheMpiOfAHostProgramIsNeverDestroyed) {
       [&] { runtime.engine().Add(std::make_shared<LastingPoller>()); });
 }
 
-// --- Those who are late or lost ----------------------------------------------
+// --- Late and lost ranks ----------------------------------------------------
 
 // Rank 1 is called lost, and comes when the others have gone.
 TEST(MpiRuntimeTest, DoesNotWaitLongForTheLostInTheMpiOfAHostProgram) {
@@ -329,8 +331,8 @@ TEST(MpiRuntimeTest, DoesNotWaitLongForTheLostInTheMpiOfAHostProgram) {
   EXPECT_TRUE(IsUp());
 }
 
-// Holds what rank 0 was to take, and is told by being looked at after that
-// whether the runtime has said so.
+// Poller that keeps a tensor for rank 0. Its first poll after IsHeldBy() shows
+// that the runtime has printed its message.
 class HeldPoller final : public MpiPoller {
  public:
   explicit HeldPoller(BlockingCounter* said) : said_(said) {}
@@ -372,8 +374,8 @@ TEST(MpiRuntimeTest, NamesTheLostThatKeepTensorsInTheMpiOfAHostProgram) {
   runtime.engine().CallFound(1);
 }
 
-// As all others are, by rank 1, until it has seen for a while that no word
-// comes of them: each says one when it has shut down.
+// Rank 1 is late. It first checks for a while that no other rank has shut down:
+// each sends a message when it has.
 TEST(MpiRuntimeTest, WaitsForWhoIsLateWhereNobodyIsCalledLost) {
   if (mode != "multiple") return;
   constexpr int kNumLooks = 10'000;

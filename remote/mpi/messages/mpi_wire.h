@@ -9,57 +9,58 @@
 
 namespace tutti {
 
-// How bytes go (proto/mpi.proto has the messages):
+// Protocol of transfers (messages in proto/mpi.proto):
 //
 //   receiver                                      sender
 //     posts receives for the first chunks
-//     pull {key, num_bytes, payload_tag}  --->    lends the bytes, now or later
+//     pull {key, num_bytes, payload_tag}  --->    offers bytes, now or later
 //                                         <---    chunks with that tag
 //
 //                                         <---    pulled {num_sent}
 //
-// Few bytes come in the message that ends the pull instead. Every pull ends
-// with one, also one that the receiver has cancelled, as soon as no more will
-// be sent; it says how many bytes were, with that tag, and why not all. When
-// the receiver has got these, the tag can be used again.
+// Few bytes come in the message "pulled" instead. It ends every pull, also a
+// cancelled one, as soon as no more bytes will be sent. It says how many bytes
+// were sent with that tag, and why not all. The receiver can use the tag again
+// when it has these bytes.
 //
-// Where the receiver can read the sender's memory (remote/peer_memory.h), more
-// than a message carries does not go through MPI:
+// Larger payloads do not go through MPI if the receiver can read the sender's
+// memory (remote/peer_memory.h):
 //
-//     pull {key, num_bytes, may_read_memory}  --->  lends the bytes
+//     pull {key, num_bytes, may_read_memory}  --->  posts the bytes
 //     reads the bytes, then the lease         <---  place {bytes, lease}
-//     read                                    --->  takes the bytes back
+//     read                                    --->  releases the bytes
 //
-// That ends the pull, unless the sender has taken them back before: then it has
-// sent a "pulled" with the reason. A receiver that cannot read them after all
-// posts receives, and asks for the rest by "send_rest", with a tag.
+// "Read" ends the pull, unless the sender has released the bytes before: it has
+// then sent a "pulled" with the reason. A receiver that cannot read the bytes
+// after all posts receives. It requests the rest by "send_rest", with a tag.
 //
-// A task that shuts down cancels its pulls, ends those of others, and waits
-// until all have ended, or too long: then it says of those that are left how
-// many bytes come. Last it says goodbye. What comes afterwards it refuses.
+// A task that shuts down cancels its pulls and ends those that it serves. It
+// waits until all have ended, or for a limited time. Then it reports for each
+// remaining pull how many bytes come. Last it says goodbye, and refuses all
+// later messages.
 
-// Longer messages are not read: the next field of a peer's message that is not
-// known could be anything.
+// Largest message. Longer ones are not read: a field of a peer's message that
+// is unknown here could be anything.
 inline constexpr size_t kMaxMessageBytes = size_t{8} << 20;
 
-// The most that a message carries.
+// Largest payload inside a message.
 inline constexpr size_t kMaxInlineBytes = size_t{8} << 10;
 
-// Of the chunks that follow one another; the last one may be shorter. Whole
-// elements of all types. Both sides know it: it is part of the protocol, whose
-// version MpiRuntime compares.
+// Size of chunks; the last one may be shorter. A whole number of elements of
+// every type. Part of the protocol, whose version MpiRuntime compares.
 inline constexpr size_t kChunkBytes = size_t{256} << 10;
 
 // Chunks of one pull that are sent at a time, and that are received from
-// another host. Of this host one is, as Open MPI copies it while it is called.
+// another host at a time. Within a host one chunk is received at a time, as
+// Open MPI copies it during its calls.
 inline constexpr size_t kChunksAtATime = 8;
 
-// Of what was pulled.
+// Request for bytes.
 struct PullRequest {
   BufKey key;
-  Ask ask;                       // Without a borrower.
+  Ask ask;                       // Has no borrower.
   int payload_tag = 0;           // 0: inline, or to be read.
-  bool may_read_memory = false;  // Not if inline.
+  bool may_read_memory = false;  // False if inline.
 };
 
 void EncodePull(const PullRequest& request, proto::MpiPull& message);
