@@ -318,7 +318,7 @@ TEST_P(ClusterRuntimeTest, ALateCallOfAStepFailsNothingOfTheNext) {
   }
 }
 
-// One task is done with the step; then nobody waits for it.
+// Ends the step on one task; then no task waits for it.
 TEST_P(ClusterRuntimeTest, WhatACleanupOfOneTaskEndsEndsOnAll) {
   for (const bool is_settled : {true, false}) {
     ++step_;

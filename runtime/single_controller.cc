@@ -150,11 +150,14 @@ InstanceKey MaxInstances(int num_tensors) {
   return std::clamp(kMaxEntries / num_tensors, 1, kMaxInstances);
 }
 
-CollImplDetails DetailsOf(const AllReduceOptions& options) {
+CollImplDetails DetailsOf(const AllReduceOptions& options,
+                          int devices_per_task) {
   CollImplDetails details;
   details.implementation = AlgorithmOf(options);
+  const int stride =
+      std::max(1, devices_per_task / std::max(1, options.num_subchunks));
   for (int ring = 0; ring < options.num_subchunks; ++ring) {
-    details.subdiv_offsets.push_back(ring);
+    details.subdiv_offsets.push_back(ring * stride);
   }
   details.rank_list =
       options.ring_order.empty() ? options.gather_devices : options.ring_order;
@@ -275,7 +278,7 @@ absl::StatusOr<std::vector<Tensor>> SingleController::AllReduce(
   request.shape = tensors.front().shape();
   request.merge_op = options.reduction;
   request.final_op = options.final_op;
-  request.impl_details = DetailsOf(options);
+  request.impl_details = DetailsOf(options, size / options.num_tasks);
   status = CheckAlgorithm(request.impl_details.implementation, options, size);
   if (!status.ok()) return status;
   const auto place =

@@ -153,11 +153,12 @@ TEST_F(SingleControllerTest, CallsDoNotMeetEachOther) {
 class Counted : public CollectiveImplementationInterface {
  public:
   static inline std::atomic<int> num_settled = 0;
+  static inline std::vector<int> subdiv_offsets;  // Set by the newest instance.
 
   absl::Status InitializeCollectiveParams(
-      const CollGroupParams& /*group*/,
-      CollInstanceParams* /*instance*/) override {
+      const CollGroupParams& /*group*/, CollInstanceParams* instance) override {
     ++num_settled;
+    subdiv_offsets = instance->impl_details.subdiv_offsets;
     return absl::OkStatus();
   }
   absl::Status InitializeCollectiveContext(
@@ -176,6 +177,23 @@ REGISTER_COLLECTIVE(Counted,
                     Implemented<Counted>({.summary = "for tests",
                                           .collectives = {
                                               CollectiveType::kAllReduce}}));
+
+REGISTER_COLLECTIVE(
+    CountedRings,
+    Implemented<Counted>({.summary = "for tests",
+                          .collectives = {CollectiveType::kAllReduce},
+                          .supports_subdivisions = true}));
+
+TEST_F(SingleControllerTest, RingsBeginAtDevicesThatAreSpreadOverTheTask) {
+  const auto offsets = [this](int num_tensors, int num_subchunks) {
+    Reduced(Tensors(num_tensors, 1),
+            {.algorithm = "CountedRings", .num_subchunks = num_subchunks});
+    return Counted::subdiv_offsets;
+  };
+  EXPECT_THAT(offsets(4, 2), ElementsAre(0, 2));
+  EXPECT_THAT(offsets(7, 3), ElementsAre(0, 2, 4));
+  EXPECT_THAT(offsets(4, 4), ElementsAre(0, 1, 2, 3));
+}
 
 TEST_F(SingleControllerTest, CallsAlikeAreSettledOnce) {
   Counted::num_settled = 0;

@@ -29,9 +29,9 @@ class CollectiveDelegate {
   virtual absl::Status Prepare(CollectiveContext* context) = 0;
   virtual void Run(const CollectiveContext& context, StatusCallback done) = 0;
 
-  // Who keeps `exec`, which waits here, from beginning, for error messages:
-  // "rank 3 (/job:...)". Empty if nobody does. `group` is that of the request,
-  // also where the delegate runs it among some of its members.
+  // Describes the members that keep `exec`, which waits here, from beginning,
+  // for error messages: "rank 3 (/job:...)". Empty if none does. `group` is the
+  // request's group, even if the delegate runs among only some of its members.
   virtual std::string DescribeWaiting(const CollGroupParams& group,
                                       const ExecKey& exec) = 0;
 };

@@ -117,9 +117,9 @@ class BufRendezvous {
   absl::Status StatusOf(const ExecKey& exec) const
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
-  // What the transfers of `exec` that have begun wait for, for error messages:
-  // "data of rank 0 for rank 2 (tag 7)", "rank 2 to ask rank 0 for data (tag
-  // 7)", or both. Empty if none waits.
+  // Describes what the transfers of `exec` that have begun wait for, for
+  // errors: "data of rank 0 for rank 2 (tag 7)", "rank 2 to ask rank 0 for data
+  // (tag 7)", or both. Empty if none waits.
   std::string DescribeWaiting(const ExecKey& exec) const;
 
   // Ranks, in order, with a waiting offer in `exec` that they have not

@@ -88,7 +88,8 @@ struct AllReduceOptions {
   int num_tasks = 1;
 
   // Number of concurrent rings, each for a piece of every chunk. Ring k starts
-  // k devices further in each task, so at most the number of devices per task.
+  // k * (devices per task / num_subchunks) devices further in each task, as in
+  // TensorFlow's build_ring_all_reduce(). At most the devices per task.
   // 0: as many as suit the size.
   int num_subchunks = 0;
 

@@ -44,7 +44,6 @@ ParamResolverDistributed::ParamResolverDistributed(Options options)
 void ParamResolverDistributed::Initialize() {
   led_ = ParamResolverLocal::Create(
       {.policy = options_.policy,
-       .ring_order = options_.ring_order,
        .max_entries = options_.max_entries,
        .task_name = task_name_,
        .max_unsettled = options_.max_unsettled,

@@ -56,7 +56,6 @@ class ParamResolverDistributed
     // Same as in ParamResolverLocal. The rules and costs of the leading task
     // decide.
     SelectionPolicy policy;
-    std::vector<int> ring_order;
 
     // Largest number of entries of the settled instances of this task's
     // members. An instance has one entry for each member and one for each

@@ -130,14 +130,11 @@ bool GroupBuilder::HasMemberOfTask(absl::string_view task_name,
       });
 }
 
-absl::StatusOr<std::vector<int>> GroupBuilder::RankOrder() const {
+std::vector<int> GroupBuilder::RankOrder() const {
   std::vector<DeviceAttributes> devices;
   devices.reserve(members_.size());
   for (const Member& member : members_) devices.push_back(member.device);
-  if (members_[0].rank < 0) {
-    if (ring_order_.empty()) return DefaultRankOrder(devices);
-    return ConfiguredRankOrder(devices, ring_order_);
-  }
+  if (members_[0].rank < 0) return DefaultRankOrder(devices);
   std::vector<int> order(members_.size());
   for (size_t i = 0; i < members_.size(); ++i) {
     order[members_[i].rank] = static_cast<int>(i);
@@ -146,15 +143,13 @@ absl::StatusOr<std::vector<int>> GroupBuilder::RankOrder() const {
 }
 
 absl::StatusOr<CollGroupParams> GroupBuilder::Build(uint64_t generation) const {
-  const auto order = RankOrder();
-  if (!order.ok()) return order.status();
   CollGroupParams group;
   group.key = key_;
   group.generation = generation;
   group.device_type = device_type_;
   absl::flat_hash_map<std::string, int> number_of_task;
   std::vector<int> task_of_rank;
-  for (int index : *order) {
+  for (const int index : RankOrder()) {
     const DeviceAttributes& device = members_[index].device;
     group.members.push_back({device});
     const int next = static_cast<int>(number_of_task.size());

@@ -20,10 +20,6 @@ namespace tutti {
 // and device type until all have withdrawn. Not thread-safe.
 class GroupBuilder {
  public:
-  // `ring_order`: as in ConfiguredRankOrder; empty for the default order.
-  explicit GroupBuilder(std::vector<int> ring_order)
-      : ring_order_(std::move(ring_order)) {}
-
   // Adds a member. Idempotent for a device that joined with the same
   // incarnation and rank. Errors: INVALID_ARGUMENT for a size, device type or
   // rank that does not match, or for one device too many; FAILED_PRECONDITION
@@ -44,7 +40,7 @@ class GroupBuilder {
   bool complete() const { return static_cast<int>(members_.size()) == size_; }
 
   // Returns the group, with members in rank order. Call when complete. Errors:
-  // from ConfiguredRankOrder().
+  // from GroupLayout::Create().
   absl::StatusOr<CollGroupParams> Build(uint64_t generation) const;
 
   // Returns, for example, "1 of 4 members had joined group 7 (/job:...)".
@@ -63,9 +59,8 @@ class GroupBuilder {
   absl::Status CheckRank(const DeviceAttributes& device, int rank) const;
   void SetIndex(int index);  // Indexes a member that has just moved to `index`.
   std::string first_name() const { return members_[0].device.name.ToString(); }
-  absl::StatusOr<std::vector<int>> RankOrder() const;
+  std::vector<int> RankOrder() const;
 
-  const std::vector<int> ring_order_;
   GroupKey key_ = 0;
   int size_ = 0;
   std::string device_type_;

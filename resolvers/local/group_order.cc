@@ -82,33 +82,4 @@ std::vector<int> DefaultRankOrder(absl::Span<const DeviceAttributes> devices) {
   return order;
 }
 
-absl::StatusOr<std::vector<int>> ConfiguredRankOrder(
-    absl::Span<const DeviceAttributes> devices,
-    absl::Span<const int> ring_order) {
-  absl::flat_hash_map<int, int> place_of_index;
-  for (int index : ring_order) {
-    const int place = static_cast<int>(place_of_index.size());
-    if (!place_of_index.emplace(index, place).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the ring order ", absl::StrJoin(ring_order, ","),
-                       " names device ", index, " twice"));
-    }
-  }
-  for (const DeviceAttributes& device : devices) {
-    if (!place_of_index.contains(device.name.index)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the ring order ", absl::StrJoin(ring_order, ","),
-                       " lacks ", device.name.ToString()));
-    }
-  }
-  std::vector<int> order = SortedByName(devices);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    const DeviceName& left = devices[a].name;
-    const DeviceName& right = devices[b].name;
-    if (!SameTask(left, right)) return NameIsLess(left, right);
-    return place_of_index[left.index] < place_of_index[right.index];
-  });
-  return order;
-}
-
 }  // namespace tutti

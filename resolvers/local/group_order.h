@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "tutti/device.h"
 
@@ -15,13 +14,6 @@ namespace tutti {
 // Each next device is the remaining one with the strongest link, or among
 // equals the lowest index. Pure: the order of the input does not matter.
 std::vector<int> DefaultRankOrder(absl::Span<const DeviceAttributes> devices);
-
-// Same as DefaultRankOrder(), but each task's ring follows `ring_order`, a list
-// of all device indices of a task. Errors: INVALID_ARGUMENT if the list lacks a
-// device's index or names one twice.
-absl::StatusOr<std::vector<int>> ConfiguredRankOrder(
-    absl::Span<const DeviceAttributes> devices,
-    absl::Span<const int> ring_order);
 
 }  // namespace tutti
 

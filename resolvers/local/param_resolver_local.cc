@@ -238,7 +238,7 @@ absl::StatusOr<ParamResolverLocal::GroupPtr> ParamResolverLocal::FindOrAddGroup(
                      " asks for, would be more than the ", options_.max_groups,
                      " that the leader keeps"));
   }
-  auto group = std::make_shared<Group>(options_.ring_order, ++last_generation_);
+  auto group = std::make_shared<Group>(++last_generation_);
   groups_.emplace(key, group);
   ++num_unsettled_;
   SetNew(*group, outbox);

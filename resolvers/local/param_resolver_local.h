@@ -36,10 +36,6 @@ class ParamResolverLocal
   struct Options {
     SelectionPolicy policy;
 
-    // Device indices of a task, as in ConfiguredRankOrder(). Empty: the ring
-    // follows the links.
-    std::vector<int> ring_order;
-
     // Largest number of entries of all instances before the resolver forgets
     // some. An instance has one entry for each member and one for each number
     // in CollInstanceParams::rows. An entry is about 250 bytes.
@@ -169,8 +165,7 @@ class ParamResolverLocal
   using InstancePtr = std::shared_ptr<Instance>;
 
   struct Group {
-    Group(std::vector<int> ring_order, uint64_t drawn_generation)
-        : builder(std::move(ring_order)), generation(drawn_generation) {}
+    explicit Group(uint64_t drawn_generation) : generation(drawn_generation) {}
     GroupBuilder builder;
     uint64_t generation;
     absl::Status status;  // Error that the group failed with, or OK.

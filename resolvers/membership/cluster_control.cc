@@ -110,7 +110,6 @@ void ClusterControl::MakeResolvers() {
        .directory = options_.directory,
        .leadership = leadership_,
        .policy = options_.policy,
-       .ring_order = options_.ring_order,
        .max_entries = options_.max_entries,
        .max_unsettled = options_.max_unsettled,
        .cancel_execution = OwnCancelExecution(),

@@ -53,7 +53,6 @@ class ClusterControl : public ControlService,
 
     // Same as in ParamResolverDistributed::Options.
     SelectionPolicy policy;
-    std::vector<int> ring_order;
     size_t max_entries = size_t{1} << 19;
     size_t max_unsettled = 1024;
 

@@ -206,30 +206,6 @@ TEST_F(GroupPhaseTest, DefaultOrderFollowsTheStrongestLinksWithinATask) {
   EXPECT_THAT(MembersOf(**last), ElementsAre("0:0", "0:2", "0:1", "0:3"));
 }
 
-TEST_F(GroupPhaseTest, ConfiguredRingOrderIsHonoured) {
-  resolver_ = ParamResolverLocal::Create({.ring_order = {2, 0, 1}});
-  for (int task : {1, 0}) {
-    for (int index : {0, 1}) Join(Cpu(task, index), Request(6));
-    if (task == 1) Join(Cpu(1, 2), Request(6));
-  }
-  const auto last = Join(Cpu(0, 2), Request(6));
-  ASSERT_THAT(**last, IsOk());
-  EXPECT_THAT(MembersOf(**last),
-              ElementsAre("0:2", "0:0", "0:1", "1:2", "1:0", "1:1"));
-}
-
-TEST_F(GroupPhaseTest, RingOrderThatLacksADeviceIsInvalid) {
-  resolver_ = ParamResolverLocal::Create({.ring_order = {0, 1}});
-  const auto first = Join(Cpu(0, 0), Request(2));
-  const auto second = Join(Cpu(0, 5), Request(2));
-  for (const auto& answer : {first, second}) {
-    ASSERT_TRUE(answer->has_value());
-    EXPECT_THAT(**answer,
-                StatusIs(StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("0,1"), HasSubstr("CPU:5"))));
-  }
-}
-
 TEST_F(GroupPhaseTest, CancelledWaitLeavesNothingBehind) {
   const auto token = std::make_shared<Cancellation>();
   const auto first = Join(Cpu(0, 0), Request(3), token);

@@ -11,7 +11,7 @@ namespace tutti {
 // (CollectiveDelegate::name()).
 inline constexpr absl::string_view kMpiDelegate = "MPI";
 
-// What messages cost between processes of one host. Where each has a processor,
+// Costs of messages between processes of one host. Where each has a processor,
 // fitted to all-reduces among 2, 4 and 8 on 16 (Open MPI 4.1.4, Intel Xeon, 26
 // November 2026, bench/results/mpi.md). From some MiB on what is set aside
 // leaves the caches: then who reads the memory of others block by block, and

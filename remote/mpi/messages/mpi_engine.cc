@@ -21,7 +21,7 @@
 namespace tutti {
 namespace {
 
-// What processes say to each other through MPI.
+// Version of the messages between processes.
 constexpr int kProtocolVersion = 11;
 
 // Pauses between looks, while MPI has work to continue, or for messages of
