@@ -1,6 +1,11 @@
-#include "bench/gpu/abort_checks.h"
+// Aborts of what hangs in NCCL: it ends within 5 s, and the next generation of
+// the group works.
 
+#include <cstdint>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -8,79 +13,120 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "bench/gpu/gpu_check.h"
+#include "bench/gpu/gpu_group.h"
+#include "bench/gpu/gpu_machine.h"
 #include "bench/gpu/pending_calls.h"
-#include "bench/gpu/suite_machine.h"
-#include "bench/gpu/suite_tasks.h"
 #include "gpu/nccl/nccl_group.h"
 #include "gpu/nccl/nccl_order.h"
+#include "gtest/gtest.h"
+#include "tutti/collective.h"
 #include "tutti/environment.h"
 #include "tutti/executor.h"
 #include "tutti/gpu_devices.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace {
 
-// Of an abort, as promised.
 constexpr absl::Duration kBound = absl::Seconds(5);
 
-// What does not hang would have ended by then.
-constexpr absl::Duration kWhile = absl::Milliseconds(50);
+// Time after which a call that does not hang has ended.
+constexpr absl::Duration kPause = absl::Milliseconds(50);
 
-constexpr char kReason[] = "the check has had enough";
-
-absl::Status WaitAWhile(SuiteMachine& machine) {
-  PendingCalls calls;
-  Clock& clock = *machine.environment().clock;
-  clock.CallAt(clock.Now() + kWhile, [end = calls.Add("a while")]() mutable {
-    std::move(end)(absl::OkStatus());
-  });
-  return machine.Wait(calls);
-}
-
-// That the calls hang, and that `abort` ends them in time, with its reason.
-absl::Status CheckAbort(SuiteMachine& machine, PendingCalls& calls,
-                        absl::FunctionRef<void(absl::Status reason)> abort) {
-  absl::Status status = WaitAWhile(machine);
-  if (!status.ok()) return status;
-  if (calls.have_ended()) {
-    return absl::InternalError(
-        absl::StrCat("wanted: what lacks a rank hangs; it has ended with ",
-                     calls.status().ToString()));
+class AbortChecks : public GpuCheck {
+ protected:
+  void SetUp() override {
+    if (!WhyNoNccl().empty()) GTEST_SKIP() << WhyNoNccl();
+    const std::string& why_blocking = (*machine().nccl)->WhyBlocking();
+    if (!why_blocking.empty()) {
+      GTEST_SKIP() << "NCCL would wait for the rank: " << why_blocking;
+    }
   }
-  Clock& clock = *machine.environment().clock;
-  const absl::Time begin = clock.Now();
-  abort(absl::AbortedError(kReason));
-  status = machine.Wait(calls);
-  const absl::Duration took = clock.Now() - begin;
-  if (!absl::IsAborted(status)) {
-    return absl::InternalError(absl::StrCat(
-        "wanted: an end with the abort's reason; found ", status.ToString()));
+
+  Clock& clock() { return *machine().environment.clock; }
+
+  void Pause() {
+    PendingCalls calls;
+    clock().CallAt(clock().Now() + kPause,
+                   [end = calls.Add("a pause")]() mutable {
+                     std::move(end)(absl::OkStatus());
+                   });
+    Ok(machine().waiter.Wait(calls));
   }
-  if (took <= kBound) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat("the abort took ", absl::FormatDuration(took),
-                   ", more than ", absl::FormatDuration(kBound)));
-}
 
-absl::Status CheckNextGeneration(SuiteTasks& tasks, int64_t step) {
-  return During("in the next generation", tasks.CheckSums(step));
-}
+  // Expects that the calls hang, and end by `abort` in time, with its reason.
+  void ExpectAbort(PendingCalls& calls,
+                   absl::FunctionRef<void(absl::Status reason)> abort) {
+    Pause();
+    ASSERT_FALSE(calls.have_ended()) << calls.status();
+    const absl::Time begin = clock().Now();
+    abort(absl::AbortedError("the check has had enough"));
+    const absl::Status status = machine().waiter.Wait(calls);
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    EXPECT_LE(clock().Now() - begin, kBound);
+  }
 
-// Rank 0 of a communicator of two ranks.
-absl::Status CheckInit(SuiteMachine& machine,
-                       const std::shared_ptr<NcclRuntime>& nccl) {
-  const absl::StatusOr<std::string> id = nccl->NewUniqueId();
-  if (!id.ok()) return id.status();
+  // Tasks with a GPU each, and a byte of each to be added up.
+  void MakeTasks(int num_tasks) {
+    group_ = std::make_unique<GpuGroup>(
+        machine(), GroupShape{.num_tasks = num_tasks, .nccl = *machine().nccl});
+    for (int rank = 0; rank < num_tasks; ++rank) {
+      inputs_.push_back(group_->Allocate(rank, DType::kUint8, 1));
+      outputs_.push_back(group_->Allocate(rank, DType::kUint8, 1));
+      group_->Write(rank, inputs_[rank], {static_cast<uint8_t>(rank + 1)});
+    }
+    group_->Finish();
+  }
+
+  GpuGroup& group() { return *group_; }
+
+  void Call(int rank, int64_t step, PendingCalls* calls) {
+    CollectiveRequest request = group_->Request(AllReduce{}, DType::kUint8, 1);
+    request.instance_key = 0;
+    request.rank = rank;
+    request.impl_details.implementation = "NcclReduce";
+    group_->executor(rank, step)
+        ->ExecuteAsync({.device = &group_->device(rank),
+                        .request = std::make_shared<const CollectiveRequest>(
+                            std::move(request)),
+                        .input = inputs_[rank],
+                        .output = &outputs_[rank]},
+                       calls->Add(absl::StrCat("NcclReduce of rank ", rank)));
+  }
+
+  // Lets all ranks call, and expects the sum.
+  void ExpectSums(int64_t step) {
+    PendingCalls calls;
+    for (int rank = 0; rank < group_->size(); ++rank) Call(rank, step, &calls);
+    Ok(machine().waiter.Wait(calls));
+    std::vector<const uint8_t*> found;
+    for (int rank = 0; rank < group_->size(); ++rank) {
+      found.push_back(group_->Read(rank, outputs_[rank]));
+    }
+    group_->Finish();
+    for (const uint8_t* const sum : found) {
+      EXPECT_EQ(*sum, group_->size() * (group_->size() + 1) / 2);
+    }
+  }
+
+ private:
+  std::unique_ptr<GpuGroup> group_;
+  std::vector<Tensor> inputs_, outputs_;
+};
+
+TEST_F(AbortChecks, EndACommunicatorThatLacksARank) {
+  const std::string id = (*machine().nccl)->NewUniqueId().value();
   PendingCalls calls;
   const auto cancellation = std::make_shared<Cancellation>();
   const auto group = std::make_shared<NcclGroup>();
   group->Add(
       [&] {
-        return NcclGroup::Options{.nccl = nccl,
-                                  .id = *id,
+        return NcclGroup::Options{.nccl = *machine().nccl,
+                                  .id = id,
                                   .size = 2,
                                   .ranks = {{.rank = 0, .gpu = 0}},
-                                  .environment = machine.environment(),
+                                  .environment = machine().environment,
                                   .cancellation = cancellation};
       },
       {.begin = [](const NcclTicket& /*ticket*/,
@@ -89,54 +135,32 @@ absl::Status CheckInit(SuiteMachine& machine,
          return absl::InternalError("wanted: no communicator without rank 1");
        },
        .launched = calls.Add("the communicator")});
-  absl::Status status = CheckAbort(machine, calls, [&](absl::Status reason) {
-    group->Break(std::move(reason));
-  });
-  if (!status.ok()) return status;
-  const auto tasks = SuiteTasks::Create(machine, 1, nccl);
-  if (!tasks.ok()) return tasks.status();
-  return CheckNextGeneration(**tasks, /*step=*/1);
+  ExpectAbort(calls,
+              [&](absl::Status reason) { group->Break(std::move(reason)); });
+  if (HasFailure()) return;
+  MakeTasks(1);
+  ExpectSums(/*step=*/1);
 }
 
-// Rank 1 takes part in the first step and not in the second.
-absl::Status CheckLaunch(SuiteMachine& machine,
-                         const std::shared_ptr<NcclRuntime>& nccl) {
-  const auto made = SuiteTasks::Create(machine, 2, nccl);
-  if (!made.ok()) return made.status();
-  SuiteTasks& tasks = **made;
-  absl::Status status = tasks.CheckSums(/*step=*/1);
-  if (!status.ok()) return During("before the abort", status);
+TEST_F(AbortChecks, EndAnNcclReduceThatLacksARank) {
+  if (machine().num_gpus() < 2) GTEST_SKIP() << "there is one GPU";
+  MakeTasks(2);
+  ExpectSums(/*step=*/1);
+  if (HasFailure()) return;
   PendingCalls calls;
-  tasks.Call(0, /*step=*/2, &calls);
-  // What NCCL has on the stream by then hangs too, and the abort lets it go.
-  status = WaitAWhile(machine);
-  if (!status.ok()) return status;
-  machine.runtime()
-      .CallHost(calls.Add("the stream of NCCL"), tasks.device(0).nccl_stream())
-      .IgnoreError();  // The callback has it.
-  status = CheckAbort(machine, calls, [&](absl::Status reason) {
-    tasks.executor(0, /*step=*/2)->StartAbort(std::move(reason));
+  Call(/*rank=*/0, /*step=*/2, &calls);
+  // NCCL has put work on its stream by then. The abort lets the stream go on.
+  Pause();
+  runtime()
+      .CallHost(calls.Add("the stream of NCCL"),
+                group().device(0).nccl_stream())
+      .IgnoreError();  // The callback has the error.
+  ExpectAbort(calls, [&](absl::Status reason) {
+    group().executor(/*rank=*/0, /*step=*/2)->StartAbort(std::move(reason));
   });
-  if (!status.ok()) return status;
-  tasks.EndGroup(absl::AbortedError("it is formed again"));
-  return CheckNextGeneration(tasks, /*step=*/3);
+  group().EndGroup(absl::AbortedError("it is formed again"));
+  ExpectSums(/*step=*/3);
 }
 
 }  // namespace
-
-std::vector<Check> AbortChecks(const std::shared_ptr<NcclRuntime>& nccl,
-                               int num_gpus) {
-  std::vector<Check> checks = {
-      {.name = "aborts: a communicator of NCCL that lacks a rank",
-       .run = [nccl](SuiteMachine& machine) {
-         return CheckInit(machine, nccl);
-       }}};
-  if (num_gpus < 2) return checks;
-  checks.push_back({.name = "aborts: an NcclReduce that lacks a rank",
-                    .run = [nccl](SuiteMachine& machine) {
-                      return CheckLaunch(machine, nccl);
-                    }});
-  return checks;
-}
-
 }  // namespace tutti

@@ -1,4 +1,5 @@
-#include "bench/gpu/device_checks.h"
+// Calls of GpuRuntime, and the streams, memory and staging of CudaDevice, on
+// GPU 0; copies between all GPUs; and a GPU that fails.
 
 #include <array>
 #include <cstddef>
@@ -9,19 +10,21 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "bench/gpu/gpu_check.h"
+#include "bench/gpu/gpu_group.h"
 #include "bench/gpu/gpu_image.h"
+#include "bench/gpu/gpu_machine.h"
 #include "bench/gpu/pending_calls.h"
-#include "bench/gpu/stream_hold.h"
-#include "bench/gpu/suite_group.h"
-#include "bench/gpu/suite_machine.h"
 #include "framework/reduce/reduction_test_data.h"
-#include "gpu/kernels/gpu_reduction.h"
+#include "gmock/gmock.h"
 #include "gpu/runtime/pinned_pool.h"
+#include "gtest/gtest.h"
+#include "tests/doubles/status_matchers.h"
 #include "tutti/collective.h"
 #include "tutti/gpu_devices.h"
 #include "tutti/tensor.h"
@@ -29,376 +32,272 @@
 namespace tutti {
 namespace {
 
-constexpr size_t kSomeBytes = 4099;
+using ::testing::_;
 
-absl::Status Expect(bool is_so, const std::string& what) {
-  return is_so ? absl::OkStatus()
-               : absl::InternalError(absl::StrCat("wanted: ", what));
-}
+constexpr size_t kSomeBytes = 4099;
 
 Bytes SomeBytes(uint64_t seed, size_t num_bytes = kSomeBytes) {
   return RandomElements(DType::kUint8, num_bytes, seed);
 }
 
-Tensor NewBytes(SuiteGroup& group, int rank, size_t num_bytes) {
-  return group.Allocate(rank, DType::kUint8, static_cast<int64_t>(num_bytes));
-}
+class DeviceChecks : public GpuCheck {
+ protected:
+  absl::Status WaitFor(const OwnedGpuStream& stream) {
+    return machine().waiter.WaitFor(stream.get());
+  }
 
-// All of `from` to `into` on `stream`.
-absl::Status Copy(GpuRuntime& runtime, const Tensor& from, Tensor into,
-                  GpuStream stream) {
-  return runtime.LaunchCopy({.input = from.data(),
+  static Tensor NewBytes(GpuGroup& group, int rank, size_t num_bytes) {
+    return group.Allocate(rank, DType::kUint8, static_cast<int64_t>(num_bytes));
+  }
+
+  // Copies all of `from` to `into` by a kernel.
+  void Copy(const Tensor& from, Tensor into, GpuStream stream) {
+    Ok(runtime().LaunchCopy({.input = from.data(),
                              .outputs = {into.mutable_data()},
                              .num_bytes = from.size_bytes()},
-                            stream);
-}
-
-absl::Status CheckEvents(SuiteMachine& machine, const CheckScale& /*scale*/) {
-  GpuRuntime& runtime = machine.runtime();
-  const absl::StatusOr<OwnedGpuEvent> event = NewEvent(runtime, 0);
-  if (!event.ok()) return event.status();
-  const absl::StatusOr<OwnedGpuStream> stream = NewStream(runtime, 0);
-  if (!stream.ok()) return stream.status();
-  absl::Status status = runtime.RecordEvent(event->get(), stream->get());
-  status.Update(machine.WaitFor(stream->get()));
-  const absl::StatusOr<bool> is_done = runtime.IsDone(event->get());
-  if (!is_done.ok()) return is_done.status();
-  status.Update(Expect(*is_done, "an event that its stream is past is done"));
-  return status;
-}
-
-// A stream waits for the record that an event had, though the event has gone
-// and may have come back as another one.
-absl::Status CheckEventsUsedAgain(SuiteMachine& machine,
-                                  const CheckScale& scale) {
-  if (!scale.holds_streams) return absl::OkStatus();
-  GpuRuntime& runtime = machine.runtime();
-  std::array<OwnedGpuStream, 3> streams;
-  for (OwnedGpuStream& stream : streams) {
-    auto made = NewStream(runtime, 0);
-    if (!made.ok()) return made.status();
-    stream = *std::move(made);
+                            stream));
   }
-  const GpuStream held = streams[0].get(), waits = streams[1].get(),
-                  idle = streams[2].get();
-  auto gone = NewEvent(runtime, 0);
-  if (!gone.ok()) return gone.status();
-  auto past = NewEvent(runtime, 0);
-  if (!past.ok()) return past.status();
-  const auto hold = machine.Hold(held, absl::Seconds(10));
-  if (!hold.ok()) return hold.status();
-  absl::Status status = runtime.RecordEvent(gone->get(), held);
-  status.Update(runtime.WaitForEvent(waits, gone->get()));
-  status.Update(runtime.RecordEvent(past->get(), waits));
-  *gone = OwnedGpuEvent();
-  const auto next = NewEvent(runtime, 0);
-  if (!next.ok()) return next.status();
-  status.Update(runtime.RecordEvent(next->get(), idle));
-  if (!status.ok()) return status;
-  absl::StatusOr<bool> is_done = runtime.IsDone(past->get());
-  if (!is_done.ok()) return is_done.status();
-  status = Expect(!*is_done, "a stream waits for an event that has gone");
-  (*hold)->Release();
-  status.Update(machine.WaitFor(waits));
-  is_done = runtime.IsDone(past->get());
-  if (!is_done.ok()) return is_done.status();
-  status.Update(Expect(*is_done, "the stream goes on when the other does"));
-  return status;
+};
+
+TEST_F(DeviceChecks, AnEventIsDoneOnceItsStreamIsPastIt) {
+  const OwnedGpuEvent event = NewEvent(runtime(), 0).value();
+  const OwnedGpuStream stream = NewStream(runtime(), 0).value();
+  Ok(runtime().RecordEvent(event.get(), stream.get()));
+  Ok(WaitFor(stream));
+  EXPECT_TRUE(runtime().IsDone(event.get()).value());
 }
 
-// On every GPU.
-absl::Status CheckProperties(SuiteMachine& machine,
-                             const CheckScale& /*scale*/) {
-  const absl::StatusOr<int> num_gpus = machine.runtime().NumGpus();
-  if (!num_gpus.ok()) return num_gpus.status();
+// The event has gone, and may have come back as another one.
+TEST_F(DeviceChecks, AStreamWaitsForTheRecordOfAnEventThatHasGone) {
+  if (scale().is_watched) GTEST_SKIP() << "a tool watches the kernels";
+  const OwnedGpuStream held = NewStream(runtime(), 0).value();
+  const OwnedGpuStream waits = NewStream(runtime(), 0).value();
+  const OwnedGpuStream idle = NewStream(runtime(), 0).value();
+  OwnedGpuEvent gone = NewEvent(runtime(), 0).value();
+  const OwnedGpuEvent past = NewEvent(runtime(), 0).value();
+  const auto hold =
+      machine().waiter.Hold(held.get(), absl::Seconds(10)).value();
+  Ok(runtime().RecordEvent(gone.get(), held.get()));
+  Ok(runtime().WaitForEvent(waits.get(), gone.get()));
+  Ok(runtime().RecordEvent(past.get(), waits.get()));
+  gone = OwnedGpuEvent();
+  const OwnedGpuEvent next = NewEvent(runtime(), 0).value();
+  Ok(runtime().RecordEvent(next.get(), idle.get()));
+  EXPECT_FALSE(runtime().IsDone(past.get()).value());
+  hold->Release();
+  Ok(WaitFor(waits));
+  EXPECT_TRUE(runtime().IsDone(past.get()).value());
+}
+
+TEST_F(DeviceChecks, EachGpuHasANameAPlaceASizeAndAUuid) {
   std::set<std::string> uuids;
-  for (int gpu = 0; gpu < *num_gpus; ++gpu) {
-    const auto properties = machine.runtime().Properties(gpu);
-    if (!properties.ok()) return properties.status();
-    absl::Status status = Expect(
-        !properties->name.empty() && !properties->bus_id.empty() &&
-            properties->num_multiprocessors > 0 && properties->memory_bytes > 0,
-        absl::StrCat("GPU ", gpu, " has a name, a place and a size"));
-    status.Update(Expect(
-        !properties->uuid.empty() && uuids.insert(properties->uuid).second,
-        absl::StrCat("GPU ", gpu, " has a UUID that no other has")));
-    const auto link = machine.runtime().LinkBetween(gpu, gpu);
-    status.Update(link.status());
-    if (status.ok()) status = machine.runtime().EnablePeerAccess(gpu, gpu);
-    if (!status.ok()) return status;
+  for (int gpu = 0; gpu < machine().num_gpus(); ++gpu) {
+    SCOPED_TRACE(absl::StrCat("GPU ", gpu));
+    const GpuProperties properties = runtime().Properties(gpu).value();
+    EXPECT_NE(properties.name, "");
+    EXPECT_NE(properties.bus_id, "");
+    EXPECT_GT(properties.num_multiprocessors, 0);
+    EXPECT_GT(properties.memory_bytes, 0);
+    EXPECT_NE(properties.uuid, "");
+    EXPECT_TRUE(uuids.insert(properties.uuid).second);
+    EXPECT_THAT(runtime().LinkBetween(gpu, gpu), IsOk());
+    EXPECT_THAT(runtime().EnablePeerAccess(gpu, gpu), IsOk());
   }
-  return absl::OkStatus();
 }
 
-absl::Status CheckMistakes(SuiteMachine& machine, const CheckScale& /*scale*/) {
-  GpuRuntime& runtime = machine.runtime();
-  const absl::StatusOr<OwnedGpuStream> stream = NewStream(runtime, 0);
-  if (!stream.ok()) return stream.status();
-  absl::Status refused = runtime.LaunchReduce({}, stream->get());
-  absl::Status status = Expect(
-      absl::IsInvalidArgument(refused),
-      absl::StrCat("no reduction of no buffers; found ", refused.ToString()));
-  refused = runtime.AllocateAsync(size_t{1} << 44, stream->get()).status();
-  status.Update(
-      Expect(absl::IsResourceExhausted(refused),
-             absl::StrCat("no memory of 16 TiB; found ", refused.ToString())));
-  // Neither spoilt the GPU.
-  status.Update(machine.WaitFor(stream->get()));
-  return status;
+TEST_F(DeviceChecks, RefusalsDoNotSpoilTheGpu) {
+  const OwnedGpuStream stream = NewStream(runtime(), 0).value();
+  EXPECT_THAT(runtime().LaunchReduce({}, stream.get()),
+              StatusIs(absl::StatusCode::kInvalidArgument, _));
+  EXPECT_THAT(runtime().AllocateAsync(size_t{1} << 44, stream.get()),
+              StatusIs(absl::StatusCode::kResourceExhausted, _));
+  EXPECT_THAT(WaitFor(stream), IsOk());
 }
 
 // Write on the compute stream, copy on each of the others, read again.
-absl::Status CheckOrder(SuiteMachine& machine, const CheckScale& scale) {
-  const auto group = SuiteGroup::Create(machine, 1, 2);
-  if (!group.ok()) return group.status();
-  CudaDevice& first = (*group)->device(0);
-  CudaDevice& second = (*group)->device(1);
-  for (int round = 0; round < scale.rounds; ++round) {
+TEST_F(DeviceChecks, StreamsRunInTheOrderThatIsAskedFor) {
+  GpuGroup group(machine(), {.devices_per_gpu = 2});
+  CudaDevice& first = group.device(0);
+  CudaDevice& second = group.device(1);
+  for (int round = 0; round < scale().rounds && !HasFailure(); ++round) {
     const Bytes bytes = SomeBytes(round);
-    const Tensor from = NewBytes(**group, 0, kSomeBytes);
-    const Tensor between = NewBytes(**group, 0, kSomeBytes);
-    const Tensor into = NewBytes(**group, 1, kSomeBytes);
-    (*group)->Write(0, from, bytes);
+    const Tensor from = NewBytes(group, 0, kSomeBytes);
+    const Tensor between = NewBytes(group, 0, kSomeBytes);
+    const Tensor into = NewBytes(group, 1, kSomeBytes);
+    group.Write(0, from, bytes);
     const GpuStream collective = first.collective_stream();
     const GpuStream copying = second.copy_stream();
-    absl::Status status = first.Order(first.compute_stream(), collective);
-    if (!from.is_set() || !between.is_set() || !into.is_set()) {
-      return (*group)->Finish();
-    }
-    status.Update(Copy(machine.runtime(), from, between, collective));
-    status.Update(first.Order(collective, copying));
-    status.Update(Copy(machine.runtime(), between, into, copying));
-    status.Update(second.Order(copying, second.compute_stream()));
-    const uint8_t* const found = (*group)->Read(1, into);
-    status.Update((*group)->Finish());
-    if (status.ok()) status = CompareBytes("the copy", bytes, found);
-    if (!status.ok()) return status;
+    Ok(first.Order(first.compute_stream(), collective));
+    Copy(from, between, collective);
+    Ok(first.Order(collective, copying));
+    Copy(between, into, copying);
+    Ok(second.Order(copying, second.compute_stream()));
+    const uint8_t* const found = group.Read(1, into);
+    group.Finish();
+    EXPECT_THAT(CompareBytes("the copy", bytes, found), IsOk());
   }
-  return absl::OkStatus();
 }
 
-// What is put before it has run when it is told.
-absl::Status CheckNotify(SuiteMachine& machine, const CheckScale& scale) {
-  const auto group = SuiteGroup::Create(machine, 1, 1);
-  if (!group.ok()) return group.status();
-  CudaDevice& device = (*group)->device(0);
-  for (int round = 0; round < scale.rounds; ++round) {
+TEST_F(DeviceChecks, NotifyWhenDoneComesAfterWhatTheStreamHad) {
+  GpuGroup group(machine(), {});
+  CudaDevice& device = group.device(0);
+  for (int round = 0; round < scale().rounds && !HasFailure(); ++round) {
     const Bytes bytes = SomeBytes(round);
-    const Tensor tensor = NewBytes(**group, 0, kSomeBytes);
-    (*group)->Write(0, tensor, bytes);
-    const uint8_t* const found = (*group)->Read(0, tensor);
-    if (found == nullptr) return (*group)->Finish();
+    const Tensor tensor = NewBytes(group, 0, kSomeBytes);
+    group.Write(0, tensor, bytes);
+    const uint8_t* const found = group.Read(0, tensor);
     PendingCalls calls;
-    // Runs once, after the read: the callback compares.
-    absl::Status status = device.NotifyWhenDone(
-        device.compute_stream(), [ended = calls.Add("NotifyWhenDone"), &bytes,
-                                  found](absl::Status told) mutable {
-          told.Update(CompareBytes("what was read", bytes, found));
-          std::move(ended)(std::move(told));
-        });
-    status.Update(machine.Wait(calls));
-    status.Update((*group)->Finish());
-    if (!status.ok()) return status;
+    // The callback compares, because the read may have ended later.
+    EXPECT_THAT(
+        device.NotifyWhenDone(device.compute_stream(),
+                              [ended = calls.Add("NotifyWhenDone"), &bytes,
+                               found](absl::Status status) mutable {
+                                status.Update(CompareBytes("the bytes read",
+                                                           bytes, found));
+                                std::move(ended)(std::move(status));
+                              }),
+        IsOk());
+    Ok(machine().waiter.Wait(calls));
+    group.Finish();
   }
-  return absl::OkStatus();
 }
 
-// Tensors that come and go, more than may be freed ahead: each must keep what
-// it holds until it is read, whatever memory is used again.
-absl::Status CheckMemory(SuiteMachine& machine, const CheckScale& scale) {
-  const auto group = SuiteGroup::Create(machine, 1, 1);
-  if (!group.ok()) return group.status();
-  const auto size = static_cast<size_t>(scale.churn_bytes);
-  const GpuStream compute = (*group)->device(0).compute_stream();
+// Tensors come and go, more than may be freed ahead. Memory is used again, and
+// yet each tensor keeps its bytes until they are read.
+TEST_F(DeviceChecks, TensorsKeepTheirBytesWhileMemoryIsUsedAgain) {
+  GpuGroup group(machine(), {});
+  const auto size = static_cast<size_t>(scale().churn_bytes);
+  const GpuStream compute = group.device(0).compute_stream();
   const Bytes bytes[] = {SomeBytes(1, size), SomeBytes(2, size)};
   Tensor sources[2];
   for (int i = 0; i < 2; ++i) {
-    sources[i] = NewBytes(**group, 0, size);
-    (*group)->Write(0, sources[i], bytes[i]);
+    sources[i] = NewBytes(group, 0, size);
+    group.Write(0, sources[i], bytes[i]);
   }
   std::deque<Tensor> living;
-  for (int round = 0; round < scale.rounds; ++round) {
-    living.push_back(NewBytes(**group, 0, size));
-    if (!living.back().is_set()) return (*group)->Finish();
-    const absl::Status status =
-        Copy(machine.runtime(), sources[round % 2], living.back(), compute);
-    if (!status.ok()) return status;
+  for (int round = 0; round < scale().rounds && !HasFailure(); ++round) {
+    living.push_back(NewBytes(group, 0, size));
+    Copy(sources[round % 2], living.back(), compute);
     if (living.size() > 4) living.pop_front();
   }
   std::vector<const uint8_t*> found;
-  for (const Tensor& tensor : living) {
-    found.push_back((*group)->Read(0, tensor));
+  for (const Tensor& tensor : living) found.push_back(group.Read(0, tensor));
+  group.Finish();
+  const size_t first = static_cast<size_t>(scale().rounds) - living.size();
+  for (size_t i = 0; i < living.size(); ++i) {
+    EXPECT_THAT(CompareBytes(absl::StrCat("tensor ", i), bytes[(first + i) % 2],
+                             found[i]),
+                IsOk());
   }
-  absl::Status status = (*group)->Finish();
-  const int first = scale.rounds - static_cast<int>(living.size());
-  for (size_t i = 0; status.ok() && i < living.size(); ++i) {
-    const size_t source = (static_cast<size_t>(first) + i) % 2;
-    status = CompareBytes(absl::StrCat("tensor ", i), bytes[source], found[i]);
-  }
-  return status;
 }
 
-// A buffer that is given back is used again; bytes go through one to the GPU
-// and back.
-absl::Status CheckPool(SuiteMachine& machine, const CheckScale& /*scale*/) {
-  GpuRuntime& runtime = machine.runtime();
-  const auto pool = PinnedPool::Create({.runtime = &runtime});
-  if (!pool.ok()) return pool.status();
-  const std::byte* first = nullptr;
-  {
-    const auto buffer = (*pool)->Take(kSomeBytes);
-    if (!buffer.ok()) return buffer.status();
-    first = buffer->data();
-  }
-  const auto from = (*pool)->Take(kSomeBytes), into = (*pool)->Take(kSomeBytes);
-  if (!from.ok()) return from.status();
-  if (!into.ok()) return into.status();
-  absl::Status status = Expect(from->data() == first,
-                               "a buffer that was given back is taken again");
+TEST_F(DeviceChecks, PinnedBuffersAreUsedAgainAndCarryBytesToTheGpuAndBack) {
+  const auto pool = PinnedPool::Create({.runtime = &runtime()}).value();
+  const std::byte* const first = pool->Take(kSomeBytes).value().data();
+  const auto from = pool->Take(kSomeBytes).value();
+  const auto into = pool->Take(kSomeBytes).value();
+  EXPECT_EQ(from.data(), first);
   const Bytes bytes = SomeBytes(7);
-  std::memcpy(from->data(), bytes.data(), bytes.size());
-  const auto stream = NewStream(runtime, 0);
-  if (!stream.ok()) return stream.status();
-  const auto memory = runtime.AllocateAsync(kSomeBytes, stream->get());
-  if (!memory.ok()) return memory.status();
+  std::memcpy(from.data(), bytes.data(), bytes.size());
+  const OwnedGpuStream stream = NewStream(runtime(), 0).value();
+  void* const memory =
+      runtime().AllocateAsync(kSomeBytes, stream.get()).value();
+  absl::Status status =
+      runtime().CopyAsync(memory, from.data(), kSomeBytes, stream.get());
   status.Update(
-      runtime.CopyAsync(*memory, from->data(), kSomeBytes, stream->get()));
-  status.Update(
-      runtime.CopyAsync(into->data(), *memory, kSomeBytes, stream->get()));
-  status.Update(runtime.FreeAsync(*memory, stream->get()));
-  status.Update(machine.WaitFor(stream->get()));
-  if (!status.ok()) return status;
-  return CompareBytes("the second buffer", bytes,
-                      reinterpret_cast<const uint8_t*>(into->data()));
+      runtime().CopyAsync(into.data(), memory, kSomeBytes, stream.get()));
+  status.Update(runtime().FreeAsync(memory, stream.get()));
+  status.Update(WaitFor(stream));
+  Ok(status);
+  EXPECT_THAT(CompareBytes("the second buffer", bytes, into.data()), IsOk());
 }
 
-// A kernel reads what a copy has written to a buffer on the GPU, past the pools
-// of its streams.
-absl::Status CheckPoolOnGpu(SuiteMachine& machine,
-                            const CheckScale& /*scale*/) {
-  GpuRuntime& runtime = machine.runtime();
-  const auto pool = PinnedPool::Create({.runtime = &runtime});
+// The buffer on the GPU lies past the pools of its streams.
+TEST_F(DeviceChecks, KernelsReadAndWritePinnedBuffers) {
+  const auto pool = PinnedPool::Create({.runtime = &runtime()}).value();
   const auto on_gpu =
-      PinnedPool::Create({.runtime = &runtime, .is_on_gpu = true});
-  if (!pool.ok()) return pool.status();
-  if (!on_gpu.ok()) return on_gpu.status();
-  const auto from = (*pool)->Take(kSomeBytes), into = (*pool)->Take(kSomeBytes);
-  const auto landing = (*on_gpu)->Take(kSomeBytes);
-  for (const auto* buffer : {&from, &into, &landing}) {
-    if (!buffer->ok()) return buffer->status();
-  }
+      PinnedPool::Create({.runtime = &runtime(), .is_on_gpu = true}).value();
+  const auto from = pool->Take(kSomeBytes).value();
+  const auto into = pool->Take(kSomeBytes).value();
+  const auto landing = on_gpu->Take(kSomeBytes).value();
   const Bytes bytes = SomeBytes(8);
-  std::memcpy(from->data(), bytes.data(), bytes.size());
-  const auto stream = NewStream(runtime, 0);
-  if (!stream.ok()) return stream.status();
-  absl::Status status = runtime.CopyAsync(landing->data(), from->data(),
-                                          kSomeBytes, stream->get());
-  status.Update(runtime.LaunchCopy({.input = landing->data(),
-                                    .outputs = {into->data()},
-                                    .num_bytes = kSomeBytes},
-                                   stream->get()));
-  status.Update(machine.WaitFor(stream->get()));
-  if (!status.ok()) return status;
-  return CompareBytes("what the kernel has copied", bytes,
-                      reinterpret_cast<const uint8_t*>(into->data()));
+  std::memcpy(from.data(), bytes.data(), bytes.size());
+  const OwnedGpuStream stream = NewStream(runtime(), 0).value();
+  absl::Status status = runtime().CopyAsync(landing.data(), from.data(),
+                                            kSomeBytes, stream.get());
+  status.Update(runtime().LaunchCopy({.input = landing.data(),
+                                      .outputs = {into.data()},
+                                      .num_bytes = kSomeBytes},
+                                     stream.get()));
+  status.Update(WaitFor(stream));
+  Ok(status);
+  EXPECT_THAT(CompareBytes("the kernel's copy", bytes, into.data()), IsOk());
 }
 
 // From each GPU to each other, whether or not there is a link.
-absl::Status CheckCopiesBetween(SuiteMachine& machine, int num_gpus) {
-  const auto group = SuiteGroup::Create(machine, num_gpus, 1);
-  if (!group.ok()) return group.status();
+TEST_F(DeviceChecks, CopiesBetweenGpusArrive) {
+  const int num_gpus = machine().num_gpus();
+  if (num_gpus < 2) GTEST_SKIP() << "there is one GPU";
+  GpuGroup group(machine(), {.gpus_per_task = num_gpus});
   for (int from = 0; from < num_gpus; ++from) {
     for (int to = 0; to < num_gpus; ++to) {
+      SCOPED_TRACE(absl::StrCat("from GPU ", from, " to GPU ", to));
       const Bytes bytes = SomeBytes(100 * from + to);
-      const Tensor source = NewBytes(**group, from, kSomeBytes);
-      Tensor target = NewBytes(**group, to, kSomeBytes);
-      (*group)->Write(from, source, bytes);
-      if (!source.is_set() || !target.is_set()) return (*group)->Finish();
-      const GpuStream stream = (*group)->device(to).compute_stream();
-      CudaDevice& first = (*group)->device(from);
-      absl::Status status = first.Order(first.compute_stream(), stream);
-      status.Update(machine.runtime().CopyAsync(
-          target.mutable_data(), source.data(), kSomeBytes, stream));
-      const uint8_t* const found = (*group)->Read(to, target);
-      status.Update((*group)->Finish());
-      if (status.ok()) {
-        status = CompareBytes(absl::StrCat("from GPU ", from, " to GPU ", to),
-                              bytes, found);
-      }
-      if (!status.ok()) return status;
+      const Tensor source = NewBytes(group, from, kSomeBytes);
+      Tensor target = NewBytes(group, to, kSomeBytes);
+      group.Write(from, source, bytes);
+      const GpuStream stream = group.device(to).compute_stream();
+      CudaDevice& first = group.device(from);
+      Ok(first.Order(first.compute_stream(), stream));
+      Ok(runtime().CopyAsync(target.mutable_data(), source.data(), kSomeBytes,
+                             stream));
+      const uint8_t* const found = group.Read(to, target);
+      group.Finish();
+      Ok(CompareBytes("the copy", bytes, found));
     }
   }
-  return absl::OkStatus();
 }
 
-// A kernel that reads memory that is not there, then a collective, and one who
-// waits for the stream.
-absl::Status CheckFault(SuiteMachine& machine) {
-  const auto group = SuiteGroup::Create(machine, 1, 2);
-  if (!group.ok()) return group.status();
-  CudaDevice& device = (*group)->device(0);
-  const CollectiveRequest request =
-      (*group)->Request(AllReduce{}, DType::kFloat32, 5);
-  std::vector<Tensor> tensors;
-  for (int rank = 0; rank < 2; ++rank) {
-    tensors.push_back((*group)->Allocate(rank, DType::kFloat32, 5));
-    if (!tensors[rank].is_set()) return (*group)->Finish();
+// A kernel reads memory that is not there. Then come a collective, and a wait
+// for the stream.
+class FaultCheck : public GpuCheck {
+ protected:
+  void TestBody() override {
+    GpuGroup group(machine(), {.devices_per_gpu = 2});
+    CudaDevice& device = group.device(0);
+    const CollectiveRequest request =
+        group.Request(AllReduce{}, DType::kFloat32, 5);
+    std::array<Tensor, 2> tensors;
+    for (int rank = 0; rank < 2; ++rank) {
+      tensors[rank] = group.Allocate(rank, DType::kFloat32, 5);
+    }
+    const auto* const nowhere =
+        reinterpret_cast<const void*>(uintptr_t{4096});  // NOLINT: unmapped.
+    Ok(runtime().LaunchCopy({.input = nowhere,
+                             .outputs = {tensors[0].mutable_data()},
+                             .num_bytes = 4},
+                            device.compute_stream()));
+    for (int rank = 0; rank < 2; ++rank) {
+      group.Call(rank, request, tensors[rank], &tensors[rank]);
+    }
+    PendingCalls notified;
+    device
+        .NotifyWhenDone(device.compute_stream(), notified.Add("NotifyWhenDone"))
+        .IgnoreError();  // The callback has the error.
+    for (const absl::Status& status :
+         {machine().waiter.Wait(notified), group.TryToFinish()}) {
+      EXPECT_FALSE(status.ok());
+      EXPECT_FALSE(absl::IsDeadlineExceeded(status)) << status;
+    }
   }
-  // Not an address of any GPU's memory.
-  const auto* const nowhere =
-      reinterpret_cast<const void*>(uintptr_t{4096});  // NOLINT: nobody's.
-  absl::Status status =
-      machine.runtime().LaunchCopy({.input = nowhere,
-                                    .outputs = {tensors[0].mutable_data()},
-                                    .num_bytes = 4},
-                                   device.compute_stream());
-  if (!status.ok()) return During("the launch that is to fail later", status);
-  for (int rank = 0; rank < 2; ++rank) {
-    (*group)->Call(rank, request, tensors[rank], &tensors[rank]);
-  }
-  PendingCalls told;
-  device.NotifyWhenDone(device.compute_stream(), told.Add("NotifyWhenDone"))
-      .IgnoreError();  // The callback has it.
-  status = machine.Wait(told);
-  const absl::Status ended = (*group)->Finish();
-  if (absl::IsDeadlineExceeded(status)) return status;
-  if (absl::IsDeadlineExceeded(ended)) return ended;
-  status = Expect(!status.ok(), "NotifyWhenDone tells of the fault");
-  status.Update(Expect(!ended.ok(), "the collective ends with the fault"));
-  return status;
-}
+};
 
 }  // namespace
 
-std::vector<Check> DeviceChecks(int num_gpus, const CheckScale& scale) {
-  using DeviceCheck = absl::Status (*)(SuiteMachine&, const CheckScale&);
-  const std::pair<const char*, DeviceCheck> kParts[] = {
-      {"events", &CheckEvents},
-      {"events that are used again", &CheckEventsUsedAgain},
-      {"properties", &CheckProperties},
-      {"refusals", &CheckMistakes},
-      {"order of streams", &CheckOrder},
-      {"NotifyWhenDone", &CheckNotify},
-      {"memory that is used again", &CheckMemory},
-      {"pinned buffers", &CheckPool},
-      {"pinned buffers on the GPU", &CheckPoolOnGpu},
-  };
-  std::vector<Check> checks;
-  for (const auto& [name, check] : kParts) {
-    checks.push_back({.name = absl::StrCat("devices: ", name),
-                      .run = [scale, check = check](SuiteMachine& machine) {
-                        return check(machine, scale);
-                      }});
-  }
-  if (num_gpus > 1) {
-    checks.push_back({.name = "devices: copies between GPUs",
-                      .run = [num_gpus](SuiteMachine& machine) {
-                        return CheckCopiesBetween(machine, num_gpus);
-                      }});
-  }
-  return checks;
+void RegisterFaultCheck() {
+  ::testing::RegisterTest("FaultCheck", "AGpuThatFailsIsNoticed", nullptr,
+                          nullptr, __FILE__, __LINE__,
+                          []() -> GpuCheck* { return new FaultCheck(); });
 }
-
-Check FaultCheck() { return {.name = "a GPU that fails", .run = &CheckFault}; }
 
 }  // namespace tutti

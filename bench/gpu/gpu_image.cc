@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "gpu/runtime/pinned_pool.h"
 
 namespace tutti {
 namespace {
 
 constexpr size_t kAlignment = 256;
 
-// Elsewhere another one, so that a gap which is copied to a gap is found.
+// Byte that differs from offset to offset: a copy of a gap to a gap is found.
 uint8_t GapByte(size_t offset) {
   return static_cast<uint8_t>(
       uint32_t{0x9E3779B1} * static_cast<uint32_t>(offset + 1) >> 24);
@@ -20,19 +20,6 @@ uint8_t GapByte(size_t offset) {
 void Extend(Bytes& bytes, size_t size) {
   bytes.reserve(size);
   while (bytes.size() < size) bytes.push_back(GapByte(bytes.size()));
-}
-
-// Puts the copies and the operation between them on the stream.
-absl::Status Enqueue(
-    GpuRuntime& runtime, GpuStream stream, const Bytes& before, uint8_t* host,
-    void* memory,
-    absl::FunctionRef<absl::Status(void* memory, GpuStream)> operate) {
-  const size_t size = before.size();
-  std::memcpy(host, before.data(), size);
-  absl::Status status = runtime.CopyAsync(memory, host, size, stream);
-  if (status.ok()) status = operate(memory, stream);
-  if (status.ok()) status = runtime.CopyAsync(host, memory, size, stream);
-  return status;
 }
 
 }  // namespace
@@ -57,40 +44,31 @@ void GpuImage::Expect(int region, const Bytes& after) {
             after_.begin() + static_cast<ptrdiff_t>(regions_[region].offset));
 }
 
-absl::Status GpuImage::Run(
-    SuiteMachine& machine, int gpu,
-    absl::FunctionRef<absl::Status(void* memory, GpuStream)> operate) const {
-  GpuRuntime& runtime = machine.runtime();
-  machine.host_area().Clear();
-  const absl::StatusOr<uint8_t*> host =
-      machine.host_area().Take(before_.size());
-  if (!host.ok()) return host.status();
-  const absl::StatusOr<OwnedGpuStream> stream = NewStream(runtime, gpu);
-  if (!stream.ok()) return stream.status();
-  const absl::StatusOr<void*> memory =
-      runtime.AllocateAsync(before_.size(), stream->get());
-  if (!memory.ok()) return memory.status();
-  absl::Status status =
-      Enqueue(runtime, stream->get(), before_, *host, *memory, operate);
-  status.Update(machine.WaitFor(stream->get()));
-  status.Update(runtime.FreeAsync(*memory, stream->get()));
-  if (!status.ok()) return status;
-  return Compare(*host);
-}
-
-absl::Status GpuImage::Compare(const uint8_t* found) const {
+void GpuImage::Run(
+    GpuMachine& machine, int gpu,
+    absl::FunctionRef<void(void* memory, GpuStream)> operate) const {
+  GpuRuntime& runtime = machine.runtime;
+  const size_t size = before_.size();
+  const PinnedPool::Buffer host = machine.host_memory->Take(size).value();
+  const OwnedGpuStream stream = NewStream(runtime, gpu).value();
+  void* const memory = runtime.AllocateAsync(size, stream.get()).value();
+  std::memcpy(host.data(), before_.data(), size);
+  Ok(runtime.CopyAsync(memory, host.data(), size, stream.get()));
+  operate(memory, stream.get());
+  Ok(runtime.CopyAsync(host.data(), memory, size, stream.get()));
+  Ok(machine.waiter.WaitFor(stream.get()));
+  Ok(runtime.FreeAsync(memory, stream.get()));
   for (const Region& region : regions_) {
     const auto begin = after_.begin() + static_cast<ptrdiff_t>(region.offset);
     const Bytes wanted(begin, begin + static_cast<ptrdiff_t>(region.num_bytes));
-    absl::Status status =
-        CompareBytes(region.name, wanted, found + region.offset);
-    if (!status.ok()) return status;
+    Ok(CompareBytes(region.name, wanted, host.data() + region.offset));
   }
-  return CompareBytes("memory around the buffers", after_, found);
+  Ok(CompareBytes("memory around the buffers", after_, host.data()));
 }
 
 absl::Status CompareBytes(const std::string& name, const Bytes& wanted,
-                          const uint8_t* found) {
+                          const void* bytes) {
+  const auto* const found = static_cast<const uint8_t*>(bytes);
   if (wanted.empty() || std::memcmp(wanted.data(), found, wanted.size()) == 0) {
     return absl::OkStatus();
   }

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "bench/gpu/gpu_check.h"
 #include "bench/gpu/gpu_image.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "gpu/testing/gpu_cases.h"
+#include "gtest/gtest.h"
 #include "tests/conformance/case_lists.h"
 #include "tests/conformance/expectation.h"
 #include "tutti/collective.h"
@@ -23,85 +25,58 @@ using conformance::Case;
 using conformance::Expectation;
 using conformance::ImplementationUnderTest;
 
-// Where tensors begin, in elements: kernels take 16 bytes at a time.
+// First elements of tensors in their memory, in turn.
 constexpr int64_t kAlignments = 3;
 
-// A tensor that begins `skipped` elements into memory of its own.
-Tensor AllocateAt(SuiteGroup& group, int rank, DType dtype, int64_t skipped,
-                  int64_t num_elements) {
-  const int64_t end = skipped + num_elements;
-  const Tensor whole = group.Allocate(rank, dtype, end);
-  if (skipped == 0 || !whole.is_set()) return whole;
-  return whole.Slice(skipped, end).value_or(whole);
-}
-
-// What the members found, compared piece by piece.
-absl::Status Compare(SuiteGroup& group, const Case& c,
-                     const Expectation& expected,
-                     const std::vector<CaseBuffers>& buffers) {
-  std::vector<const uint8_t*> found(buffers.size());
-  for (int rank = 0; rank < group.size(); ++rank) {
-    if (!HasOutput(c.type, rank, c.root)) continue;
-    found[rank] = group.Read(DeviceIndex(c, rank), buffers[rank].output);
-  }
-  absl::Status status = group.Finish();
-  for (int rank = 0; status.ok() && rank < group.size(); ++rank) {
-    if (!HasOutput(c.type, rank, c.root)) continue;
-    const Bytes wanted = Joined(expected.output(rank));
-    if (wanted.size() != buffers[rank].output.size_bytes()) {
-      return absl::InternalError(absl::StrCat("rank ", rank, " has ",
-                                              buffers[rank].output.size_bytes(),
-                                              " bytes, not ", wanted.size()));
-    }
-    status = CompareBytes(absl::StrCat("rank ", rank), wanted, found[rank]);
-  }
-  return status;
-}
-
-absl::Status RunCase(SuiteGroup& group,
-                     const ImplementationUnderTest& under_test, const Case& c,
-                     int64_t key, ReadBack read_back) {
+void RunCase(GpuGroup& group, const ImplementationUnderTest& under_test,
+             const Case& c, int64_t key, ReadBack read_back) {
   const auto inputs = conformance::MakeInputs(under_test, c, /*seed=*/key);
-  const auto expected = Expectation::Create(under_test, c, inputs);
-  if (!expected.ok()) return expected.status();
+  const auto expected = Expectation::Create(under_test, c, inputs).value();
   const auto requests = RequestsOf(c, under_test.name, key);
+  const auto has_output = [&](int rank) {
+    return HasOutput(c.type, rank, c.root);
+  };
   std::vector<CaseBuffers> buffers(group.size());
   for (int rank = 0; rank < group.size(); ++rank) {
     const int device = DeviceIndex(c, rank);
     buffers[rank] = MakeCaseBuffers(c, rank, [&](int64_t num_elements) {
-      return AllocateAt(group, device, c.dtype, key % kAlignments,
-                        num_elements);
+      return group.Allocate(device, c.dtype, num_elements, key % kAlignments);
     });
     if (buffers[rank].input.is_set()) {
       group.Write(device, buffers[rank].input, Joined({(*inputs)[rank]}));
     }
     CollectiveRequest request = *requests[rank];
     request.device_type = CudaDevice::kType;
-    group.Call(
-        device, request, buffers[rank].input,
-        HasOutput(c.type, rank, c.root) ? &buffers[rank].output : nullptr);
+    group.Call(device, request, buffers[rank].input,
+               has_output(rank) ? &buffers[rank].output : nullptr);
   }
-  // Who has no output yet gets it with the end.
-  if (read_back == ReadBack::kWhenDone || c.allocates_output) {
-    const absl::Status status = group.Finish();
-    if (!status.ok()) return status;
+  // An output that the library allocates comes with the end.
+  if (read_back == ReadBack::kWhenDone || c.allocates_output) group.Finish();
+  std::vector<const uint8_t*> found(buffers.size());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (!has_output(rank)) continue;
+    found[rank] = group.Read(DeviceIndex(c, rank), buffers[rank].output);
   }
-  return Compare(group, c, **expected, buffers);
+  group.Finish();
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (!has_output(rank)) continue;
+    const Bytes wanted = Joined(expected->output(rank));
+    ASSERT_EQ(wanted.size(), buffers[rank].output.size_bytes());
+    Ok(CompareBytes(absl::StrCat("rank ", rank), wanted, found[rank]));
+  }
 }
 
 }  // namespace
 
-absl::StatusOr<ImplementationUnderTest> FindUnderTest(const std::string& name) {
-  auto factory = CollectiveRegistry::Global().Find(name);
-  if (!factory.ok()) return factory.status();
+ImplementationUnderTest FindUnderTest(const std::string& name) {
   ImplementationUnderTest under_test;
   under_test.name = name;
-  under_test.factory = *std::move(factory);
   under_test.tier = conformance::Tier::kDeep;
+  under_test.factory = CollectiveRegistry::Global().Find(name).value();
   return under_test;
 }
 
-conformance::Grid GridOf(const SuiteGroup& group) {
+conformance::Grid GridOf(const GpuGroup& group) {
   return {.tasks = group.num_tasks(), .devices = group.devices_per_task()};
 }
 
@@ -109,17 +84,14 @@ std::vector<Case> CasesOf(const ImplementationUnderTest& under_test,
                           const conformance::Grid& grid,
                           const CheckScale& scale) {
   constexpr int64_t kOddLength = 7;
-  ImplementationUnderTest quick = under_test;
-  quick.tier = conformance::Tier::kQuick;
-  ImplementationUnderTest deep = under_test;
-  deep.tier = conformance::Tier::kDeep;
   std::vector<Case> cases;
   for (const CollectiveType type : under_test.traits().collectives) {
     for (const auto& part :
-         {LengthCases(quick, type, grid), SpecialCases(quick, type, grid),
-          Reduces(type) ? ReductionCases(quick, type, grid)
+         {LengthCases(under_test, type, grid),
+          SpecialCases(under_test, type, grid),
+          Reduces(type) ? ReductionCases(under_test, type, grid)
                         : std::vector<Case>(),
-          MatrixCases(deep, type, grid, kOddLength)}) {
+          MatrixCases(under_test, type, grid, kOddLength)}) {
       std::copy_if(part.begin(), part.end(), std::back_inserter(cases),
                    [&](const Case& c) {
                      return RunsAlike(c) && c.length <= scale.large_elements;
@@ -129,16 +101,27 @@ std::vector<Case> CasesOf(const ImplementationUnderTest& under_test,
   return cases;
 }
 
-absl::Status RunCases(SuiteGroup& group,
-                      const ImplementationUnderTest& under_test,
-                      const std::vector<Case>& cases, ReadBack read_back) {
+void AddLargeCases(const ImplementationUnderTest& under_test,
+                   const conformance::Grid& grid, const CheckScale& scale,
+                   std::vector<Case>* cases) {
+  for (const CollectiveType type : under_test.traits().collectives) {
+    Case large = LengthCases(under_test, type, grid).front();
+    large.dtype = DType::kFloat64;
+    large.length = scale.large_elements;
+    if (conformance::HasBlocks(type)) large.length /= grid.size();
+    cases->push_back(std::move(large));
+  }
+}
+
+void RunCases(GpuGroup& group, const ImplementationUnderTest& under_test,
+              const std::vector<Case>& cases, ReadBack read_back) {
   int64_t key = 0;
   for (const Case& c : cases) {
-    absl::Status status =
-        During(ToString(c), RunCase(group, under_test, c, ++key, read_back));
-    if (!status.ok()) return status;
+    if (!Passes(ToString(c),
+                [&] { RunCase(group, under_test, c, ++key, read_back); })) {
+      return;
+    }
   }
-  return absl::OkStatus();
 }
 
 }  // namespace tutti

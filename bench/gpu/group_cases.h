@@ -5,44 +5,47 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "bench/gpu/check.h"
-#include "bench/gpu/suite_group.h"
+#include "bench/gpu/gpu_group.h"
+#include "bench/gpu/gpu_machine.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/implementation_under_test.h"
 
 namespace tutti {
 
-// The registered one, proved with all values of each dimension. Errors:
-// NOT_FOUND listing the known names.
-absl::StatusOr<conformance::ImplementationUnderTest> FindUnderTest(
-    const std::string& name);
+// The registered implementation, to be proved with all values of each
+// dimension. Throws NOT_FOUND listing the known names.
+conformance::ImplementationUnderTest FindUnderTest(const std::string& name);
 
-// The group's devices, in the order of its ranks.
-conformance::Grid GridOf(const SuiteGroup& group);
+// Devices of the group, in the order of its ranks.
+conformance::Grid GridOf(const GpuGroup& group);
 
-// Those of the quick suite that GPUs and the host do alike, and each dtype with
-// each root, permutation and placement, of an odd length: for each collective
-// of the implementation.
+// Cases of all collectives of the implementation that GPUs and the host do
+// alike: lengths, blocks of different sizes, reductions, and each dtype with
+// each root, permutation and placement, of an odd length.
 std::vector<conformance::Case> CasesOf(
     const conformance::ImplementationUnderTest& under_test,
     const conformance::Grid& grid, const CheckScale& scale);
 
-// When outputs are read.
+// Adds a case of many bytes for each collective: more than hybrids take at a
+// time.
+void AddLargeCases(const conformance::ImplementationUnderTest& under_test,
+                   const conformance::Grid& grid, const CheckScale& scale,
+                   std::vector<conformance::Case>* cases);
+
+// Moment at which outputs are read.
 enum class ReadBack : uint8_t {
   kWhenDone,
   kAtOnce,  // Behind the calls on the compute streams, which then wait.
 };
 
 // Runs cases of the conformance suite among the group's devices, one after the
-// other, and compares all outputs with what is expected, bit by bit. Of three
-// cases the tensors of two are not where memory begins. Errors: the first, with
-// its case.
-absl::Status RunCases(SuiteGroup& group,
-                      const conformance::ImplementationUnderTest& under_test,
-                      const std::vector<conformance::Case>& cases,
-                      ReadBack read_back = ReadBack::kWhenDone);
+// other, and compares all outputs with the expected ones, bit by bit. Fails the
+// test with the first case that goes wrong. Tensors of two cases of three do
+// not begin where their memory does.
+void RunCases(GpuGroup& group,
+              const conformance::ImplementationUnderTest& under_test,
+              const std::vector<conformance::Case>& cases,
+              ReadBack read_back = ReadBack::kWhenDone);
 
 }  // namespace tutti
 

@@ -1,23 +1,17 @@
-#include "bench/gpu/local_bench.h"
-
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "bench/gpu/bench_buffers.h"
+#include "bench/gpu/bench_turns.h"
 #include "bench/gpu/gpu_image.h"
-#include "bench/gpu/gpu_timing.h"
-#include "bench/gpu/suite_group.h"
-#include "bench/gpu/suite_machine.h"
+#include "bench/gpu/gpu_machine.h"
+#include "benchmark/benchmark.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "gpu/kernels/gpu_reduction.h"
 #include "gpu/passes/gpu_local_reference.h"
-#include "tutti/collective.h"
 #include "tutti/gpu_devices.h"
 #include "tutti/reduction.h"
 #include "tutti/tensor.h"
@@ -27,214 +21,137 @@ namespace {
 
 constexpr double kLeastPercentOfCopy = 85;
 constexpr double kMostGraphMicroseconds = 6;
-constexpr int64_t kSmallBytes = 4096;
+constexpr int64_t kSmallElements = 1024;
 constexpr int kHoldCopies = 16;
 constexpr int kGroupSizes[] = {2, 4, 8};
 
-GpuReduction ReductionOf(BenchBuffers& buffers, const BenchShape& shape) {
+void RunLarge(const BenchMachine& bench, const BenchShape& shape,
+              benchmark::State& state) {
+  BenchBuffers buffers(bench.machine, shape);
   GpuReduction reduction = {
       .dtype = shape.dtype,
       .num_elements = static_cast<size_t>(shape.num_elements())};
   for (int rank = 0; rank < shape.num_members; ++rank) {
-    reduction.inputs.push_back(buffers.inputs[rank].data());
-    reduction.outputs.push_back(buffers.outputs[rank].mutable_data());
+    reduction.inputs.push_back(buffers.input(rank).data());
+    reduction.outputs.push_back(buffers.output(rank).mutable_data());
   }
-  return reduction;
-}
-
-// All on the first member's compute stream, for which nothing else waits.
-std::vector<Contender> ContendersOf(BenchBuffers& buffers,
-                                    const BenchShape& shape) {
-  SuiteGroup& group = *buffers.group;
-  GpuRuntime& runtime = group.machine().runtime();
-  const GpuStream stream = group.device(0).compute_stream();
-  const auto request = std::make_shared<CollectiveRequest>(
-      group.Request(AllReduce{}, shape.dtype, shape.num_elements()));
-  request->impl_details.implementation = "GpuLocalReduce";
-  std::vector<Contender> contenders;
-  contenders.push_back({.name = "GpuLocalReduce",
-                        .enqueue = Repeated([&group, &buffers, request] {
-                          for (int rank = 0; rank < group.size(); ++rank) {
-                            group.Call(rank, request, buffers.inputs[rank],
-                                       &buffers.outputs[rank]);
-                          }
-                          return absl::OkStatus();
-                        }),
-                        .stream = stream,
-                        .finish = [&group] { return group.Finish(); }});
-  contenders.push_back(
-      {.name = "kernel",
-       .enqueue = Repeated(
-           [&runtime, stream, reduction = ReductionOf(buffers, shape)] {
-             return runtime.LaunchReduce(reduction, stream);
-           }),
-       .stream = stream});
-  for (Contender& copy : CopyContenders(buffers)) {
-    contenders.push_back(std::move(copy));
-  }
-  return contenders;
-}
-
-// In per cent, the median over the rounds.
-double ShareOfCopy(const std::vector<Contender>& contenders) {
-  std::vector<double> shares;
-  for (size_t i = 0; i < contenders[0].seconds.size(); ++i) {
-    const double copy =
-        std::min(contenders[2].seconds[i], contenders[3].seconds[i]);
-    shares.push_back(100 * copy / contenders[0].seconds[i]);
-  }
-  return Median(std::move(shares));
-}
-
-absl::StatusOr<BenchResult> RunLocal(const BenchMachine& bench,
-                                     const BenchShape& shape) {
-  absl::StatusOr<BenchBuffers> buffers = MakeBuffers(bench.machine, shape);
-  if (!buffers.ok()) return buffers.status();
-  std::vector<Contender> contenders = ContendersOf(*buffers, shape);
-  const int64_t moved = 2 * shape.num_members * shape.num_bytes;
-  const absl::Status status =
-      TakeTurns(bench, CallsOf(bench.scale, moved), contenders);
-  if (!status.ok()) return status;
-  const Aim aim = {.what = "of the speed of a copy",
-                   .found = ShareOfCopy(contenders),
-                   .wanted = kLeastPercentOfCopy,
-                   .bound = Aim::Bound::kAtLeast,
-                   .unit = "%"};
-  return ResultOf(std::move(contenders), aim, moved);
-}
-
-int64_t SmallBuffers(int num_members) { return 2 * num_members * kSmallBytes; }
-
-// Replays the graph of the small reduction once, of random inputs into outputs
-// all of whose bytes are wrong, and compares all buffers. Errors: INTERNAL with
-// the first byte that differs.
-absl::Status CheckReplay(const BenchMachine& bench, GpuGraph& graph,
-                         int num_members, std::byte* memory, GpuStream stream) {
-  std::vector<Bytes> inputs;
-  for (int i = 0; i < num_members; ++i) {
-    inputs.push_back(RandomElements(DType::kFloat32,
-                                    kSmallBytes / SizeOf(DType::kFloat32), i));
-  }
-  const Bytes sum =
-      ReferenceReduceInPasses({ReductionKind::kSum, DType::kFloat32}, inputs,
-                              inputs.size(), /*divisor=*/1);
-  std::vector<Bytes> wanted = inputs;
-  wanted.resize(inputs.size() * 2, sum);
-  const auto size = static_cast<size_t>(SmallBuffers(num_members));
-  bench.machine.host_area().Clear();
-  const absl::StatusOr<uint8_t*> host = bench.machine.host_area().Take(size);
-  if (!host.ok()) return host.status();
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    uint8_t* const begin = *host + i * kSmallBytes;
-    std::copy(wanted[i].begin(), wanted[i].end(), begin);
-    if (i < inputs.size()) continue;
-    std::transform(begin, begin + kSmallBytes, begin,
-                   [](uint8_t byte) { return static_cast<uint8_t>(~byte); });
-  }
-  GpuRuntime& runtime = bench.machine.runtime();
-  absl::Status status = runtime.CopyAsync(memory, *host, size, stream);
-  if (status.ok()) status = graph.Launch(stream);
-  if (status.ok()) status = runtime.CopyAsync(*host, memory, size, stream);
-  // Also after an error, as the memory of the host is in use.
-  status.Update(bench.machine.WaitFor(stream));
-  for (size_t i = 0; status.ok() && i < wanted.size(); ++i) {
-    status = CompareBytes(absl::StrCat("buffer ", i, " after a replay"),
-                          wanted[i], *host + i * kSmallBytes);
-  }
-  return status;
-}
-
-// Launches and times the small reduction of buffers in `memory`, behind which
-// lies what is copied before.
-absl::StatusOr<BenchResult> TimeSmall(const BenchMachine& bench,
-                                      int num_members, std::byte* memory,
-                                      GpuStream stream) {
-  GpuRuntime& runtime = bench.machine.runtime();
-  GpuReduction reduction = {.num_elements = kSmallBytes / sizeof(float)};
-  for (int i = 0; i < num_members; ++i) {
-    reduction.inputs.push_back(memory + i * kSmallBytes);
-    reduction.outputs.push_back(memory + (num_members + i) * kSmallBytes);
-  }
-  const auto launch = [&] { return runtime.LaunchReduce(reduction, stream); };
-  const auto graph = bench.timing.Capture(stream, launch);
-  if (!graph.ok()) return graph.status();
-  absl::Status status =
-      CheckReplay(bench, **graph, num_members, memory, stream);
-  if (!status.ok()) return status;
-  const auto copy = [&runtime, stream,
-                     from = memory + SmallBuffers(num_members),
-                     size = static_cast<size_t>(bench.scale.hold_bytes)] {
-    return runtime.CopyAsync(from + size, from, size, stream);
+  std::vector<Contender> contenders = buffers.Copies();
+  const GpuStream stream = contenders[0].stream;
+  const auto launch = [&] {
+    Ok(bench.machine.runtime.LaunchReduce(reduction, stream));
   };
-  const auto hold = [copies = Repeated(copy)] { return copies(kHoldCopies); };
-  std::vector<Contender> contenders = {{.name = "graph",
-                                        .enqueue = Repeated([&graph, stream] {
-                                          return (*graph)->Launch(stream);
-                                        }),
-                                        .stream = stream,
-                                        .hold = hold},
-                                       {.name = "kernel",
-                                        .enqueue = Repeated(launch),
-                                        .stream = stream,
-                                        .hold = hold}};
-  status = TakeTurns(bench, bench.scale.replays, contenders);
-  if (!status.ok()) return status;
-  const Aim aim = {.what = "for each replay",
-                   .found = 1e6 * Median(contenders[0].seconds),
-                   .wanted = kMostGraphMicroseconds,
-                   .bound = Aim::Bound::kAtMost,
-                   .unit = "us"};
-  return ResultOf(std::move(contenders), aim, /*num_bytes=*/0);
+  contenders.insert(contenders.begin(),
+                    {buffers.Reduction("GpuLocalReduce"),
+                     {.name = "kernel", .call = launch, .stream = stream}});
+  const int64_t moved = 2 * shape.num_members * shape.num_bytes;
+  const TurnTimes times =
+      TakeTurns(state, bench, bench.scale.Calls(moved), moved, contenders);
+  const auto compare = [](double ours, double copy) {
+    return 100 * copy / ours;
+  };
+  Report(state, {.counter = "of_copy_percent",
+                 .found = MedianBesideFastest(times, 2, compare),
+                 .wanted = kLeastPercentOfCopy,
+                 .is_least = true});
 }
 
-absl::StatusOr<BenchResult> RunSmall(const BenchMachine& bench,
-                                     int num_members) {
-  GpuRuntime& runtime = bench.machine.runtime();
-  const absl::StatusOr<OwnedGpuStream> stream = NewStream(runtime, 0);
-  if (!stream.ok()) return stream.status();
-  const absl::StatusOr<void*> memory =
-      runtime.AllocateAsync(static_cast<size_t>(SmallBuffers(num_members) +
-                                                2 * bench.scale.hold_bytes),
-                            stream->get());
-  if (!memory.ok()) return memory.status();
-  absl::StatusOr<BenchResult> result = TimeSmall(
-      bench, num_members, static_cast<std::byte*>(*memory), stream->get());
-  absl::Status status = runtime.FreeAsync(*memory, stream->get());
-  status.Update(bench.machine.WaitFor(stream->get()));
-  if (result.ok() && !status.ok()) return status;
-  return result;
+// Small reduction in an image, which finds out whether it is right.
+struct SmallReduction {
+  explicit SmallReduction(int num_members) {
+    std::vector<Bytes> values;
+    for (int i = 0; i < num_members; ++i) {
+      values.push_back(RandomElements(DType::kFloat32, kSmallElements, i));
+      inputs.push_back(image.Add(absl::StrCat("input ", i), values[i], 0));
+    }
+    const Bytes sum =
+        ReferenceReduceInPasses({ReductionKind::kSum, DType::kFloat32}, values,
+                                values.size(), /*divisor=*/1);
+    for (int i = 0; i < num_members; ++i) {
+      outputs.push_back(
+          image.Add(absl::StrCat("output ", i), Bytes(sum.size(), 0x5A), 0));
+      image.Expect(outputs[i], sum);
+    }
+  }
+
+  GpuReduction At(void* memory) const {
+    GpuReduction reduction = {.num_elements = kSmallElements};
+    for (const int region : inputs) {
+      reduction.inputs.push_back(image.Place(region, memory));
+    }
+    for (const int region : outputs) {
+      reduction.outputs.push_back(image.Place(region, memory));
+    }
+    return reduction;
+  }
+
+  GpuImage image;
+  std::vector<int> inputs, outputs;  // Regions of the image.
+};
+
+void RunSmall(const BenchMachine& bench, int num_members,
+              benchmark::State& state) {
+  GpuMachine& machine = bench.machine;
+  GpuRuntime& runtime = machine.runtime;
+  const SmallReduction small(num_members);
+  std::unique_ptr<GpuGraph> graph;  // Lives until its stream is past it.
+  small.image.Run(machine, /*gpu=*/0, [&](void* memory, GpuStream stream) {
+    const GpuReduction reduction = small.At(memory);
+    const auto launch = [&] { return runtime.LaunchReduce(reduction, stream); };
+    graph = machine.timing.Capture(stream, launch).value();
+    Ok(graph->Launch(stream));
+  });
+  small.image.Run(machine, /*gpu=*/0, [&](void* memory, GpuStream stream) {
+    const GpuReduction reduction = small.At(memory);
+    const auto launch = [&] { return runtime.LaunchReduce(reduction, stream); };
+    graph = machine.timing.Capture(stream, launch).value();
+    const auto size = static_cast<size_t>(bench.scale.hold_bytes);
+    auto* const from = static_cast<std::byte*>(
+        runtime.AllocateAsync(2 * size, stream).value());
+    const auto hold = [&] {
+      for (int i = 0; i < kHoldCopies; ++i) {
+        Ok(runtime.CopyAsync(from + size, from, size, stream));
+      }
+    };
+    const TurnTimes times =
+        TakeTurns(state, bench, bench.scale.replays, /*num_bytes=*/0,
+                  {{.name = "graph",
+                    .call = [&] { Ok(graph->Launch(stream)); },
+                    .stream = stream,
+                    .hold = hold},
+                   {.name = "kernel",
+                    .call = [&] { Ok(launch()); },
+                    .stream = stream,
+                    .hold = hold}});
+    Ok(runtime.FreeAsync(from, stream));
+    Report(state, {.counter = "replay_us",
+                   .found = 1e6 * Median(times[0]),
+                   .wanted = kMostGraphMicroseconds});
+  });
 }
 
 }  // namespace
 
-std::vector<BenchCase> LocalReduceBenches(const BenchScale& scale) {
-  std::vector<BenchCase> cases;
-  for (const int64_t size : scale.sizes) {
+void RegisterLocalBenches(const BenchMachine& bench) {
+  for (const int64_t size : bench.scale.sizes) {
     for (const int num_members : kGroupSizes) {
       for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
         const BenchShape shape = {
             .num_members = num_members, .dtype = dtype, .num_bytes = size};
-        cases.push_back(
-            {.name = absl::StrCat("GpuLocalReduce, ", ToString(shape)),
-             .run = [shape](const BenchMachine& bench) {
-               return RunLocal(bench, shape);
-             }});
+        Register(bench, shape.Name("GpuLocalReduce"),
+                 [bench, shape](benchmark::State& state) {
+                   RunLarge(bench, shape, state);
+                 });
       }
     }
   }
-  return cases;
-}
-
-std::vector<BenchCase> SmallReduceBenches() {
-  std::vector<BenchCase> cases;
   for (const int num_members : kGroupSizes) {
-    cases.push_back({.name = absl::StrCat("CUDA graph of a reduction, ",
-                                          num_members, " x 4 KiB float32"),
-                     .run = [num_members](const BenchMachine& bench) {
-                       return RunSmall(bench, num_members);
-                     }});
+    const BenchShape shape = {.num_members = num_members,
+                              .num_bytes = kSmallElements * 4};
+    Register(bench, shape.Name("CudaGraphOfAReduction"),
+             [bench, num_members](benchmark::State& state) {
+               RunSmall(bench, num_members, state);
+             });
   }
-  return cases;
 }
 
 }  // namespace tutti

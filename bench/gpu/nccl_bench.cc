@@ -1,17 +1,20 @@
-#include "bench/gpu/nccl_bench.h"
-
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "bench/gpu/bench_buffers.h"
-#include "bench/gpu/raw_nccl.h"
-#include "bench/gpu/suite_group.h"
-#include "tutti/collective.h"
-#include "tutti/tensor.h"
+#include "absl/time/time.h"
+#include "bench/gpu/bench_turns.h"
+#include "bench/gpu/gpu_machine.h"
+#include "benchmark/benchmark.h"
+#include "gpu/nccl/runtime/nccl_runtime.h"
+#include "tutti/environment.h"
+#include "tutti/gpu_devices.h"
 
 namespace tutti {
 namespace {
@@ -20,152 +23,150 @@ constexpr int64_t kLargeBytes = int64_t{16} << 20;
 constexpr double kMostMicroseconds = 3;
 constexpr double kMostPercent = 2;
 
-// So many that what is waited for at the end is little beside them.
+// Calls beside which the wait at their end is little.
 constexpr int64_t kFewestCalls = 50;
 
-struct NcclBuffers {
-  std::unique_ptr<SuiteGroup> group;
-  std::vector<Tensor> inputs, outputs;  // Of the ranks, each on its GPU.
-  std::vector<NcclCall> calls;          // The all-reduce among them.
-  std::unique_ptr<RawNccl> blocking;
-  std::unique_ptr<RawNccl> not_blocking;  // Null where Tutti's blocks, too.
+constexpr absl::Duration kLongestWait = absl::Minutes(1);
+
+// NCCL as a program without Tutti uses it: a communicator of the first GPUs of
+// this process, one rank and one stream on each. Only NcclRuntime stands
+// between the caller and NCCL's functions. Belongs to one thread; the machine
+// outlives it.
+class RawNccl {
+ public:
+  // Returns when the communicator is made. Its calls block or not, as `blocks`
+  // says.
+  RawNccl(GpuMachine& machine, int num_gpus, bool blocks)
+      : machine_(machine), nccl_(*machine.nccl) {
+    std::vector<NcclRank> ranks;
+    for (int gpu = 0; gpu < num_gpus; ++gpu) {
+      streams_.push_back(NewStream(machine.runtime, gpu).value());
+      ranks.push_back({.rank = gpu, .gpu = gpu});
+    }
+    comms_ = blocks ? nccl_->CommInitBlocking(ranks).value()
+                    : nccl_
+                          ->CommInitRanks(nccl_->NewUniqueId().value(),
+                                          num_gpus, ranks)
+                          .value();
+    status_ = AwaitReady();
+  }
+
+  // Waits for all launches.
+  ~RawNccl() {
+    if (status_.ok()) status_ = TryToFinish();
+    if (status_.ok()) status_ = nccl_->Finalize(comms_);
+    if (status_.ok()) status_ = AwaitReady();
+    (status_.ok() ? nccl_->Destroy(comms_) : nccl_->Abort(comms_))
+        .IgnoreError();
+  }
+  RawNccl(const RawNccl&) = delete;
+  RawNccl& operator=(const RawNccl&) = delete;
+
+  GpuStream stream(int rank) const { return streams_[rank].get(); }
+
+  // Puts the call of each rank on its stream, and returns when they are there.
+  void Launch(const std::vector<NcclCall>& calls) {
+    parts_.resize(comms_.size());
+    for (size_t rank = 0; rank < comms_.size(); ++rank) {
+      parts_[rank].comm = comms_[rank];
+      parts_[rank].stream = streams_[rank].get();
+      parts_[rank].calls.assign(1, calls[rank]);
+    }
+    if (status_.ok()) status_ = nccl_->Launch(parts_);
+    if (status_.ok()) status_ = AwaitReady();
+    Ok(status_);
+  }
+
+  // Waits for all streams.
+  void Finish() { Ok(TryToFinish()); }
+
+ private:
+  absl::Status TryToFinish() {
+    absl::Status status = status_;
+    for (const OwnedGpuStream& stream : streams_) {
+      // A failed communicator may never let its streams end.
+      if (status.ok()) status = machine_.waiter.WaitFor(stream.get());
+    }
+    return status;
+  }
+
+  // Asks without a pause, because a launch takes NCCL microseconds.
+  absl::Status AwaitReady() {
+    Clock& clock = *machine_.environment.clock;
+    const absl::Time latest = clock.Now() + kLongestWait;
+    while (clock.Now() < latest) {
+      const absl::StatusOr<bool> are_ready = AreReady(*nccl_, comms_);
+      if (!are_ready.ok() || *are_ready) return are_ready.status();
+    }
+    return absl::DeadlineExceededError("NCCL was not ready after a minute");
+  }
+
+  GpuMachine& machine_;
+  const std::shared_ptr<NcclRuntime> nccl_;
+  std::vector<OwnedGpuStream> streams_;
+  std::vector<NcclComm> comms_;
+  std::vector<NcclPart> parts_;  // A launch: memory that is used again.
+  absl::Status status_;          // First error of the communicator.
 };
 
-absl::StatusOr<NcclBuffers> MakeNcclBuffers(
-    const BenchMachine& bench, const std::shared_ptr<NcclRuntime>& nccl,
-    const BenchShape& shape) {
-  auto group = SuiteGroup::Create(bench.machine, shape.num_members,
-                                  /*devices_per_gpu=*/1, nccl);
-  if (!group.ok()) return group.status();
-  NcclBuffers buffers;
-  buffers.group = *std::move(group);
+void RunNccl(const BenchMachine& bench, const BenchShape& shape,
+             benchmark::State& state) {
+  BenchBuffers buffers(bench.machine, shape, /*for_nccl=*/true);
+  std::vector<NcclCall> calls;
   for (int rank = 0; rank < shape.num_members; ++rank) {
-    for (auto* const tensors : {&buffers.inputs, &buffers.outputs}) {
-      tensors->push_back(
-          buffers.group->Allocate(rank, shape.dtype, shape.num_elements()));
-    }
+    calls.push_back({.input = buffers.input(rank).data(),
+                     .output = buffers.output(rank).mutable_data(),
+                     .num_elements = static_cast<size_t>(shape.num_elements()),
+                     .dtype = shape.dtype});
   }
-  // The streams of the other communicator come to the memory then.
-  const absl::Status status = buffers.group->Finish();
-  if (!status.ok()) return status;
-  for (int rank = 0; rank < shape.num_members; ++rank) {
-    buffers.calls.push_back(
-        {.input = buffers.inputs[rank].data(),
-         .output = buffers.outputs[rank].mutable_data(),
-         .num_elements = static_cast<size_t>(shape.num_elements()),
-         .dtype = shape.dtype});
-  }
-  const auto create = [&](RawNccl::Calls calls) {
-    return RawNccl::Create(bench.machine, nccl, shape.num_members, calls);
-  };
-  auto blocking = create(RawNccl::Calls::kBlock);
-  if (!blocking.ok()) return blocking.status();
-  buffers.blocking = *std::move(blocking);
-  if (!nccl->WhyBlocking().empty()) return buffers;
-  auto not_blocking = create(RawNccl::Calls::kDoNotBlock);
-  if (!not_blocking.ok()) return not_blocking.status();
-  buffers.not_blocking = *std::move(not_blocking);
-  return buffers;
-}
-
-Contender Alone(std::string name, RawNccl& raw,
-                const std::vector<NcclCall>& calls) {
-  const auto call = [&raw, &calls] { return raw.Launch(calls); };
-  return {.name = std::move(name),
-          .enqueue =
-              [&raw, repeated = Repeated(call)](int num_calls) {
-                absl::Status status = repeated(num_calls);
-                status.Update(raw.Finish());
-                return status;
-              },
-          .stream = raw.stream(0),
-          .finish = [&raw] { return raw.Finish(); }};
-}
-
-// Ours, and NCCL alone. The buffers outlive them.
-std::vector<Contender> ContendersOf(NcclBuffers& buffers,
-                                    const BenchShape& shape) {
-  SuiteGroup& group = *buffers.group;
-  const auto request = std::make_shared<CollectiveRequest>(
-      group.Request(AllReduce{}, shape.dtype, shape.num_elements()));
-  request->impl_details.implementation = "NcclReduce";
-  const auto call_ours = [&group, &buffers, request] {
-    for (int rank = 0; rank < group.size(); ++rank) {
-      group.Call(rank, request, buffers.inputs[rank], &buffers.outputs[rank]);
-    }
-    return absl::OkStatus();
-  };
-  // Ours may put calls on streams after they have returned, so a mark on a
-  // stream comes behind all of them only when all have ended.
-  std::vector<Contender> contenders = {
-      {.name = "NcclReduce",
-       .enqueue =
-           [&group, repeated = Repeated(call_ours)](int num_calls) {
-             absl::Status status = repeated(num_calls);
-             status.Update(group.Finish());
-             return status;
-           },
-       .stream = group.device(0).compute_stream(),
-       .finish = [&group] { return group.Finish(); }},
-      Alone("ncclAllReduce", *buffers.blocking, buffers.calls)};
-  if (buffers.not_blocking != nullptr) {
+  std::vector<Contender> contenders = {buffers.Reduction("NcclReduce")};
+  std::vector<std::unique_ptr<RawNccl>> communicators;
+  for (const bool blocks : {true, false}) {
+    // All of Tutti's communicators block where one has to.
+    if (!blocks && !(*bench.machine.nccl)->WhyBlocking().empty()) continue;
+    communicators.push_back(
+        std::make_unique<RawNccl>(bench.machine, shape.num_members, blocks));
+    RawNccl& raw = *communicators.back();
     contenders.push_back(
-        Alone("not blocking", *buffers.not_blocking, buffers.calls));
+        {.name = blocks ? "ncclAllReduce" : "ncclAllReduce_not_blocking",
+         .call = [&raw, &calls] { raw.Launch(calls); },
+         .stream = raw.stream(0),
+         .finish = [&raw] { raw.Finish(); }});
   }
-  return contenders;
-}
-
-int CallsOfNccl(const BenchScale& scale, int64_t num_bytes) {
-  const int64_t calls = std::max(kFewestCalls, scale.turn_bytes / num_bytes);
-  return static_cast<int>(std::min<int64_t>(scale.replays, calls));
-}
-
-absl::StatusOr<BenchResult> RunNccl(const BenchMachine& bench,
-                                    const std::shared_ptr<NcclRuntime>& nccl,
-                                    const BenchShape& shape) {
-  absl::StatusOr<NcclBuffers> buffers = MakeNcclBuffers(bench, nccl, shape);
-  if (!buffers.ok()) return buffers.status();
-  std::vector<Contender> contenders = ContendersOf(*buffers, shape);
-  const absl::Status status =
-      TakeTurns(bench, CallsOfNccl(bench.scale, shape.num_bytes), contenders);
-  if (!status.ok()) return status;
-  const Aim aim = AimOverRaw(shape.num_bytes, contenders);
-  return ResultOf(std::move(contenders), aim,
-                  2 * shape.num_members * shape.num_bytes);
+  for (Contender& contender : contenders) contender.ends_on_host = true;
+  const int64_t num_calls =
+      std::max(kFewestCalls, bench.scale.turn_bytes / shape.num_bytes);
+  const TurnTimes times = TakeTurns(
+      state, bench,
+      static_cast<int>(std::min<int64_t>(bench.scale.replays, num_calls)),
+      2 * shape.num_members * shape.num_bytes, contenders);
+  const bool is_large = shape.num_bytes >= kLargeBytes;
+  const auto compare = [is_large](double ours, double raw) {
+    return is_large ? 100 * (ours - raw) / raw : 1e6 * (ours - raw);
+  };
+  Report(state, {.counter = is_large ? "more_percent" : "more_us",
+                 .found = MedianBesideFastest(times, 1, compare),
+                 .wanted = is_large ? kMostPercent : kMostMicroseconds});
 }
 
 }  // namespace
 
-Aim AimOverRaw(int64_t num_bytes, const std::vector<Contender>& contenders) {
-  const bool is_large = num_bytes >= kLargeBytes;
-  std::vector<double> found;
-  for (size_t i = 0; i < contenders[0].seconds.size(); ++i) {
-    double raw = contenders[1].seconds[i];
-    for (size_t j = 2; j < contenders.size(); ++j) {
-      raw = std::min(raw, contenders[j].seconds[i]);
+void RegisterNcclBenches(const BenchMachine& bench) {
+  if (!bench.machine.nccl.ok()) {
+    return RegisterLeftOut("NcclReduce",
+                           std::string(bench.machine.nccl.status().message()));
+  }
+  std::vector<int> sizes = {1};
+  if (bench.machine.num_gpus() > 1) sizes.push_back(bench.machine.num_gpus());
+  for (const int num_gpus : sizes) {
+    for (const int64_t size : bench.scale.nccl_sizes) {
+      const BenchShape shape = {.num_members = num_gpus, .num_bytes = size};
+      Register(bench, shape.Name("NcclReduce"),
+               [bench, shape](benchmark::State& state) {
+                 RunNccl(bench, shape, state);
+               });
     }
-    const double more = contenders[0].seconds[i] - raw;
-    found.push_back(is_large ? 100 * more / raw : 1e6 * more);
   }
-  return {.what = "more than ncclAllReduce alone",
-          .found = Median(std::move(found)),
-          .wanted = is_large ? kMostPercent : kMostMicroseconds,
-          .bound = Aim::Bound::kAtMost,
-          .unit = is_large ? "%" : "us"};
-}
-
-std::vector<BenchCase> NcclBenches(const std::shared_ptr<NcclRuntime>& nccl,
-                                   int num_gpus, const BenchScale& scale) {
-  std::vector<BenchCase> cases;
-  for (const int64_t size : scale.nccl_sizes) {
-    const BenchShape shape = {
-        .num_members = num_gpus, .dtype = DType::kFloat32, .num_bytes = size};
-    cases.push_back({.name = absl::StrCat("NcclReduce, ", ToString(shape)),
-                     .run = [nccl, shape](const BenchMachine& bench) {
-                       return RunNccl(bench, nccl, shape);
-                     }});
-  }
-  return cases;
 }
 
 }  // namespace tutti

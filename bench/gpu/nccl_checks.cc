@@ -1,15 +1,22 @@
-#include "bench/gpu/nccl_checks.h"
+// Collectives of NCCL, and hybrids that go on from NCCL to a schedule: among
+// the GPUs of one task, and between two tasks, whose bytes pass through pinned
+// memory. Schedules between two tasks on GPU 0 do so without NCCL. All run the
+// cases of tests/conformance/ and compare bit by bit: inputs of floats are such
+// that no result is rounded.
 
-#include <algorithm>
 #include <cstdint>
-#include <iterator>
-#include <utility>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/gpu/gpu_check.h"
+#include "bench/gpu/gpu_group.h"
 #include "bench/gpu/group_cases.h"
-#include "bench/gpu/suite_machine.h"
-#include "tests/conformance/case_lists.h"
-#include "tests/conformance/implementation_under_test.h"
+#include "gpu/nccl/nccl_then.h"
+#include "gpu/testing/gpu_cases.h"
+#include "gtest/gtest.h"
+#include "tests/conformance/case.h"
 #include "tutti/collective.h"
 #include "tutti/reduction.h"
 #include "tutti/tensor.h"
@@ -19,76 +26,123 @@ namespace {
 
 using conformance::Case;
 using conformance::Grid;
-using conformance::ImplementationUnderTest;
+using ::testing::Values;
 
-constexpr const char* kNames[] = {
-    "NcclReduce",        "NcclBroadcast",   "NcclGather",
-    "NcclReduceScatter", "NcclAllToAll",    "NcclPermute",
-    "NcclThenRing",      "NcclThenShuffle", "NcclThenRecursiveHalvingDoubling"};
+constexpr const char* kHybrids[] = {"NcclThenRing", "NcclThenShuffle",
+                                    "NcclThenRecursiveHalvingDoubling"};
 
-// Other reductions are refused, as are functions of the caller.
+// NCCL refuses other reductions, and functions of the caller.
 bool HasNccl(const Case& c) {
   return !c.merge_op.is_custom() && !c.final_op.is_custom() &&
          c.merge_op.kind() <= ReductionKind::kMax;
 }
 
-// Each dtype, root, permutation and placement, each reduction of each dtype,
-// lengths, blocks of different sizes, and one of more bytes than the hybrids
-// take at a time.
-std::vector<Case> NcclCasesOf(const ImplementationUnderTest& under_test,
-                              CollectiveType type, const Grid& grid,
-                              const CheckScale& scale) {
-  constexpr int64_t kOddLength = 7;
-  std::vector<Case> all = LengthCases(under_test, type, grid);
-  Case large = all.front();
-  large.dtype = DType::kFloat64;
-  large.length = scale.large_elements;
-  if (conformance::HasBlocks(type)) large.length /= grid.size();
-  for (const auto& part :
-       {MatrixCases(under_test, type, grid, kOddLength),
-        SpecialCases(under_test, type, grid),
-        Reduces(type) ? ReductionCases(under_test, type, grid)
-                      : std::vector<Case>()}) {
-    all.insert(all.end(), part.begin(), part.end());
+// Two whole chunks and some of a third: one is between the tasks, the next is
+// being reduced, and the one before is being spread.
+std::vector<Case> ChunkedCases(const Grid& grid) {
+  constexpr int64_t kRest = 1001;
+  std::vector<Case> cases;
+  for (const DType dtype : {DType::kFloat32, DType::kInt64}) {
+    const auto chunk =
+        kNcclThenChunkBytes / static_cast<int64_t>(SizeOf(dtype));
+    cases.push_back({.type = CollectiveType::kAllReduce,
+                     .grid = grid,
+                     .dtype = dtype,
+                     .length = 2 * chunk + kRest,
+                     .in_place = InPlace::kEvenRanks});
   }
-  std::vector<Case> cases = {large};
-  std::copy_if(all.begin(), all.end(), std::back_inserter(cases),
-               [&](const Case& c) {
-                 return HasNccl(c) && c.length <= scale.large_elements;
-               });
+  cases.back().final_op = FinalOp::DivideByGroupSize();
   return cases;
 }
 
+class NcclCheck : public GpuCheck {
+ protected:
+  void Run(const GroupShape& shape, const std::string& name) {
+    GpuGroup group(machine(), shape);
+    const Grid grid = GridOf(group);
+    const auto under_test = FindUnderTest(name);
+    std::vector<Case> cases = CasesOf(under_test, grid, scale());
+    std::erase_if(cases, [](const Case& c) { return !HasNccl(c); });
+    AddLargeCases(under_test, grid, scale(), &cases);
+    if (shape.num_tasks > 1) {
+      const auto chunked = ChunkedCases(grid);
+      cases.insert(cases.end(), chunked.begin(), chunked.end());
+    }
+    RunCases(group, under_test, cases);
+  }
+};
+
+class NcclChecks
+    : public NcclCheck,
+      public ::testing::WithParamInterface<std::tuple<bool, const char*>> {};
+
+TEST_P(NcclChecks, MembersGetWhatTheCollectivePromises) {
+  const auto& [has_all_gpus, name] = GetParam();
+  if (!WhyNoNccl().empty()) GTEST_SKIP() << WhyNoNccl();
+  const int num_gpus = has_all_gpus ? machine().num_gpus() : 1;
+  if (has_all_gpus && num_gpus == 1) GTEST_SKIP() << "there is one GPU";
+  Run({.gpus_per_task = num_gpus, .nccl = *machine().nccl}, name);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Gpus, NcclChecks,
+    ::testing::Combine(::testing::Bool(),
+                       Values("NcclReduce", "NcclBroadcast", "NcclGather",
+                              "NcclReduceScatter", "NcclAllToAll",
+                              "NcclPermute", kHybrids[0], kHybrids[1],
+                              kHybrids[2])),
+    [](const auto& info) {
+      return absl::StrCat(std::get<0>(info.param) ? "All_" : "One_",
+                          std::get<1>(info.param));
+    });
+
+class NcclTaskChecks : public NcclCheck,
+                       public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(NcclTaskChecks, TwoTasksOfTwoGpusGetWhatTheCollectivePromises) {
+  constexpr int kGpus = 4;
+  if (!WhyNoNccl().empty()) GTEST_SKIP() << WhyNoNccl();
+  if (machine().num_gpus() < kGpus) {
+    GTEST_SKIP() << "there are " << machine().num_gpus() << " GPUs of "
+                 << kGpus;
+  }
+  Run({.num_tasks = 2, .gpus_per_task = 2, .nccl = *machine().nccl},
+      GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Hybrids, NcclTaskChecks, ::testing::ValuesIn(kHybrids),
+                         [](const auto& info) { return info.param; });
+
+class TaskChecks
+    : public NcclCheck,
+      public ::testing::WithParamInterface<std::tuple<int, const char*>> {};
+
+TEST_P(TaskChecks, TwoTasksOnOneGpuGetWhatTheSchedulePromises) {
+  const auto& [num_devices, name] = GetParam();
+  GpuGroup group(
+      machine(),
+      {.num_tasks = 2, .devices_per_gpu = num_devices, .shares_gpus = true});
+  const auto schedule = ScheduleNamed(name);
+  RunCases(group, schedule, CasesOf(schedule, GridOf(group), scale()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, TaskChecks,
+                         ::testing::Combine(Values(1, 2),
+                                            Values("RingReduce",
+                                                   "HierarchicalRingReduce",
+                                                   "TreeReduce")),
+                         [](const auto& info) {
+                           return absl::StrCat(std::get<0>(info.param),
+                                               "Devices_",
+                                               std::get<1>(info.param));
+                         });
+
+// With one device each, a hybrid needs no NCCL.
+using HybridCheck = NcclCheck;
+
+TEST_F(HybridCheck, TwoTasksOnOneGpuNeedNoNccl) {
+  Run({.num_tasks = 2, .shares_gpus = true}, "NcclThenRing");
+}
+
 }  // namespace
-
-absl::Status CheckNcclCollective(SuiteGroup& group, const std::string& name,
-                                 const CheckScale& scale,
-                                 const std::vector<Case>& more) {
-  const auto under_test = FindUnderTest(name);
-  if (!under_test.ok()) return under_test.status();
-  std::vector<Case> cases;
-  for (const CollectiveType type : under_test->traits().collectives) {
-    const auto part = NcclCasesOf(*under_test, type, GridOf(group), scale);
-    cases.insert(cases.end(), part.begin(), part.end());
-  }
-  cases.insert(cases.end(), more.begin(), more.end());
-  return RunCases(group, *under_test, cases);
-}
-
-std::vector<Check> NcclChecks(const std::shared_ptr<NcclRuntime>& nccl,
-                              int num_gpus, const CheckScale& scale) {
-  std::vector<Check> checks;
-  for (const char* const name : kNames) {
-    checks.push_back(
-        {.name = absl::StrCat(num_gpus, " GPUs of 1 devices: ", name),
-         .run = [nccl, num_gpus, scale, name](SuiteMachine& machine) {
-           const auto group = SuiteGroup::Create(machine, num_gpus,
-                                                 /*devices_per_gpu=*/1, nccl);
-           if (!group.ok()) return group.status();
-           return CheckNcclCollective(**group, name, scale);
-         }});
-  }
-  return checks;
-}
-
 }  // namespace tutti

@@ -21,10 +21,10 @@ struct PendingCalls::State {
 
 PendingCalls::PendingCalls() : state_(std::make_shared<State>()) {}
 
-StatusCallback PendingCalls::Add(std::string what) {
+StatusCallback PendingCalls::Add(std::string name) {
   MutexLock lock(&state_->mu);
   const int64_t call = ++state_->last_call;
-  state_->pending.emplace(call, std::move(what));
+  state_->pending.emplace(call, std::move(name));
   return [state = state_, call](const absl::Status& status) {
     MutexLock lock(&state->mu);
     if (!status.ok() && state->status.ok()) {
@@ -50,14 +50,14 @@ absl::Status PendingCalls::status() const {
 std::string PendingCalls::Missing() const {
   MutexLock lock(&state_->mu);
   std::string missing;
-  for (const auto& [call, what] : state_->pending) {
-    absl::StrAppend(&missing, missing.empty() ? "" : ", ", what);
+  for (const auto& [call, name] : state_->pending) {
+    absl::StrAppend(&missing, missing.empty() ? "" : ", ", name);
   }
   return missing;
 }
 
 bool PendingCalls::WaitUntil(absl::Time when, Clock& clock) {
-  // The state's, because the alarm may ring late.
+  // Shared with the alarm, which may ring after this call.
   const auto is_late = std::make_shared<bool>(false);
   const Clock::AlarmId alarm = clock.CallAt(when, [state = state_, is_late] {
     MutexLock lock(&state->mu);

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -11,24 +10,24 @@
 
 namespace tutti {
 
-// Calls that end by a callback, for the one thread that begins and awaits them.
+// Calls that end by a callback. One thread begins them and waits for them.
 // Their ends may come on any thread, and after this object is gone.
 class PendingCalls {
  public:
   PendingCalls();
 
-  // The end of a call, which `what` names in errors.
-  StatusCallback Add(std::string what);
+  // Callback that ends one more call. Errors name the call by `name`.
+  StatusCallback Add(std::string name);
 
   bool have_ended() const;
 
-  // The first error among those that have ended.
+  // First error among the calls that have ended.
   absl::Status status() const;
 
-  // Those that have not ended: "all_reduce of rank 1, stream of rank 0".
+  // Names of the calls that have not ended: "rank 1, stream of rank 0".
   std::string Missing() const;
 
-  // Waits until all have ended, at most until `when`. Whether they have.
+  // Blocks until all calls have ended, or until `when`. Returns have_ended().
   bool WaitUntil(absl::Time when, Clock& clock);
 
  private:

@@ -15,7 +15,7 @@ export CUDA_DEVICE_MAX_CONNECTIONS="${CUDA_DEVICE_MAX_CONNECTIONS:-32}"
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 results=${1:-results}
 mkdir -p "$results" || exit 1
-rm -f "$results"/check.json "$results"/bench.json "$results"/status
+rm -f "$results"/checks.json "$results"/bench.json "$results"/status
 
 no_gpu=3
 
@@ -33,7 +33,7 @@ driver() {
   fi
 }
 
-# Where NVIDIA's tool is that watches kernels, if it is anywhere.
+# Path of NVIDIA's tool that watches kernels, or nothing.
 find_sanitizer() {
   command -v compute-sanitizer && return
   for folder in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda; do
@@ -47,11 +47,11 @@ find_sanitizer() {
 # The text "$1" as JSON.
 quoted() { printf '"%s"' "$(printf '%s' "$1" | sed 's/\\/\\\\/g; s/"/\\"/g')"; }
 
-# The object in the file "$1", or none.
+# The object in the file "$1", or null.
 object() { if [ -s "$1" ]; then cat "$1"; else echo null; fi; }
 
-# A short check under the sanitizer's tool "$1". Errors that calls return are
-# what some checks want.
+# A short check under the sanitizer's tool "$1". Some checks want errors that
+# calls return.
 sanitize() {
   echo "=== compute-sanitizer --tool $1"
   if [ -z "$sanitizer" ]; then
@@ -59,7 +59,7 @@ sanitize() {
       "in /usr/local/cuda"
     outcome=absent
   elif "$sanitizer" --tool "$1" --report-api-errors no --error-exitcode 9 \
-    "$here/gpu_suite" check --short; then
+    "$here/gpu_checks" --short; then
     outcome=passed
   else
     outcome=failed
@@ -76,13 +76,14 @@ run() {
   all_passed=true
   echo "Tutti $version on $machine; driver $driver; $date"
 
-  echo "=== check"
-  "$here/gpu_suite" check --json "$results/check.json"
+  echo "=== gpu_checks"
+  "$here/gpu_checks" --gtest_output="json:$results/checks.json"
   status=$?
   if [ "$status" -eq "$no_gpu" ]; then return "$no_gpu"; fi
   [ "$status" -eq 0 ] || all_passed=false
-  echo "=== bench"
-  "$here/gpu_suite" bench --json "$results/bench.json" || all_passed=false
+  echo "=== gpu_bench"
+  "$here/gpu_bench" --benchmark_out="$results/bench.json" \
+    --benchmark_out_format=json || all_passed=false
   sanitize memcheck
   memcheck=$outcome
   sanitize racecheck
@@ -96,8 +97,8 @@ run() {
     printf '"passed": %s,\n' "$all_passed"
     printf '"sanitizer": {"memcheck": "%s", "racecheck": "%s"},\n' \
       "$memcheck" "$racecheck"
-    printf '"check": '
-    object "$results/check.json"
+    printf '"checks": '
+    object "$results/checks.json"
     printf ',\n"bench": '
     object "$results/bench.json"
     echo '}'
@@ -111,5 +112,5 @@ run() {
   echo "$?" >"$results/status"
 } 2>&1 | tee "$results/results.txt"
 status=$(cat "$results/status")
-rm -f "$results"/check.json "$results"/bench.json "$results"/status
+rm -f "$results"/checks.json "$results"/bench.json "$results"/status
 exit "$status"

@@ -15,14 +15,16 @@ import unittest
 
 RUN_SH = os.path.abspath(sys.argv[1])
 
-# Ends as a file beside it says, by its command.
-GPU_SUITE = """#!/bin/sh
-echo "gpu_suite $*"
-[ "${2:-}" = --json ] && echo '{"of": "'"$1"'"}' >"$3"
-exit "$(cat "$(dirname "$0")/$1.status")"
+# A program that ends with the status in a file beside it.
+PROGRAM = """#!/bin/sh
+name=$(basename "$0")
+echo "$name $*"
+case ${1:-} in *=json:*) file=${1#*=json:} ;; *_out=*) file=${1#*=} ;; esac
+[ -z "${file:-}" ] || echo '{"of": "'"$name"'"}' >"$file"
+exit "$(cat "$0.status")"
 """
 
-# Runs its program as the real one does, or says that it found something.
+# Ends well without running its program, or says that it found something.
 SANITIZER = """#!/bin/sh
 echo "compute-sanitizer $*"
 [ "$2" != "${BAD_TOOL:-}" ] || exit 9
@@ -38,7 +40,8 @@ class RunTest(unittest.TestCase):
         self.suite = self.root / "a suite"
         self.suite.mkdir()
         shutil.copy(RUN_SH, self.suite / "run.sh")
-        self.add_program(self.suite / "gpu_suite", GPU_SUITE)
+        for name in "gpu_checks", "gpu_bench":
+            self.add_program(self.suite / name, PROGRAM)
         (self.suite / "version.txt").write_text('one "that" works\n')
         self.set_statuses()
 
@@ -47,9 +50,9 @@ class RunTest(unittest.TestCase):
         path.write_text(text)
         path.chmod(0o755)
 
-    def set_statuses(self, check=0, bench=0):
-        (self.suite / "check.status").write_text(str(check))
-        (self.suite / "bench.status").write_text(str(bench))
+    def set_statuses(self, checks=0, bench=0):
+        (self.suite / "gpu_checks.status").write_text(str(checks))
+        (self.suite / "gpu_bench.status").write_text(str(bench))
 
     def run_script(self, *args, **environment):
         """The exit status and what it printed."""
@@ -67,8 +70,8 @@ class RunTest(unittest.TestCase):
         self.assertEqual(status, 0, text)
         results = self.results()
         self.assertEqual(results["version"], 'one "that" works')
-        self.assertEqual(results["check"], {"of": "check"})
-        self.assertEqual(results["bench"], {"of": "bench"})
+        self.assertEqual(results["checks"], {"of": "gpu_checks"})
+        self.assertEqual(results["bench"], {"of": "gpu_bench"})
         self.assertTrue(results["passed"])
         self.assertEqual(sorted(os.listdir(self.root / "results")),
                          ["results.json", "results.txt"])
@@ -80,18 +83,18 @@ class RunTest(unittest.TestCase):
         self.assertTrue(self.results("else where/deep")["passed"])
 
     def test_a_failure_is_a_failure(self):
-        for statuses in [{"check": 1}, {"bench": 1}]:
+        for statuses in [{"checks": 1}, {"bench": 1}]:
             self.set_statuses(**statuses)
             status, text = self.run_script()
             self.assertEqual(status, 1, text)
             self.assertFalse(self.results()["passed"])
-            self.assertIn("gpu_suite bench", text)
+            self.assertIn("gpu_bench --", text)
 
     def test_without_a_gpu_nothing_else_runs(self):
-        self.set_statuses(check=3)
+        self.set_statuses(checks=3)
         status, text = self.run_script()
         self.assertEqual(status, 3, text)
-        self.assertNotIn("gpu_suite bench", text)
+        self.assertNotIn("gpu_bench --", text)
         self.assertEqual(os.listdir(self.root / "results"), ["results.txt"])
 
     def test_the_sanitizer_is_found_in_cuda_home(self):
@@ -99,8 +102,8 @@ class RunTest(unittest.TestCase):
         self.add_program(cuda / "bin/compute-sanitizer", SANITIZER)
         status, text = self.run_script(CUDA_HOME=str(cuda))
         self.assertEqual(status, 0, text)
-        self.assertRegex(text, "compute-sanitizer --tool racecheck .*gpu_suite "
-                         "check --short")
+        self.assertRegex(text, "compute-sanitizer --tool racecheck .*gpu_checks "
+                         "--short")
         self.assertEqual(self.results()["sanitizer"],
                          {"memcheck": "passed", "racecheck": "passed"})
         status, text = self.run_script(CUDA_HOME=str(cuda), BAD_TOOL="memcheck")
