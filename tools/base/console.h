@@ -5,8 +5,8 @@
 
 namespace tutti {
 
-// Where a command writes. Results go to `out` alone, so that it can be piped;
-// progress goes to `err`, and only where somebody watches.
+// Output streams of a command. Results go only to `out`, so that it can be
+// piped; progress goes only to `err`, and only if `err` is a terminal.
 struct Console {
   std::ostream& out;
   std::ostream& err;
