@@ -16,9 +16,9 @@ absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name);
 
 // Errors: also UsageError if the algorithm does not run this collective on CPU
-// devices (the message lists the algorithms that do), or if its parts cannot be
-// combined. An algorithm that delegates to a library passes if that library,
-// connecting the processes, runs the collective.
+// devices (the message lists the algorithms that do), or if it cannot be built
+// from its parts. An algorithm that leaves the collective to a library passes:
+// it runs if the library connects the processes.
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name, CollectiveType type);
 
