@@ -1,5 +1,6 @@
-// Tensors by name among four ranks in one process, whose messages go through a
-// work queue: what asking and deciding cost, and what fusion saves.
+// Reductions of named tensors among four ranks in one process, whose messages
+// pass through a work queue: measures the cost of requests and decisions, and
+// the gain from fusion.
 
 #include <benchmark/benchmark.h>
 
@@ -21,8 +22,7 @@ namespace {
 
 constexpr int kNumRanks = 4;
 
-// Each iteration asks for all tensors on all ranks and waits until they have
-// run.
+// Each iteration requests all tensors on all ranks and waits for them.
 void Reduce(benchmark::State& state, int num_tensors, int64_t num_elements) {
   StoppableEnvironment environment;
   NamedTensorJob job(kNumRanks, environment.get(),
@@ -79,8 +79,8 @@ BENCHMARK(BM_OneTensorOf4Bytes)
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 
-// What four ranks that talk over gRPC cost while one has asked for a tensor
-// that the others never ask for: in percent of a processor for each.
+// Cost for four ranks that talk over gRPC while one rank has requested a tensor
+// that the others never request: percent of a processor for each rank.
 void BM_WaitingOverGrpc(benchmark::State& state) {
   constexpr absl::Duration kWait = absl::Seconds(10);
   const DefaultEnvironment environment(/*num_workers=*/2);

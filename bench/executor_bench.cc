@@ -1,5 +1,5 @@
-// Operations per second, and what a step of the engine costs, without threads:
-// everything runs where it is called.
+// Measures operations per second, and the cost of a step of the engine, without
+// threads: all work runs on the calling thread.
 
 #include <benchmark/benchmark.h>
 
@@ -17,7 +17,7 @@
 namespace tutti {
 namespace {
 
-// Refuses work: shows that a benchmark hands none over.
+// Counts scheduled work and drops it: shows that a benchmark schedules none.
 class NoQueue : public WorkQueue {
  public:
   void Schedule(Work) override { ++num_scheduled_; }
@@ -28,7 +28,7 @@ class NoQueue : public WorkQueue {
   int num_scheduled_ = 0;
 };
 
-// The devices of this process, and what runs their collectives.
+// Devices of this process, and the executor of their collectives.
 struct Process {
   explicit Process(int num_devices)
       : group(*LocalGroup::Create(
@@ -62,7 +62,7 @@ class Members {
     }
   }
 
-  // What RunPrepared() starts.
+  // Prepares the collectives that RunPrepared() starts.
   void Prepare() {
     prepared_.resize(outputs_.size());
     for (size_t i = 0; i < outputs_.size(); ++i) {
@@ -75,7 +75,7 @@ class Members {
     }
   }
 
-  // The same as Run(), prepared.
+  // Runs the all-reduce of Run(), prepared.
   bool RunPrepared() {
     size_t num_ok = 0;
     for (const auto& prepared : prepared_) {
@@ -85,7 +85,7 @@ class Members {
     return num_ok == prepared_.size() && process_.queue.num_scheduled() == 0;
   }
 
-  // One all-reduce of all; true if every member ended with OK.
+  // Runs one all-reduce on all members. Returns whether all ended with OK.
   bool Run() {
     size_t num_ok = 0;
     for (size_t i = 0; i < outputs_.size(); ++i) {
@@ -114,14 +114,14 @@ void Measure(benchmark::State& state, Members& members) {
   state.SetItemsProcessed(state.iterations());
 }
 
-// items_per_second: all-reduces per second, one calling thread.
+// items_per_second: all-reduces per second on one calling thread.
 void BM_AllReduce(benchmark::State& state, const std::string& name) {
   Process process(static_cast<int>(state.range(0)));
   Members members(process, 1, state.range(1) / 4, name);
   Measure(state, members);
 }
 
-// The same, of what is prepared.
+// Runs the same with prepared all-reduces.
 void BM_PreparedAllReduce(benchmark::State& state, const std::string& name) {
   Process process(static_cast<int>(state.range(0)));
   Members members(process, 1, state.range(1) / 4, name);
@@ -137,8 +137,8 @@ void BM_PreparedAllReduce(benchmark::State& state, const std::string& name) {
       benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
-// 1,000 all-reduces of 4 KiB among 8, one after the other, called or prepared:
-// neither what they look up nor their bytes stay in the caches.
+// 1,000 all-reduces of 4 KiB among 8 devices, one after the other, called or
+// prepared. Neither their lookups nor their bytes stay in the caches.
 void BM_ManyAllReduces(benchmark::State& state, bool is_prepared) {
   constexpr int kMany = 1000;
   constexpr int64_t kNumElements = 1024;
@@ -161,7 +161,7 @@ void BM_ManyAllReduces(benchmark::State& state, bool is_prepared) {
 BENCHMARK_CAPTURE(BM_ManyAllReduces, called, false);
 BENCHMARK_CAPTURE(BM_ManyAllReduces, prepared, true);
 
-// What to compare with, in the same run.
+// Cost of a mutex, for comparison in the same run.
 void BM_LockAndUnlock(benchmark::State& state) {
   Mutex mutex;
   for (auto _ : state) {
@@ -177,8 +177,8 @@ void BM_AtomicIncrement(benchmark::State& state) {
 }
 BENCHMARK(BM_AtomicIncrement);
 
-// A ring of one element per chunk: 2(n-1) sends and as many receives, half of
-// them with a reduction, per member.
+// A ring with one element per chunk. Each member makes 2(n-1) sends and as many
+// receives, half of them with a reduction.
 void BM_RingStep(benchmark::State& state) {
   const auto num_devices = static_cast<int>(state.range(0));
   Process process(num_devices);

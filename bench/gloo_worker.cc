@@ -1,9 +1,9 @@
-// One of the processes that bench/processes.py compares: all-reduce by Gloo
-// over TCP on loopback.
+// All-reduce by Gloo over TCP on loopback: a process that bench/processes.py
+// compares with others.
 //
 // usage: gloo_worker ring|bcube FOLDER RANK RANKS
 //
-// FOLDER is empty, and where the processes find each other.
+// FOLDER is empty; the processes find each other through it.
 
 #include <gloo/allreduce.h>
 #include <gloo/config.h>
@@ -39,7 +39,7 @@ std::string AllReduce(const std::shared_ptr<gloo::Context>& context,
   if (call.collective != "all_reduce") return "only all_reduce is compared";
   gloo::AllreduceOptions options(context);
   options.setAlgorithm(algorithm);
-  // Gloo reads through it, and asks for what could be written through.
+  // Gloo only reads the input, but requires a pointer to non-const.
   options.setInput(const_cast<float*>(call.input), call.num_elements);
   options.setOutput(call.output, call.num_elements);
   options.setReduceFunction(

@@ -1,7 +1,7 @@
-// What a transfer between two tasks of this host costs, through a TCP or a Unix
-// socket of gRPC's and straight from the other's memory (`path` 0, 1, 2), next
-// to a plain TCP stream in the same run: its speed is the counter "tcp", the
-// ratio "of_tcp".
+// Cost of a transfer between two tasks of this host: through a TCP socket or a
+// Unix socket of gRPC, or directly from the other task's memory (`path` 0, 1,
+// 2). A plain TCP stream runs beside it: the counter "tcp" is its speed,
+// "of_tcp" the ratio.
 
 #include <arpa/inet.h>
 #include <benchmark/benchmark.h>
@@ -59,7 +59,7 @@ class TcpPair {
   TcpPair(const TcpPair&) = delete;
   TcpPair& operator=(const TcpPair&) = delete;
 
-  // Seconds for `bytes` to get from one buffer into another one.
+  // Seconds to move `from` into `to`.
   double Move(const std::vector<std::byte>& from, std::vector<std::byte>& to) {
     const auto begin = steady_clock::now();
     std::thread sender([&] {
@@ -86,7 +86,7 @@ class TcpPair {
   int to_ = -1;
 };
 
-// A borrower that waits for a number of transfers, each into the same buffer.
+// A borrower that waits for a number of transfers, all into the same buffer.
 class Sink final : public Borrower {
  public:
   explicit Sink(size_t num_bytes) : bytes_(num_bytes) {}
@@ -128,14 +128,14 @@ int FromEnvironment(const char* name, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-// How bytes get from one task to the other.
+// Way of the bytes from one task to the other.
 enum class Path { kTcp, kUnixSocket, kMemory };
 
 // Two tasks in this process.
 struct Tasks {
   explicit Tasks(Path path) {
     ClusterSpec cluster;
-    const ReservedPorts ports(2);  // Until the tasks listen.
+    const ReservedPorts ports(2);  // Held until the tasks listen.
     for (const int port : ports.get()) {
       cluster.addresses.push_back(absl::StrCat("127.0.0.1:", port));
     }
@@ -173,7 +173,7 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// `bytes` in each of `concurrent` transfers, by a `path`.
+// Moves `bytes` in each of `concurrent` transfers, by a `path`.
 void BM_Pull(benchmark::State& state) {
   const auto num_bytes = static_cast<size_t>(state.range(0));
   const auto concurrent = static_cast<int>(state.range(1));

@@ -1,5 +1,5 @@
-// The process of bench/in_process.py in which Tutti runs, and beside it, in the
-// same buffers, the floors that memory sets.
+// The process of bench/in_process.py that runs Tutti, and the floors that
+// memory sets, in the same buffers.
 //
 // usage: in_process_worker
 //
@@ -9,16 +9,16 @@
 //   prepared, shared_output  prepared, members with an output each, or one
 //   two_threads              out of place, half of the calls from each of two
 //                            threads; for sizes that are reduced inline
-//   handed_over              no times, but how many pieces of work the queue
-//                            got in all calls out of place
+//   handed_over              no times, but the number of pieces of work that
+//   the
+//                            queue gets in all calls out of place
 //   many, many_by_device     kMany all-reduces of the size given, submitted
 //                            together: all devices' calls of the first come
 //                            first, or all calls of the first device
-//   many_together        the same as segments of one all-reduce
+//   many_together            the same as segments of one all-reduce
 //   copy, in_place_floor, shared_floor, cache_copy
-//                            those of memory_floors.h, by as many threads as
-//                            there are processors, each its part; one time,
-//                            which is the mean
+//                            the floors of memory_floors.h, divided among as
+//                            many threads as processors; one time, the mean
 
 #include <algorithm>
 #include <atomic>
@@ -99,7 +99,7 @@ absl::StatusOr<Job> ParseJob(const std::string& line) {
   return job;
 }
 
-// What calls read and write, again and again.
+// Buffers that calls read and write repeatedly.
 struct Buffers {
   std::unique_ptr<PerfBuffers> owner;
   std::vector<RankBuffers>* ranks = nullptr;
@@ -130,8 +130,8 @@ class Server {
   }
 
  private:
-  // The same while nothing but the case changes. The first time they have been
-  // reduced, and found right; errors: also DATA_LOSS.
+  // Returns the same buffers while only the case changes. New buffers are first
+  // reduced once and checked. Errors: also DATA_LOSS.
   absl::StatusOr<std::vector<RankBuffers>*> BuffersFor(const Job& job,
                                                        MemberCalls* calls);
   absl::StatusOr<MemberCalls*> CallsOf(int num_devices);
@@ -156,8 +156,8 @@ class Server {
       const std::vector<std::vector<RankBuffers>>& buffers);
 
   const DefaultEnvironment environment_;
-  const DefaultEnvironment callers_{2};  // Whose threads make calls.
-  std::map<int, std::unique_ptr<MemberCalls>> calls_;  // By devices.
+  const DefaultEnvironment callers_{2};  // Its threads make calls.
+  std::map<int, std::unique_ptr<MemberCalls>> calls_;  // By number of devices.
   std::string buffers_are_of_;
   std::map<std::string, Buffers> buffers_;  // By what is done first.
 };

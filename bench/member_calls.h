@@ -23,28 +23,28 @@
 
 namespace tutti {
 
-// So many calls that are made together. Thread-safe.
+// A number of calls made together. Thread-safe.
 class Round {
  public:
   explicit Round(int num_calls) : left_(num_calls) {}
   Round(const Round&) = delete;
   Round& operator=(const Round&) = delete;
 
-  // A call's `done`.
+  // Callback `done` of each call.
   void End(absl::Status status);
 
-  // Whether all have ended.
+  // Whether all calls have ended.
   bool ended() const { return ended_.load(std::memory_order_acquire); }
 
-  // Until all have ended. OK, or why one of them failed.
+  // Waits until all calls have ended. Returns OK, or the error of one call.
   absl::Status Wait();
 
-  // When the last one ended. REQUIRES: Wait() has returned.
+  // Time when the last call ended. REQUIRES: Wait() has returned.
   std::chrono::steady_clock::time_point end() const { return end_; }
 
  private:
-  // What each call writes is apart from what is looked at meanwhile: who waits
-  // does not slow calls down.
+  // Written by each call, so on a separate cache line from `ended_`, which
+  // waiting threads read: waiting does not slow calls down.
   ABSL_CACHELINE_ALIGNED std::atomic<int> left_;
   std::atomic<bool> failed_ = false;
   absl::Status error_;  // Of the call that set `failed_`.
@@ -59,15 +59,17 @@ struct Ranks {
   int end = 0;
 };
 
-// All-reduces among devices of this process, called as an embedder would.
+// Runs all-reduces among devices of this process, as an embedder would call
+// them.
 class MemberCalls {
  public:
-  // `environment`'s parts outlive the object. Errors: LocalGroup::Create().
+  // The parts of `environment` outlive the object. Errors:
+  // LocalGroup::Create().
   static absl::StatusOr<std::unique_ptr<MemberCalls>> Create(
       const Environment& environment, int num_devices);
 
-  // The same object for the same arguments. Several at a time need numbers of
-  // their own. Not thread-safe.
+  // Returns the same object for the same arguments. Concurrent requests need
+  // different numbers. Not thread-safe.
   std::shared_ptr<const CollectiveRequest> RequestOf(const Workload& workload,
                                                      int number);
 
@@ -75,19 +77,19 @@ class MemberCalls {
   void Make(const std::shared_ptr<const CollectiveRequest>& request,
             std::vector<RankBuffers>* buffers, Ranks ranks, Round* round);
 
-  // Makes the calls of all ranks, with the segments of each.
+  // Makes the calls of all ranks, with each rank's segments.
   void MakeTogether(
       const std::shared_ptr<const CollectiveRequest>& request,
       const std::vector<std::shared_ptr<const SegmentList>>& segments,
       Round* round);
 
-  // Prepares the calls of all ranks, with outputs of their own, or one that all
-  // share. Errors: CollectiveExecutor::Prepare().
+  // Prepares the calls of all ranks, with separate outputs or one shared
+  // output. Errors: CollectiveExecutor::Prepare().
   absl::StatusOr<std::vector<std::shared_ptr<PreparedCollective>>> Prepare(
       const std::shared_ptr<const CollectiveRequest>& request,
       const std::vector<RankBuffers>& buffers, bool allow_shared_output);
 
-  // How much work the queue has got so far.
+  // Number of pieces of work that the queue got until now.
   int64_t num_handed_over() const { return queue_.count; }
 
  private:

@@ -9,7 +9,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/memory_floors.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Included after foreach_target.h, as Highway requires.
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Whole vectors.
+// Inverts whole vectors.
 void Invert(uint8_t* bytes, size_t num_bytes) {
   const hn::ScalableTag<uint8_t> d;
   const size_t vector_bytes = hn::Lanes(d);
@@ -27,7 +27,7 @@ void Invert(uint8_t* bytes, size_t num_bytes) {
   }
 }
 
-// A value that depends on all whole vectors.
+// Reads all whole vectors; the result depends on each of them.
 uint8_t Read(const uint8_t* bytes, size_t num_bytes) {
   const hn::ScalableTag<uint8_t> d;
   const size_t vector_bytes = hn::Lanes(d);
@@ -73,7 +73,7 @@ void Overwrite(const FloorBuffers& buffers, FloorPart part) {
 void ReadAllWriteOne(const FloorBuffers& buffers, FloorPart part) {
   const size_t num_bytes = part.end - part.begin;
   for (size_t i = 0; i + 1 < buffers.inputs.size(); ++i) {
-    // Through a pointer: no compiler leaves it out.
+    // Called through a pointer, so that no compiler removes it.
     HWY_DYNAMIC_DISPATCH(Read)(buffers.inputs[i] + part.begin, num_bytes);
   }
   Stream(buffers.outputs[0] + part.begin, buffers.inputs.back() + part.begin,

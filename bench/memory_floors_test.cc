@@ -27,7 +27,7 @@ class MemoryFloorsTest : public testing::Test {
     }
   }
 
-  // The outside is as before.
+  // Expects the bytes outside the part to be unchanged.
   void ExpectOutsideIsUntouched() const {
     for (const Bytes& output : outputs_) {
       for (size_t i = 0; i < kBytes; ++i) {

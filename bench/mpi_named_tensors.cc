@@ -1,16 +1,16 @@
-// Tensors by name among the processes of one job:
+// Reductions of named tensors among the processes of one job:
 //
 //   mpirun -n N mpi_named_tensors
 //
-// - An all-reduce of 4 bytes, one after the other, each asked for and waited
-//   for by the main thread: under a name that nobody has asked for before;
-//   under one that is known; and, to compare with, as a collective that is
-//   called on all. In turn; the medians of each process, of which the greatest.
-//   Then under the known name, each 20 ms after the one before.
-// - 1,000 tensors of 4 KiB, asked for at once, fused and one by one: medians
-//   over rounds in turn, of the slowest process.
-// - What a process uses of a processor while nothing is asked for, and while
-//   one of them waits for a tensor that the others ask for only later.
+// - All-reduces of 4 bytes, one after the other; the main thread requests each
+//   one and waits for it. Compares new names, a known name, and, for reference,
+//   an unnamed collective called on all. Alternates between the three; reports
+//   the largest of the processes' medians. Then repeats the known name, with
+//   20 ms between two calls.
+// - 1,000 tensors of 4 KiB, requested at once, fused and one by one: medians
+//   over alternating rounds, of the slowest process.
+// - Share of a processor that a process uses without any request, and while
+//   one process waits for a tensor that the others request only later.
 
 #include <algorithm>
 #include <chrono>
@@ -54,7 +54,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// How long `call` takes, in seconds; `status`: the first error.
+// Time that `call` takes, in seconds. Stores the first error in `status`.
 double Time(const std::function<absl::Status()>& call, absl::Status* status) {
   const auto begin = std::chrono::steady_clock::now();
   status->Update(call());
@@ -62,7 +62,7 @@ double Time(const std::function<absl::Status()>& call, absl::Status* status) {
       .count();
 }
 
-// One process, joined to the others.
+// State of one process that has joined the others.
 class NamedTensors {
  public:
   explicit NamedTensors(ClusterRuntime* runtime)
@@ -80,7 +80,7 @@ class NamedTensors {
   int rank() const { return runtime_->cluster().this_task; }
   int size() const { return runtime_->cluster().num_tasks(); }
 
-  // Those of the process that has the most of each.
+  // Replaces each value by the largest one of all processes.
   absl::Status TakeGreatest(std::vector<double>* values) {
     auto all =
         *Tensor::Wrap(DType::kFloat64,
@@ -89,13 +89,13 @@ class NamedTensors {
     return Ask("greatest", all, MergeOp(ReductionKind::kMax));
   }
 
-  // The p50 under new names, under a known one, and without a name.
+  // Median (p50) times under new names, under a known name, and without a name.
   absl::Status TimeOne(std::vector<double>* medians) {
     std::vector<double> fresh, known, called;
     absl::Status status;
     for (int round = 0; round <= kNumRounds && status.ok(); ++round) {
       std::vector<double> unused;
-      const bool counts = round > 0;  // Else to warm up.
+      const bool counts = round > 0;  // Otherwise a warm-up.
       TimeCalls([&] { return Ask(absl::StrCat("new ", num_names_++), small_); },
                 counts ? &fresh : &unused, &status);
       TimeCalls([&] { return Ask("known", small_); }, counts ? &known : &unused,
@@ -107,7 +107,7 @@ class NamedTensors {
     return TakeGreatest(medians);
   }
 
-  // The p50 of calls after pauses, for which the others are waited for, too.
+  // Median time of calls after pauses, including the wait for other processes.
   absl::Status TimeRare(Clock& clock, double* median) {
     std::vector<double> times;
     absl::Status status;
@@ -122,7 +122,7 @@ class NamedTensors {
     return status;
   }
 
-  // Of a pass over all tensors.
+  // Median time of a pass over all tensors.
   absl::Status TimeMany(double* seconds) {
     std::vector<Tensor> tensors;
     for (int i = 0; i < kNumTensors; ++i) {
@@ -141,7 +141,7 @@ class NamedTensors {
     return status;
   }
 
-  // The shares of a processor, idle and while process 0 waits.
+  // Shares of a processor used while idle and while process 0 waits.
   absl::Status MeasureIdle(Clock& clock, std::vector<double>* shares) {
     *shares = {IdleShare(clock)};
     absl::Status late;

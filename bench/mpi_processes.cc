@@ -2,15 +2,15 @@
 //
 //   mpirun -n N mpi_processes
 //
-// All take turns at each size in each round. The time of a call is that of a
-// loop of calls, one after the other, on the slowest process; figures are
-// medians over the rounds, ratios medians of those of each round, to
-// MPI_Allreduce.
+// All contenders take turns at each size in each round. The time of a call is
+// the mean over a loop of calls, one after the other, on the slowest process.
+// Figures are medians over the rounds. Ratios are medians of each round's ratio
+// to MPI_Allreduce.
 //
 // "Iallreduce" is MPI_Iallreduce and MPI_Wait, on the kernel that MpiReduce
-// gives MPI, by the algorithm that MPI chooses; MpiReduce is prepared, and each
-// starts where the last one is done, so that it is MPI's thread as with these.
-// "Tutti" are calls of the main thread, which waits for each.
+// passes to MPI, by the algorithm that MPI chooses. MpiReduce is prepared, and
+// each run starts where the previous one ended: on MPI's thread, as for the
+// other two. "Tutti" is called by the main thread, which waits for each call.
 
 #include <mpi.h>
 
@@ -53,13 +53,13 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Of one contender, over the rounds.
+// Times of one contender, over the rounds.
 struct Series {
   std::vector<double> seconds;
   std::vector<double> ratios;
 };
 
-// Starts a prepared collective again and again, where the last one is done.
+// Starts a prepared collective again at each end of the previous run.
 class Chain {
  public:
   explicit Chain(PreparedCollective* prepared) : prepared_(prepared) {}
@@ -108,8 +108,8 @@ class Comparison {
   }
 
  private:
-  // One that has not joined yet needs the others' threads of MPI, which
-  // comparisons hold.
+  // Waits until all processes have joined: joining needs the other processes'
+  // MPI threads, which comparisons occupy.
   absl::Status MeetAll() {
     CollectiveRequest request;
     request.group_size = size();
@@ -178,7 +178,8 @@ class Comparison {
     std::fflush(stdout);
   }
 
-  // All processes do so together, when none is in a collective of Tutti's.
+  // Runs `work` on MPI's thread. All processes call this together, while none
+  // is in a collective of Tutti.
   void OnMpiThread(const std::function<void()>& work) {
     BlockingCounter done(1);
     mpi_->engine().Post([&] {

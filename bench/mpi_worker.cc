@@ -1,12 +1,12 @@
-// One of the processes that bench/in_process.py compares, which an MPI launcher
-// starts: all-reduce by that MPI.
+// All-reduce by an MPI, whose launcher starts the process: bench/in_process.py
+// compares it with others.
 //
 // usage: mpi_worker FOLDER
 //
-// The process of rank i reads the file "i" of the folder for standard input,
-// since launchers pass on theirs to one process only.
+// The process of rank i reads the file "i" of the folder as its input, since
+// launchers forward standard input to one process only.
 
-// Without the C++ names of old, whose library nobody links.
+// Excludes the old C++ bindings, whose library is not linked.
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
@@ -21,13 +21,13 @@ namespace {
 
 std::string AllReduce(const TimedCall& call) {
   if (call.collective != "all_reduce") return "only all_reduce is compared";
-  // What goes wrong ends the process, which is what MPI does unless told.
+  // Errors end the process, as by default in MPI.
   MPI_Allreduce(call.input, call.output, static_cast<int>(call.num_elements),
                 MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
   return "";
 }
 
-// The first line of what the library says of itself.
+// First line of the library's version text.
 std::string Version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;

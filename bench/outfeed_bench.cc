@@ -1,5 +1,5 @@
-// What the outfeed adds: items per second, the share of memcpy that is left for
-// large items, and how long an item takes to its callback.
+// Cost of the outfeed: items per second, the share of memcpy's bandwidth for
+// large items, and an item's latency to its callback.
 
 #include <benchmark/benchmark.h>
 
@@ -24,7 +24,7 @@ namespace {
 
 constexpr uint32_t kConsumerId = 1;
 
-// One device that sends uint8[num_bytes] to a callback.
+// A device that sends uint8[num_bytes] to a callback.
 class Outfeed {
  public:
   Outfeed(const Environment& environment, int64_t num_bytes,
@@ -46,7 +46,7 @@ class Outfeed {
           receiver_->Start().ok();
   }
 
-  // False if something failed.
+  // Returns false if something failed.
   bool ShutDown() {
     BlockingCounter ended(1);
     receiver_->Shutdown([&](const absl::Status& status) {
@@ -88,7 +88,7 @@ double Median(std::vector<double>& values) {
 
 constexpr int kItems = 10'000;
 
-// All on this thread, which also runs the callbacks: what an item costs.
+// Cost of an item if this thread does everything, including the callbacks.
 void BM_SmallItemsOnOneThread(benchmark::State& state) {
   SimulatedEnvironment environment(/*seed=*/1);
   int64_t num_received = 0;
@@ -109,7 +109,8 @@ void BM_SmallItemsOnOneThread(benchmark::State& state) {
 }
 BENCHMARK(BM_SmallItemsOnOneThread)->UseRealTime();
 
-// One thread sends, one calls back. Items go by `batch`.
+// Sends on one thread and runs callbacks on another. Items are sent `batch` at
+// a time.
 void BM_SmallItems(benchmark::State& state) {
   const int64_t batch_size = state.range(0);
   const DefaultEnvironment environment(/*num_workers=*/1);
@@ -136,8 +137,8 @@ void BM_SmallItems(benchmark::State& state) {
 }
 BENCHMARK(BM_SmallItems)->ArgName("batch")->Arg(1)->Arg(100)->UseRealTime();
 
-// A device that computes items of 4 MiB by one memcpy, into one of a few
-// buffers that the callback gives back, beside the memcpy alone.
+// A device computes items of 4 MiB by one memcpy, into a few buffers that the
+// callback releases. Compared with the memcpy alone.
 void BM_LargeItems(benchmark::State& state) {
   constexpr int64_t kNumBytes = int64_t{4} << 20;
   constexpr int kNumBuffers = 4;
@@ -186,8 +187,8 @@ void BM_LargeItems(benchmark::State& state) {
 }
 BENCHMARK(BM_LargeItems)->UseManualTime();
 
-// From Send() to the callback when nothing else goes on, beside the wake of the
-// work queue's thread alone.
+// Latency from Send() to the callback on an idle machine. Compared with the
+// time to wake the work queue's thread.
 void BM_Latency(benchmark::State& state) {
   const DefaultEnvironment environment(/*num_workers=*/1);
   std::unique_ptr<BlockingCounter> left;

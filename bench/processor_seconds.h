@@ -3,7 +3,7 @@
 
 namespace tutti {
 
-// What this process has used of its processors, in user and system mode.
+// Processor time that this process has used, in user and system mode.
 double ProcessorSeconds();
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
-// The reduction kernels beside memcpy, which writes as many bytes but reads one
-// buffer instead of two. bytes_per_second counts what is written, unless said
-// otherwise.
+// Compares the reduction kernels with memcpy, which writes as many bytes but
+// reads one buffer instead of two. Unless stated otherwise, bytes_per_second
+// counts the bytes written.
 
 #include <benchmark/benchmark.h>
 
@@ -17,10 +17,10 @@
 namespace tutti {
 namespace {
 
-// In the first-level cache, in the second-level one, and in none.
+// Sizes that fit the first-level cache, the second-level cache, and no cache.
 constexpr int64_t kSizesBytes[] = {4 << 10, 256 << 10, 16 << 20};
 
-// Filled with zeros: no kernel is faster or slower for some values.
+// Filled with zeros: the kernels' speed does not depend on the values.
 using Buffer = std::vector<uint8_t>;
 
 void SetBytesWritten(benchmark::State& state, size_t size_bytes) {
@@ -84,8 +84,8 @@ void FewElements(benchmark::State& state, DType dtype) {
   }
 }
 
-// As members of one process have them: `num_buffers` inputs, and as many
-// outputs beside them or in place. bytes_per_second counts what is read and
+// Reduces `num_buffers` inputs, as for members of one process, into as many
+// separate outputs or in place. bytes_per_second counts the bytes read and
 // written.
 void Fold(benchmark::State& state, DType dtype, bool in_place) {
   const auto num_buffers = static_cast<size_t>(state.range(0));
@@ -116,7 +116,7 @@ void AddOne(const float* left, const float* right, float* into) {
   *into = *left + *right;
 }
 
-// The floor under FewElements: one call through a pointer.
+// Floor under FewElements: one call through a pointer.
 void FunctionPointer(benchmark::State& state) {
   auto* add_one = AddOne;
   benchmark::DoNotOptimize(add_one);
@@ -135,7 +135,7 @@ void OfEverySize(benchmark::internal::Benchmark* benchmark) {
   for (int64_t size_bytes : kSizesBytes) benchmark->Arg(size_bytes);
 }
 
-// As many bytes of all inputs, whatever their number.
+// Keeps the sum of all inputs' bytes equal for every number of inputs.
 void RegisterFold(DType dtype, bool in_place) {
   benchmark::RegisterBenchmark(
       absl::StrCat(in_place ? "FoldInPlace/" : "Fold/", Name(dtype)).c_str(),

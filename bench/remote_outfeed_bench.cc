@@ -1,6 +1,6 @@
-// What an outfeed carries from one task to another: items per second, and bytes
-// per second of large ones, from the sender's thread to the callback. Both
-// tasks are in this process and talk over gRPC by the loopback interface.
+// Throughput of an outfeed between tasks, from the sender's thread to the
+// callback: items per second, and bytes per second for large items. Both tasks
+// are in this process and talk over gRPC by the loopback interface.
 
 #include <benchmark/benchmark.h>
 
@@ -36,7 +36,7 @@ OutfeedConnection ConnectionOf(ClusterRuntime& runtime,
           .deadline = environment.clock->Now() + absl::Seconds(60)};
 }
 
-// Items of one array, all sent by one thread and delivered.
+// Sends items of one array on one thread, and waits until all are delivered.
 void BM_BetweenTasks(benchmark::State& state) {
   const DefaultEnvironment environment(/*num_workers=*/2);
   const auto tasks = JoinedGrpcTasks(2, environment.get());
@@ -62,7 +62,7 @@ void BM_BetweenTasks(benchmark::State& state) {
   for (auto _ : state) {
     status = sender.SendAndWait(kConsumerId, {array});
     if (!status.ok()) return state.SkipWithError(status.ToString().c_str());
-    // The time ends with the last callback.
+    // Stops the time at the last callback.
     if (++num_sent == num_items) delivered.Wait();
   }
   state.SetItemsProcessed(state.iterations());

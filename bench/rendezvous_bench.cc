@@ -1,5 +1,5 @@
-// What a transfer costs in the rendezvous alone: an offer, an ask, a delivery
-// and its release.
+// Cost of a transfer in the rendezvous alone: a post, a receive, a delivery and
+// a release.
 
 #include <benchmark/benchmark.h>
 
@@ -28,11 +28,11 @@ class Ends : public Lender, public Borrower {
   int64_t num_ok_ = 0;
 };
 
-// `waiting` other transfers have one side in the table all the time.
+// Keeps `waiting` other transfers with one side in the table.
 void BM_Transfer(benchmark::State& state) {
   const std::byte bytes[4] = {};
   Ends ends;
-  BufRendezvous rendezvous;  // Ends first: it calls the lenders that wait.
+  BufRendezvous rendezvous;  // Destroyed first: it calls `ends`.
   BufKey key;
   key.exec = {.generation = 1, .step = 1, .group = 1, .instance = 1};
   const Offer offer{.bytes = bytes, .lender = &ends};

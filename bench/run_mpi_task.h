@@ -10,7 +10,7 @@
 namespace tutti {
 
 // RunTask() with the processes of a job as tasks, over `mpi`, which has been
-// started and outlives the call. All processes do so, as often as each other.
+// started and outlives the call. All processes make the same number of calls.
 absl::Status RunMpiTask(MpiRuntime* mpi, const Environment& environment,
                         const CoordinatorSettings& coordinator,
                         const TaskWork& work);

@@ -9,15 +9,15 @@
 
 namespace tutti {
 
-// What a task does once it has joined. Blocks.
+// Work of a task once it has joined. Blocks.
 using TaskWork = std::function<absl::Status(ClusterRuntime* runtime)>;
 
-// One process of a benchmark: joins the cluster of `options`, does the work,
-// and leaves. Blocks. Errors: those of each; nobody leaves after an error of
-// the work.
+// Runs a process of a benchmark: joins the cluster of `options`, runs `work`,
+// and leaves. Blocks. Errors: those of the three steps; after an error of
+// `work` the task does not leave.
 absl::Status RunTask(ClusterRuntime::Options options, const TaskWork& work);
 
-// The same over gRPC.
+// Runs the task over gRPC.
 absl::Status RunTask(const GrpcTransportOptions& options, int devices_per_task,
                      const TaskWork& work);
 

@@ -12,7 +12,7 @@ namespace {
 using std::chrono::nanoseconds;
 using std::chrono::steady_clock;
 
-// What rank `rank` has at `index`. Sums of a few of them do not round.
+// Element of rank `rank` at `index`. Sums of a few elements do not round.
 float Element(int rank, size_t index) {
   return static_cast<float>(static_cast<size_t>(rank) + 1 + index % 1000);
 }
@@ -23,7 +23,7 @@ int ChainOf(const std::string& collective) {
 
 float Wanted(const std::string& collective, int num_ranks, size_t index) {
   if (collective == "broadcast") return Element(0, index);
-  // Rank r has r more than rank 0.
+  // Elements of rank r exceed those of rank 0 by r.
   auto sum = static_cast<float>(num_ranks) *
              (Element(0, index) + static_cast<float>(num_ranks - 1) / 2);
   for (int i = 1; i < ChainOf(collective); ++i) {
@@ -38,7 +38,7 @@ struct Job {
   int num_calls = 0;
 };
 
-// What went wrong, or nothing.
+// Makes the calls of a job. Returns the error text, empty if none.
 std::string Run(const Job& job, const CallFn& call,
                 std::vector<int64_t>* times) {
   for (int i = 0; i < job.num_warmup + job.num_calls; ++i) {
@@ -86,7 +86,7 @@ void ServeCalls(int rank, int num_ranks, const CallFn& call) {
     std::vector<int64_t> times;
     std::string error = Run(job, call, &times);
     if (error.empty()) error = Check(job.call, num_ranks);
-    // In one piece, since processes may share where it goes.
+    // Written in one piece, since processes may share standard output.
     std::ostringstream answer;
     answer << (error.empty() ? "OK" : "ERROR " + error);
     if (error.empty()) {

@@ -7,12 +7,13 @@
 
 namespace tutti {
 
-// "chained" is so many all_reduce, each of the result of the one before.
+// Length of the chain in "chained": each all_reduce takes the result of the
+// previous one.
 inline constexpr int kChain = 20;
 
-// One call of a collective of float32, which blocks: all_reduce is a sum,
-// broadcast is from rank 0. Each buffer has `num_elements`. Returns what went
-// wrong, or nothing.
+// A call of a collective of float32, which blocks: all_reduce is a sum,
+// broadcast is from rank 0. Each buffer has `num_elements`. Returns the error
+// text, empty if none.
 struct TimedCall {
   std::string collective;
   const float* input = nullptr;
@@ -21,11 +22,11 @@ struct TimedCall {
 };
 using CallFn = std::function<std::string(const TimedCall& call)>;
 
-// Serves bench/processes.py, in one of `num_ranks` processes that it tells the
-// same. A line "COLLECTIVE BYTES WARMUP CALLS" of standard input has the calls
-// made, one after the other, in the same buffers; the answer is a line "OK"
-// with the nanoseconds of each collective after the warm-up, or "ERROR" with
-// the reason, such as a wrong element. Returns at the end of the input.
+// Serves bench/processes.py, which sends the same lines to each of `num_ranks`
+// processes. For a line "COLLECTIVE BYTES WARMUP CALLS" on standard input,
+// makes the calls, one after the other, in the same buffers. Answers with a
+// line "OK" and the nanoseconds of each call after the warm-up, or with "ERROR"
+// and the reason, such as a wrong element. Returns at the end of the input.
 void ServeCalls(int rank, int num_ranks, const CallFn& call);
 
 }  // namespace tutti

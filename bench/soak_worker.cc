@@ -1,14 +1,14 @@
-// One task of a cluster that runs collectives of all kinds again and again, and
-// says what the process holds in between: bench/soak.py looks whether it grows.
+// Runs collectives of all kinds repeatedly as one task of a cluster, and prints
+// the process's resources in between: bench/soak.py checks whether they grow.
 //
 // usage: soak_worker ADDRESS,... TASK DEVICES SEED
 //
-// A line "batch" of standard input, which all tasks get, has it run each of its
-// workloads once, some at a time, in steps of their own; every few batches the
-// group ends and is formed again. The answer is "OK" and, in this order, of
-// this process: bytes of memory, bytes in use of the heap, file descriptors,
-// threads, settled instances and calls that wait for one; or "ERROR" with the
-// reason, such as wrong elements.
+// At a line "batch" on standard input, which all tasks get, the task runs each
+// of its workloads once, some at a time, in separate steps. Every few batches
+// the group ends and is formed again. The answer is "OK" and these numbers of
+// this process, in this order: bytes of memory, bytes in use of the heap, file
+// descriptors, threads, settled instances, and calls that wait for an instance;
+// or "ERROR" with the reason, such as wrong elements.
 
 #include <malloc.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ namespace {
 constexpr absl::Duration kCallTimeout = absl::Minutes(2);
 
 constexpr GroupKey kGroup = 1;
-constexpr GroupKey kMeetingGroup = 2;  // Of the first devices of all tasks.
+constexpr GroupKey kMeetingGroup = 2;  // First devices of all tasks.
 constexpr int64_t kMeetingStep = 0;
 
 constexpr int kNumWorkloads = 60;
@@ -53,9 +53,9 @@ constexpr int kBatchesOfAGeneration = 4;
 constexpr double kMinBytes = 4;
 constexpr double kMaxBytes = 16 << 20;
 
-// Every type of collective in turn, with every reduction; dtypes that it takes
-// and sizes are random, but an all-reduce has the smallest and another the
-// largest size.
+// Every type of collective in turn, with every reduction. Supported dtypes and
+// sizes are random, but one all-reduce has the smallest size and another the
+// largest.
 std::vector<Workload> MakeWorkloads(int num_ranks, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<double> exponent(std::log(kMinBytes),
@@ -120,7 +120,7 @@ class Soak {
   }
 
  private:
-  // Returns when all tasks have called it.
+  // Returns when all tasks have called Meet().
   absl::Status Meet() {
     CollectiveRequest request;
     request.group_key = kMeetingGroup;
@@ -145,8 +145,8 @@ class Soak {
     return Meet();
   }
 
-  // These workloads at once; then the step ends on all tasks, each of which
-  // says so.
+  // Runs these workloads at once; then the step ends on all tasks by each
+  // task's own clean-up.
   absl::Status RunStep(absl::Span<const size_t> workloads) {
     ++step_;
     std::vector<std::unique_ptr<PerfBuffers>> buffers;
@@ -244,7 +244,7 @@ int64_t ResidentBytes() {
 }
 
 std::string Counts(ClusterRuntime* runtime) {
-  malloc_trim(0);  // What is free is not held.
+  malloc_trim(0);  // Returns free memory to the system.
   const auto heap = mallinfo2();
   auto& resolver = dynamic_cast<ParamResolverDistributed&>(
       runtime->manager().param_resolver());
@@ -274,7 +274,7 @@ int Main(int argc, char** argv) {
     std::cerr << "usage: soak_worker ADDRESS,... TASK DEVICES SEED\n";
     return 2;
   }
-  // Buffers go back to the system when they are freed, and leave no holes.
+  // Makes freed buffers go back to the system, without holes in the heap.
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
   const DefaultEnvironment environment(2);
   const uint64_t seed = std::strtoull(argv[4], nullptr, 10);

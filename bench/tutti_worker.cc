@@ -1,11 +1,11 @@
-// One of the processes that bench/processes.py compares: Tutti over gRPC, with
-// its default settings.
+// Tutti over gRPC with its default settings: a process that bench/processes.py
+// compares with others.
 //
 // usage: tutti_worker memory|unix|tcp ADDRESS,... TASK
 //
-// memory: by a Unix socket, and large payloads are read from the memory of the
-// other process, which is on the same host; unix: by that socket alone; tcp: as
-// between hosts.
+// memory: uses a Unix socket, and reads large payloads from the memory of the
+// other process on the same host; unix: uses the socket alone; tcp: as between
+// hosts.
 
 #include <grpcpp/version_info.h>
 
@@ -72,7 +72,7 @@ class Caller {
     return known;
   }
 
-  // So many, one after the other; all but the first in place.
+  // Runs `count` all-reduces one after the other, all but the first in place.
   void Chain(CollectiveArgs args, int count, StatusCallback done) {
     CollectiveArgs next = args;
     next.input = *args.output;

@@ -10,8 +10,9 @@
 
 namespace {
 
-// Else what is opened next would take the place of one that is closed, and get
-// what is printed. Writing stays an error.
+// Opens closed standard descriptors on /dev/null: otherwise the next opened
+// file would take their place and receive the output. Opened for reading, so
+// that writing stays an error.
 void KeepStandardDescriptors() {
   for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", O_RDONLY);
@@ -22,7 +23,8 @@ void KeepStandardDescriptors() {
 
 int main(int argc, char** argv) {
   KeepStandardDescriptors();
-  // What cannot be written is an error, after which temporary files go.
+  // Ignored, so that failed writes return an error, and temporary files are
+  // removed.
   for (int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
   return tutti::RunTool(
       argc, argv,

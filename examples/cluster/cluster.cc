@@ -1,5 +1,5 @@
-// One task of a cluster: all-reduces with the others. Start one process for
-// each address, each with its own number:
+// Runs all-reduces as one task of a cluster. Start one process for each
+// address, each with its own number:
 //
 //   cluster 127.0.0.1:7000,127.0.0.1:7001 0 &
 //   cluster 127.0.0.1:7000,127.0.0.1:7001 1

@@ -1,5 +1,5 @@
-// Runs an all-reduce by an algorithm of this folder: direct_reduce.cc is linked
-// in and asked for by name.
+// Runs an all-reduce by an algorithm of this folder: the program links
+// direct_reduce.cc and requests the algorithm by name.
 
 #include <cstdio>
 #include <memory>
@@ -37,7 +37,7 @@ absl::Status Run() {
   const auto request =
       std::make_shared<const tutti::CollectiveRequest>(DirectAllReduce());
 
-  std::vector<tutti::Tensor> outputs(kNumDevices);  // Unset: allocated for us.
+  std::vector<tutti::Tensor> outputs(kNumDevices);  // Unset: Tutti allocates.
   std::vector<tutti::CollectiveArgs> calls(kNumDevices);
   std::vector<std::vector<int>> inputs;
   for (int device = 0; device < kNumDevices; ++device) {

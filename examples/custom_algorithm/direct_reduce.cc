@@ -2,7 +2,7 @@
 //
 // The data is cut into n chunks; rank r owns chunk r. First, each rank sends
 // every chunk to its owner. The owner adds up the contributions in rank order,
-// then sends the sum to everybody. With three ranks a, b and c:
+// then sends the sum to all ranks. With three ranks a, b and c:
 //
 //                         chunk 0       chunk 1       chunk 2
 //   round 1, to owners    b0, c0 -> a   a1, c1 -> b   a2, b2 -> c
@@ -10,9 +10,8 @@
 //   round 2, from owners  a -> b, c     b -> a, c     c -> a, b
 //
 // Per rank: 2(n-1) messages sent, n-1 reductions, and 2(n-1)/n of the data
-// sent, which is the least there is. A ring sends as much but takes 2(n-1)
-// rounds; in exchange a rank there speaks to two others, and here to all at
-// once.
+// sent, which is the minimum. A ring sends as much but takes 2(n-1) rounds. In
+// a ring, however, a rank talks to two others, here to all at once.
 
 #include "tutti/collective.h"
 #include "tutti/implementation.h"
@@ -28,7 +27,7 @@ using tutti::StepRef;
 
 enum Tag { kContribution, kSum };
 
-// Adds up what all ranks contribute to the chunk of `rank`. Returns the step
+// Adds up all ranks' contributions to the chunk of `rank`. Returns the step
 // that completes Data(rank).
 StepRef SumOwnChunk(int rank, int num_ranks, tutti::ScheduleBuilder& builder) {
   auto adding = builder.AddLane();
@@ -40,8 +39,8 @@ StepRef SumOwnChunk(int rank, int num_ranks, tutti::ScheduleBuilder& builder) {
     return builder.AddLane().Recv(from, kContribution, contribution(from));
   };
 
-  // A step waits for one step of another lane, but the first addition needs two
-  // contributions: that of rank 0 arrives in the lane that adds.
+  // A step can wait for only one step of another lane, but the first addition
+  // needs two contributions: rank 0's arrives in the lane that adds.
   if (rank != 0) adding.Recv(0, kContribution, contribution(0));
   Slot sum = contribution(0);
   const int last = num_ranks - 1;
@@ -65,8 +64,8 @@ tutti::Schedule Plan(const tutti::PlanRequest& request) {
   for (int peer = 0; peer < num_ranks; ++peer) {
     if (peer == request.rank) continue;
     builder.AddLane().Send(peer, kSum, Data(request.rank), summed);
-    // The peer sums up what it got, so the sum comes after the contribution has
-    // left, also in place, where both are the same memory.
+    // The peer adds up what it received, so the sum arrives after the
+    // contribution was sent. This holds in place too, where both share memory.
     auto lane = builder.AddLane();
     lane.Send(peer, kContribution, Input(peer));
     lane.Recv(peer, kSum, Data(peer));
@@ -74,7 +73,7 @@ tutti::Schedule Plan(const tutti::PlanRequest& request) {
   return builder.Build();
 }
 
-// Without a cost_seconds it runs only when named.
+// Without cost_seconds, the algorithm runs only when named.
 REGISTER_COLLECTIVE(
     DirectReduce,
     tutti::Scheduled(

@@ -1,7 +1,7 @@
-// An all-reduce as part of a oneTBB flow graph, in two ways: as one opaque
-// node, which calls Tutti's executor and goes on when that is done, and
-// lowered, every step of the algorithm a node of the graph. Both compute the
-// same bits.
+// An all-reduce in a oneTBB flow graph, in two ways. As one opaque node, it
+// calls Tutti's executor and continues the graph when the call ends. Lowered,
+// every step of the algorithm is a node of the graph. Both compute the same
+// bits.
 //
 //   produce --> [        all-reduce        ] --> consume
 //   produce --> [ reduce -> reduce -> copy ] --> consume
@@ -29,7 +29,7 @@ namespace {
 
 using tbb::flow::continue_msg;
 
-// Tutti's work on the threads of oneTBB.
+// Runs Tutti's work on oneTBB's threads.
 class TbbWorkQueue : public tutti::WorkQueue {
  public:
   ~TbbWorkQueue() noexcept override { tasks_.wait(); }
@@ -55,7 +55,7 @@ struct Members {
     }
   }
 
-  // Values whose sums depend on the order.
+  // Produces values whose sums depend on the order.
   void Produce() {
     for (size_t rank = 0; rank < inputs.size(); ++rank) {
       auto* values = reinterpret_cast<float*>(inputs[rank].mutable_data());
@@ -79,7 +79,7 @@ bool SameBits(const Members& a, const Members& b) {
 
 using Request = std::shared_ptr<const tutti::CollectiveRequest>;
 
-// The members' calls end on any thread; the last one goes on with the graph.
+// The members' calls end on any thread; the last one continues the graph.
 using AllReduceNode = tbb::flow::async_node<continue_msg, absl::Status>;
 class AllReduceCall : public std::enable_shared_from_this<AllReduceCall> {
  public:

@@ -50,7 +50,8 @@ FlowGraphBuilder::NodeId FlowGraphBuilder::AddReduce(
   });
 }
 
-// A call may be done later: the node waits for its edges, `call` for `done`.
+// Adds a call that may end later: the node waits for its edges, `call` for
+// `done`.
 FlowGraphBuilder::NodeId FlowGraphBuilder::AddHostCall(
     tutti::HostCallNode node, absl::Span<const NodeId> after) {
   const NodeId id = Add(after, [] { return absl::OkStatus(); });

@@ -18,12 +18,12 @@
 #include "tutti/lowering.h"
 #include "tutti/tensor.h"
 
-// The steps of a collective as nodes of a oneTBB flow graph, between `start`
-// and `end`. Make it, give it to LowerGroup(), and to AddOutfeed() for what the
-// host is to get, call Connect(), and join `start` and `end` to the rest of the
-// graph. Whenever `start` gets a message the
-// collective runs on `inputs` and `outputs`; these, the graph and the builder
-// outlive that.
+// Builds the steps of a collective as nodes of a oneTBB flow graph, between
+// `start` and `end`. Usage: make the builder, pass it to LowerGroup(), and to
+// AddOutfeed() for data that the host receives; call Connect(); join `start`
+// and `end` to the rest of the graph. Each message to `start` runs the
+// collective on `inputs` and `outputs`. These, the graph and the builder must
+// outlive the run.
 class FlowGraphBuilder : public tutti::GraphBuilder,
                          public tutti::HostCallBuilder {
  public:
@@ -43,19 +43,19 @@ class FlowGraphBuilder : public tutti::GraphBuilder,
   NodeId AddHostCall(tutti::HostCallNode node,
                      absl::Span<const NodeId> after) override;
 
-  // Those that no other waits for: who waits for them waits for all.
+  // Steps that no other step waits for: waiting for them waits for all.
   std::vector<NodeId> LastSteps() const;
 
-  // What waits for nothing waits for `start`; `end` waits for what nothing
-  // waits for.
+  // Connects `start` to the steps without predecessors, and the last steps to
+  // `end`.
   void Connect();
 
   Node& start() { return start_; }
   Node& end() { return end_; }
   size_t num_steps() const { return steps_.size(); }
 
-  // The first error of a merge, a final op or a host call, once the graph is at
-  // rest.
+  // First error of a merge, a final op or a host call. Valid once the graph is
+  // idle.
   const absl::Status& status() const { return status_; }
 
  private:
@@ -64,9 +64,9 @@ class FlowGraphBuilder : public tutti::GraphBuilder,
 
   struct Step {
     Node node;
-    std::unique_ptr<CallNode> call;  // What comes after `node`, of a host call.
-    bool is_first = true;            // Waits for no other.
-    bool is_last = true;             // No other waits for it.
+    std::unique_ptr<CallNode> call;  // For a host call: follows `node`.
+    bool is_first = true;            // Waits for no other step.
+    bool is_last = true;             // No other step waits for it.
   };
 
   NodeId Add(absl::Span<const NodeId> after,
@@ -87,7 +87,7 @@ class FlowGraphBuilder : public tutti::GraphBuilder,
   Node end_;
   std::deque<Step> steps_;  // By id. Nodes do not move.
   std::once_flag failed_;
-  absl::Status status_;  // Written once, by who sets `failed_`.
+  absl::Status status_;  // Written once, by the step that sets `failed_`.
 };
 
 #endif  // TUTTI_EXAMPLES_FLOW_GRAPH_FLOW_GRAPH_BUILDER_H_

@@ -1,5 +1,5 @@
-// A oneTBB flow graph that hands the results of its all-reduce to the host,
-// each time it runs, and waits for the host where that is slow.
+// A oneTBB flow graph that sends the results of its all-reduce to the host in
+// each run, and waits for the host if the host is slow.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ class FlowGraphOutfeedTest : public testing::Test {
     return *reinterpret_cast<float*>(tensor.mutable_data());
   }
 
-  // The all-reduce, and an outfeed of each device's result.
+  // Builds the all-reduce, and an outfeed of each device's result.
   absl::Status Build(OutfeedReceiver& receiver) {
     const auto layout = GroupLayout::Uniform(1, kNumDevices);
     absl::Status status =
@@ -113,7 +113,7 @@ TEST_F(FlowGraphOutfeedTest, EachRunHandsOutItsResults) {
 TEST_F(FlowGraphOutfeedTest, AnOutfeedThatFailsIsTheGraphsError) {
   const auto receiver = NewReceiver();
   ASSERT_THAT(Build(*receiver), IsOk());
-  RunGraph();  // Nobody listens.
+  RunGraph();  // Without a receiver.
   EXPECT_THAT(builder_.status(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        testing::HasSubstr("nobody listens")));

@@ -1,13 +1,13 @@
-// The training of examples/train as a job of MPI's, where each process has a
-// replica of the model and sees its own part of each batch:
+// The training of examples/train as an MPI job, in which each process has a
+// replica of the model and sees a separate part of each batch:
 //
 //   mpirun -n 4 mpi_train [EPOCHS]
 //
-// The gradient is many tensors with names: the weights of each unit and the
-// biases of each layer. Every process computes them one by one, in an order
-// that it shuffles anew for each step, and asks for the sum of each as soon as
-// it has it. The coordinator has all processes run what all have asked for,
-// while they compute the next ones.
+// The gradient consists of many named tensors: the weights of each unit and the
+// biases of each layer. Every process computes the tensors one by one, in an
+// order that it shuffles for each step, and requests the sum of each tensor at
+// once. When all processes have requested a tensor, the coordinator has them
+// reduce it, while they compute the next ones.
 
 #include <algorithm>
 #include <cstddef>
@@ -39,12 +39,12 @@ namespace {
 
 constexpr size_t kNumTestExamples = 297;
 constexpr uint32_t kSeed = 1;
-constexpr int kBatch = 64;  // Images of a step, as many of each process.
+constexpr int kBatch = 64;  // Images per step and process.
 constexpr float kLearningRate = 0.1F;
 constexpr float kMomentum = 0.9F;
 
-// Waits for asynchronous operations: the first error of `count` of them, of
-// which `start` begins number i.
+// Starts `count` asynchronous operations and waits for all; `start` starts
+// number i. Returns the first error.
 template <typename Start>
 absl::Status AwaitAll(size_t count, Start start) {
   std::vector<absl::Status> results(count);
@@ -86,7 +86,7 @@ class RankTrainer {
     return absl::OkStatus();
   }
 
-  // The parameters of all ranks, one after the other.
+  // Gathers the parameters of all ranks, one after the other.
   absl::Status GatherParameters(tutti::Tensor* all) {
     return tutti::Await([&](tutti::StatusCallback done) {
       runtime_->coordinator().AllGather(
@@ -103,7 +103,8 @@ class RankTrainer {
                                 tutti::TensorShape::Vector(size), data);
   }
 
-  // Of all ranks' examples, part by part, in an order that no other rank has.
+  // Sums the gradients of all ranks' examples, part by part. Each rank has a
+  // different order of parts.
   absl::Status SumGradients(absl::Span<const Example> own) {
     const Backpropagation backpropagation(parameters_, own);
     std::shuffle(parts_.begin(), parts_.end(), order_);
@@ -156,7 +157,7 @@ absl::Status Train(tutti::ClusterRuntime* runtime, int num_epochs) {
   if (!data.ok()) return data.status();
   RankTrainer trainer(runtime);
   const bool prints = trainer.rank() == 0;
-  std::mt19937 generator(kSeed);  // The same images at the same time.
+  std::mt19937 generator(kSeed);  // All ranks draw the same images.
   for (int epoch = 1; epoch <= num_epochs; ++epoch) {
     Shuffle(data->training, generator);
     const absl::Status status = trainer.TrainEpoch(data->training);

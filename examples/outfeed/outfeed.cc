@@ -1,4 +1,4 @@
-// Two devices hand losses and samples to the host, and go on.
+// Two devices send losses and samples to the host, without waiting for it.
 #include "tutti/outfeed.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ int main() {
              *reinterpret_cast<const float*>(arrays[0].data()) * slow.back());
          return absl::OkStatus();
        },
-       /*max_queued_bytes=*/1000,  // Then devices wait for the callbacks.
+       /*max_queued_bytes=*/1000,  // When full, devices wait.
        environment.get()});
   absl::Status status =
       receiver->registry()->Register(kLoss, {{kFloat, kScalar}});
@@ -46,7 +46,7 @@ int main() {
       status.Update(out.SendAndWait(kSample, {Filled(kVector, step)}));
     }
   }
-  tutti::BlockingCounter ended(1);  // When all that was sent is delivered.
+  tutti::BlockingCounter ended(1);  // Counts down when all items are delivered.
   receiver->Shutdown([&](const absl::Status& end) {
     status.Update(end);
     ended.DecrementCount();

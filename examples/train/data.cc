@@ -90,7 +90,7 @@ absl::StatusOr<DataSet> ReadDataSet(const std::string& path, size_t num_test) {
 
 std::string DefaultDataPath() {
   const std::string path = "examples/train/data/digits.bin";
-  std::error_code error;  // Without /proc there is only the second place.
+  std::error_code error;  // Without /proc only the second path remains.
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
   const std::string built =
       absl::StrCat(program.string(), ".runfiles/tutti/", path);

@@ -13,9 +13,9 @@ namespace train {
 inline constexpr int kNumPixels = 64;   // 8 rows of 8.
 inline constexpr int kNumClasses = 10;  // The digits 0 to 9.
 
-// An image of a handwritten digit, and the digit.
+// Image of a handwritten digit, and the digit.
 struct Example {
-  std::array<float, kNumPixels> pixels;  // Row by row; 0 is paper, 1 is ink.
+  std::array<float, kNumPixels> pixels;  // By rows; 0 is paper, 1 is ink.
   int label;
 };
 
@@ -26,14 +26,14 @@ struct DataSet {
 
 // Reads a file in the format of data/README.md; its last `num_test` examples
 // are for the test. Errors: NOT_FOUND if the file cannot be read; DATA_LOSS
-// saying where it is not in the format, or that it holds too few examples.
+// naming the place of a format error, or if the file holds too few examples.
 absl::StatusOr<DataSet> ReadDataSet(const std::string& path, size_t num_test);
 
-// Where data/digits.bin is: next to the program, where the build puts it; else
-// relative to the working directory, as in the root of the repository.
+// Path of data/digits.bin: next to the program, where the build puts it; else
+// relative to the working directory, if that is the root of the repository.
 std::string DefaultDataPath();
 
-// Unlike std::shuffle, does the same on every machine.
+// Shuffles in the same way on every machine, unlike std::shuffle.
 void Shuffle(std::vector<Example>& examples, std::mt19937& generator);
 
 }  // namespace train

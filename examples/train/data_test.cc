@@ -19,10 +19,10 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A record of a white image.
+// Record of a white image.
 std::string Record(char label) { return std::string(kNumPixels, '\0') + label; }
 
-// The path of a new file.
+// Path of a new file.
 std::string FileOf(const std::string& content) {
   const std::string path = absl::StrCat(
       ::testing::TempDir(), "/",
@@ -112,7 +112,8 @@ TEST(ShuffleTest, IsTheSameOnEveryMachine) {
   Shuffle(examples, generator);
   std::vector<int> labels;
   for (const Example& example : examples) labels.push_back(example.label);
-  EXPECT_THAT(labels, ElementsAre(3, 5, 2, 0, 4, 1));  // By NumPy's MT19937.
+  // Computed by NumPy's MT19937.
+  EXPECT_THAT(labels, ElementsAre(3, 5, 2, 0, 4, 1));
 }
 
 }  // namespace

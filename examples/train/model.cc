@@ -19,7 +19,7 @@ using Classes = std::array<float, kNumClasses>;
 // Keeps the loss finite where a probability underflows.
 constexpr float kTiny = std::numeric_limits<float>::min();
 
-// A flat array by its parts. T is float or const float.
+// Parts of a flat array. T is float or const float.
 template <typename T>
 struct Layers {
   explicit Layers(absl::Span<T> flat)
@@ -37,7 +37,7 @@ struct Layers {
   T* const output_biases;
 };
 
-// What the network makes of one image.
+// Output of the network for one image.
 struct Activations {
   Hidden hidden;
   Classes probabilities;
@@ -72,7 +72,8 @@ double LossOf(const Classes& probabilities, const Example& example) {
   return -std::log(std::max(probabilities[example.label], kTiny));
 }
 
-// Of one example's loss, times `weight`.
+// Derivatives of one example's loss by the inputs of the output units, times
+// `weight`.
 Classes OutputErrors(const Classes& probabilities, const Example& example,
                      float weight) {
   Classes errors;
@@ -97,8 +98,9 @@ Hidden HiddenErrors(const Layers<const float>& layers, const Hidden& hidden,
   return errors;
 }
 
-// Adds the errors of a layer for one example to the gradient of its biases, or
-// those of a unit, times what comes into it, to that of its weights.
+// Adds one example's part to a gradient: a layer's errors to the gradient of
+// its biases, or a unit's error times its inputs to the gradient of its
+// weights.
 template <size_t kNumUnits, size_t kNumInputs>
 void Accumulate(const std::array<float, kNumUnits>& errors,
                 const std::array<float, kNumInputs>& inputs,
@@ -108,7 +110,7 @@ void Accumulate(const std::array<float, kNumUnits>& errors,
     return;
   }
   const float error = errors[*unit];
-  if (error == 0) return;  // As of each unit that the image does not excite.
+  if (error == 0) return;  // True for units with output 0.
   for (size_t i = 0; i < kNumInputs; ++i) gradient[i] += error * inputs[i];
 }
 
@@ -173,8 +175,8 @@ void Backpropagation::Compute(const Part& part,
 
 std::vector<float> InitialParameters(uint32_t seed) {
   std::mt19937 generator(seed);
-  // He initialisation, uniform. The 24 upper bits of a draw fit a float; the
-  // standard leaves the distributions of <random> to each library.
+  // He initialisation, uniform. The upper 24 bits of a draw fit a float. The
+  // distributions of <random> differ between libraries, so they are not used.
   const auto fill = [&generator](float* weights, int count, int num_inputs) {
     const float bound = std::sqrt(6.0f / static_cast<float>(num_inputs));
     for (float& weight : absl::MakeSpan(weights, count)) {

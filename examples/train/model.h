@@ -14,13 +14,13 @@ namespace train {
 
 // A perceptron with one hidden layer: 64 pixels, 32 rectified linear units, 10
 // classes. Its parameters are one flat array: the weights of the hidden layer,
-// unit by unit, its biases, and the same of the output layer. A gradient is an
-// array of the same layout.
+// unit by unit, then its biases, then the output layer's weights and biases. A
+// gradient has the same layout.
 inline constexpr int kNumHidden = 32;
 inline constexpr int kNumParameters =
     kNumHidden * (kNumPixels + 1) + kNumClasses * (kNumHidden + 1);
 
-// Random weights, no biases; the same bits for a seed on every machine.
+// Random weights and zero biases. A seed gives the same bits on every machine.
 std::vector<float> InitialParameters(uint32_t seed);
 
 enum class Layer { kHidden, kOutput };
@@ -29,31 +29,32 @@ enum class Layer { kHidden, kOutput };
 struct Part {
   std::string name;  // "hidden/weights/31", "output/biases"
   Layer layer = Layer::kHidden;
-  std::optional<int> unit;  // None: the biases.
+  std::optional<int> unit;  // Nullopt: the biases.
   int begin = 0;
   int size = 0;
 };
 
-// All of the array, in its order.
+// All parts, in the array's order.
 const std::vector<Part>& Parts();
 
-// The gradient of the mean cross-entropy over some examples, part by part, in
-// whatever order: the constructor finds what all parts follow from.
+// Gradient of the mean cross-entropy over some examples. The constructor
+// computes the errors that all parts share; parts may then be computed in any
+// order.
 class Backpropagation {
  public:
-  // REQUIRES: there is an example. The examples outlive the object.
+  // REQUIRES: `examples` is not empty. The examples outlive the object.
   Backpropagation(absl::Span<const float> parameters,
                   absl::Span<const Example> examples);
 
   // The mean cross-entropy, in nats.
   double loss() const { return loss_; }
 
-  // Sets `gradient`, of part.size elements.
+  // Sets `gradient`, which has part.size elements.
   void Compute(const Part& part, absl::Span<float> gradient) const;
 
  private:
-  // Of one example. An error is how the loss changes with what comes into a
-  // unit.
+  // Results for one example. An error is the derivative of the loss by a unit's
+  // input.
   struct Pass {
     std::array<float, kNumHidden> activations;
     std::array<float, kNumHidden> hidden_errors;
@@ -65,27 +66,27 @@ class Backpropagation {
   double loss_ = 0;
 };
 
-// All parts: sets `gradient` to that of the mean cross-entropy over `examples`,
-// which it returns, in nats. REQUIRES: both arrays have kNumParameters
-// elements, and there is an example.
+// Sets `gradient` to the gradient of the mean cross-entropy over `examples`,
+// and returns the mean cross-entropy in nats. REQUIRES: both arrays have
+// kNumParameters elements, and `examples` is not empty.
 double ComputeGradient(absl::Span<const float> parameters,
                        absl::Span<const Example> examples,
                        absl::Span<float> gradient);
 
 struct Quality {
   double loss = 0;      // Mean cross-entropy, in nats.
-  double accuracy = 0;  // The share whose most probable class is right.
+  double accuracy = 0;  // Share of examples classified right.
 };
 
 // REQUIRES: as ComputeGradient.
 Quality Evaluate(absl::Span<const float> parameters,
                  absl::Span<const Example> examples);
 
-// The root of the sum of squares.
+// Square root of the sum of squares.
 double Norm(absl::Span<const float> values);
 
-// The largest absolute difference of two elements at the same place. REQUIRES:
-// the arrays are equally long.
+// Largest absolute difference between elements at the same index. REQUIRES: the
+// arrays are equally long.
 float LargestDifference(absl::Span<const float> a, absl::Span<const float> b);
 
 }  // namespace train

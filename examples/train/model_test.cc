@@ -43,7 +43,7 @@ double SlopeOfLoss(std::vector<float> parameters, int parameter,
 }
 
 TEST(InitialParametersTest, AreTheSameOnEveryMachine) {
-  // Worked out by NumPy's MT19937.
+  // Computed by NumPy's MT19937.
   const std::vector<float> parameters = InitialParameters(1);
   EXPECT_EQ(parameters[0], -0x1.a04386p-5f);
   EXPECT_EQ(parameters[1], 0x1.37c4f4p-2f);
@@ -60,7 +60,8 @@ TEST(ComputeGradientTest, IsTheSlopeOfTheLossForEveryParameter) {
   ASSERT_FALSE(examples.empty());
   const std::vector<float> gradient = GradientOf(parameters, examples);
   for (int i = 0; i < kNumParameters; ++i) {
-    // Rounding of the loss over twice the step, and a kink within the step.
+    // Tolerates the loss's rounding error over twice the step, and a kink
+    // within the step.
     EXPECT_NEAR(gradient[i], SlopeOfLoss(parameters, i, examples), 5e-4)
         << "parameter " << i;
   }

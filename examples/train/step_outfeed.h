@@ -13,30 +13,31 @@
 
 namespace train {
 
-// What a device tells the host of each step.
+// Report of a device to the host about one step.
 struct StepReport {
-  float loss = 0;           // On the device's part of the batch, before it.
+  float loss = 0;           // On the device's part, before the step.
   float gradient_norm = 0;  // Of the average over all devices.
 };
 
-// One device at a time calls in the order of its steps; others at once.
+// Calls of one device come one at a time, in the order of its steps; calls of
+// different devices may run at once.
 using StepCallback = std::function<void(int device, const StepReport& report)>;
 
-// The way of reports from devices to the host. Devices may send at once.
+// Sends reports from devices to the host. Devices may send at once.
 class StepOutfeed {
  public:
-  // `devices` and `environment`'s parts outlive this. Errors: as
+  // `devices` and the parts of `environment` outlive the object. Errors: as
   // OutfeedReceiver::Create and Start.
   static absl::StatusOr<std::unique_ptr<StepOutfeed>> Start(
       const tutti::Environment& environment,
       const std::vector<tutti::Device*>& devices, StepCallback callback);
 
-  // `done` runs when the report is on its way: the device waits for that, and
-  // so for the host if it is slow.
+  // `done` runs when the report is sent. The device waits for `done`, and
+  // thereby for a slow host.
   void Send(int device, const StepReport& report,
             tutti::StatusCallback done) const;
 
-  // Waits until all has been delivered. Once, after the last Send().
+  // Waits until all reports are delivered. Call it once, after the last Send().
   absl::Status Finish();
 
  private:

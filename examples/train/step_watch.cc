@@ -43,7 +43,7 @@ void StepWatch::Finish() {
   is_painted_ = false;
 }
 
-// Goes up to the heading, and clears from there on.
+// Moves up to the heading, and clears everything from there on.
 void StepWatch::Erase() {
   if (is_painted_) absl::FPrintF(out_, "\x1b[%dA\x1b[J", rows_.size() + 1);
   is_painted_ = false;

@@ -11,12 +11,12 @@
 
 namespace train {
 
-// Shows what devices report while they train. On a terminal: a table with a
-// line per device, its latest step, its loss and the norm of the gradient,
-// painted anew at most ten times per second. Elsewhere, as in a file: a line
-// per report, "device 3 step 17 loss 0.123456 gradient_norm 1.234567".
+// Shows the reports of devices while they train. On a terminal: a table with a
+// line per device with its latest step, its loss and the norm of its gradient,
+// repainted at most ten times per second. Elsewhere, as in a file: a line per
+// report, "device 3 step 17 loss 0.123456 gradient_norm 1.234567".
 //
-// Thread-safe. Writes to `out`, which outlives it.
+// Thread-safe. Writes to `out`, which outlives the object.
 class StepWatch {
  public:
   StepWatch(int num_devices, bool is_terminal, tutti::Clock* clock,
@@ -24,10 +24,10 @@ class StepWatch {
 
   void Add(int device, const StepReport& report);
 
-  // Takes the table away until the next report, so that others may print.
+  // Removes the table until the next report, so that others may print.
   void Clear();
 
-  // Shows the latest reports, for good: what others print comes below.
+  // Shows the latest reports and keeps them; later output comes below them.
   void Finish();
 
  private:
@@ -36,7 +36,7 @@ class StepWatch {
     StepReport latest;
   };
 
-  // REQUIRE: the caller holds `mu_`.
+  // REQUIRES: the caller holds `mu_`.
   void Paint();
   void Erase();
 

@@ -15,7 +15,7 @@ class StepWatchTest : public testing::Test {
  protected:
   ~StepWatchTest() override { std::fclose(out_); }
 
-  // What was printed since the last call.
+  // Text printed since the last call.
   std::string Printed() {
     std::fflush(out_);
     std::string text;

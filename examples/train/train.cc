@@ -1,7 +1,7 @@
-// Trains a small classifier of handwritten digits on several devices, whose
-// gradients one all-reduce per step averages, and which stream the loss and the
-// norm of the gradient of every step to the host; then the same once more on
-// one device, which sees the same batches whole, and compares the two.
+// Trains a small classifier of handwritten digits on several devices. One
+// all-reduce per step averages their gradients. The devices stream the loss and
+// the gradient's norm of every step to the host. Then trains again on one
+// device, which sees the same batches whole, and compares the two.
 
 #include <unistd.h>
 
@@ -30,7 +30,7 @@
 namespace train {
 namespace {
 
-constexpr size_t kNumTestExamples = 297;  // The other 1,500 are to train on.
+constexpr size_t kNumTestExamples = 297;  // The other 1,500 are for training.
 constexpr uint32_t kSeed = 1;
 
 struct Flags {
@@ -44,7 +44,7 @@ std::string Devices(int count) {
   return absl::StrCat(count, count == 1 ? " device" : " devices");
 }
 
-// The loss on what the model learned from, the accuracy on what it never saw.
+// The loss on the training data, and the accuracy on the test data.
 std::string QualityOf(const Trainer& trainer, const DataSet& data) {
   const auto parameters = trainer.parameters(0);
   return absl::StrFormat("%13.6f  %11.2f %%",
@@ -52,8 +52,8 @@ std::string QualityOf(const Trainer& trainer, const DataSet& data) {
                          100 * Evaluate(parameters, data.test).accuracy);
 }
 
-// What devices have reported, of one epoch. Each has a place of its own, where
-// nobody else writes. Shows all to `watch`, if there is one.
+// Collects the devices' reports of one epoch. Each device writes to a separate
+// element. Shows all reports on `watch`, if there is one.
 class Reports {
  public:
   Reports(int num_devices, std::unique_ptr<StepWatch> watch)
@@ -67,7 +67,8 @@ class Reports {
     ++sums.count;
   }
 
-  // Before a line is printed, and after the last one.
+  // Call ClearWatch() before printing a line, and FinishWatch() after the last
+  // one.
   void ClearWatch() const {
     if (watch_ != nullptr) watch_->Clear();
   }
@@ -75,7 +76,7 @@ class Reports {
     if (watch_ != nullptr) watch_->Finish();
   }
 
-  // The means over all steps and devices; begins anew.
+  // Means over all steps and devices. Resets the sums.
   std::string TakeMeans() {
     Sums all;
     for (Sums& sums : sums_) {
@@ -98,7 +99,7 @@ class Reports {
   const std::unique_ptr<StepWatch> watch_;
 };
 
-// Prints a line per epoch.
+// Trains and prints a line per epoch.
 absl::Status TrainEpochs(DataSet data, int num_epochs, Trainer& trainer,
                          Reports& reports) {
   const int num_steps = trainer.StepsPerEpoch(data.training.size());
@@ -149,8 +150,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Train(
   return trainer;
 }
 
-// The options for one device that sees the same batches. Errors:
-// INVALID_ARGUMENT if no batch can be filled.
+// Options for one device that sees the same batches. Errors: INVALID_ARGUMENT
+// if the examples do not fill a batch.
 absl::StatusOr<Trainer::Options> OnOneDevice(Trainer::Options options,
                                              size_t num_examples) {
   const size_t batch_size = options.num_devices * options.batch_size;
@@ -222,7 +223,7 @@ void AddOptions(CLI::App& app, Flags& flags) {
       ->capture_default_str();
 }
 
-// Returns the exit status: 2 for what the user must say differently.
+// Returns the exit status: 2 for a wrong command line.
 int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app("Trains a classifier of handwritten digits on several devices.",

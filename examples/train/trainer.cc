@@ -10,7 +10,7 @@
 namespace train {
 namespace {
 
-// The average over all devices of a flat gradient.
+// Request to average a flat gradient over all devices.
 std::shared_ptr<const tutti::CollectiveRequest> AverageGradients(
     const Trainer::Options& options) {
   tutti::CollectiveRequest request;
@@ -58,7 +58,8 @@ absl::Status Trainer::AddReplica(absl::Span<const float> parameters) {
                                     replica.gradient.data());
   if (!tensor.ok()) return tensor.status();
   replica.gradient_tensor = *std::move(tensor);
-  replicas_.push_back(std::move(replica));  // Moves no vector's elements.
+  // Does not move the vectors' elements.
+  replicas_.push_back(std::move(replica));
   return absl::OkStatus();
 }
 
@@ -89,8 +90,8 @@ absl::Status Trainer::TrainSteps(absl::Span<const Example> examples,
   return absl::OkStatus();
 }
 
-// Each device goes on by itself: gradient, all-reduce, update, report. Only the
-// caller waits.
+// Each device proceeds without waiting for the others' callbacks: gradient,
+// all-reduce, update, report. Only the caller blocks.
 absl::Status Trainer::TrainStep(absl::Span<const Example> batch,
                                 const StepOutfeed& outfeed) {
   const int64_t step_id = ++step_id_;

@@ -16,12 +16,12 @@
 namespace train {
 
 // Trains one model on several devices, by stochastic gradient descent with
-// momentum. Every device has a replica of the model and sees its own part of
-// each batch; the gradients are averaged over the devices by one all-reduce per
-// step, so that all replicas take the same step. Each device reports each of
-// its steps to the host through its outfeed.
+// momentum. Every device has a replica of the model and sees a separate part of
+// each batch. One all-reduce per step averages the gradients over the devices,
+// so that all replicas make the same step. Each device reports every step to
+// the host through its outfeed.
 //
-// For one thread at a time. `environment`'s parts outlive the trainer.
+// For one thread at a time. The parts of `environment` outlive the trainer.
 class Trainer {
  public:
   struct Options {
@@ -33,13 +33,13 @@ class Trainer {
     StepCallback on_step;   // May be null.
   };
 
-  // Every replica begins with `parameters`. Errors: as LocalGroup::Create.
+  // Every replica starts with `parameters`. Errors: as LocalGroup::Create.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(
       const tutti::Environment& environment, const Options& options,
       absl::Span<const float> parameters);
 
-  // One pass over `examples` in their order, without those at the end that fill
-  // no batch. All its reports have been delivered when it returns. Errors:
+  // Makes one pass over `examples` in their order, without the last ones that
+  // do not fill a batch. All reports are delivered when it returns. Errors:
   // those of an all-reduce or of the outfeed; the replicas may then differ.
   absl::Status TrainEpoch(absl::Span<const Example> examples);
 
@@ -49,17 +49,17 @@ class Trainer {
     return replicas_[device].parameters;
   }
 
-  // Bit for bit.
+  // Compares the replicas bit for bit.
   bool ReplicasAreEqual() const;
 
  private:
-  // What one device holds. In a step its own work and then its callback change
-  // it, never both.
+  // State of one device. In a step the device's work and then its callback
+  // change it, never both at once.
   struct Replica {
     std::vector<float> parameters;
     std::vector<float> velocity;
     std::vector<float> gradient;
-    tutti::Tensor gradient_tensor;  // The memory of `gradient`.
+    tutti::Tensor gradient_tensor;  // Shares the memory of `gradient`.
     double loss = 0;
     absl::Status status;
   };

@@ -32,7 +32,7 @@ class TrainerTest : public ::testing::Test {
     return absl::MakeConstSpan(examples_).first(count);
   }
 
-  // Null after a failure.
+  // Returns null after a failure.
   std::unique_ptr<Trainer> NewTrainer(int num_devices, int batch_size) {
     auto trainer = Trainer::Create(
         environment_.get(),
@@ -59,7 +59,7 @@ TEST_F(TrainerTest, ReplicasStayEqualBitForBit) {
 }
 
 // Only the rounding of the averages differs: one unit in the last place of a
-// gradient, some 1e-8, in each of 23 steps.
+// gradient, about 1e-8, in each of 23 steps.
 TEST_F(TrainerTest, EightDevicesLearnWhatOneLearnsFromTheWholeBatches) {
   const auto eight = NewTrainer(8, 8);
   const auto one = NewTrainer(1, 64);

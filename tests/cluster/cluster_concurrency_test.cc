@@ -20,7 +20,7 @@ namespace cluster_concurrency_test {
 constexpr int kTasks = 3;
 constexpr uint64_t kIncarnation = 5;
 
-// The tasks that are there.
+// Registry of the running tasks.
 class Tasks {
  public:
   void Set(int task, std::shared_ptr<ClusterControl> control)
@@ -41,7 +41,7 @@ class Tasks {
       ABSL_GUARDED_BY(mu_);
 };
 
-// Calls the other tasks' services on the thread that calls.
+// Calls the other tasks' services on the calling thread.
 class DirectChannel : public ControlChannel {
  public:
   DirectChannel(int task, Tasks* tasks) : task_(task), tasks_(tasks) {}

@@ -25,7 +25,7 @@ using State = TaskHealth::State;
 
 constexpr GroupKey kGroup = 7;
 
-// Faults of tasks: who notices, when, and how it goes on.
+// Faults of tasks: detection, its delay, and recovery.
 class ClusterFaultsTest : public testing::Test {
  protected:
   void Begin(SimulatedCluster::Options options) {
@@ -34,7 +34,7 @@ class ClusterFaultsTest : public testing::Test {
     cluster_->StartAll();
   }
 
-  // As Begin() of three tasks, of which two do not reach each other, nor join.
+  // Starts three tasks, two of which do not reach each other, nor join.
   void BeginParted(int a, int b) {
     options_ = {.num_tasks = 3};
     cluster_ = std::make_unique<SimulatedCluster>(options_);
@@ -60,7 +60,7 @@ class ClusterFaultsTest : public testing::Test {
     return calls;
   }
 
-  // How the group of these calls has ended, on the calls' tasks.
+  // Status with which the group of this call has ended on the call's task.
   static absl::Status EndOf(const CallPtr& call) {
     return call->params().group->cancellation->status();
   }
@@ -74,7 +74,8 @@ class ClusterFaultsTest : public testing::Test {
     return result;
   }
 
-  // The members of what lives, as far as the task knows, do live.
+  // Expects that all members of the groups that the task considers living do
+  // live.
   void ExpectGroupsLive(int task) {
     if (!cluster_->is_alive(task)) return;
     for (const auto& group : cluster_->directory(task).Living()) {
@@ -173,8 +174,9 @@ TEST_F(ClusterFaultsTest, ALeaderKilledAtAnyTimeEndsCallsAndTheNextOneLeads) {
   }
 }
 
-// Whoever hears first that the group has ended goes on at once, as does the
-// other one, though neither need have noticed yet that the leader is gone.
+// The first survivor to learn that the group has ended starts the next
+// generation at once; so does the other. Neither needs to know yet that the
+// leader is lost.
 TEST_F(ClusterFaultsTest, SurvivorsOfTheLeaderFormTheNextGenerationAtOnce) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -205,21 +207,21 @@ TEST_F(ClusterFaultsTest, AGroupWithoutTheLostLeaderIsFormedAgainByTheNext) {
     EXPECT_THAT(EndOf(call),
                 StatusIs(StatusCode::kUnavailable, HasSubstr("task 0")));
   }
-  // Task 1, which leads now, had nothing to do with task 0 so far.
+  // Task 1 leads now; it had no contact with task 0 before.
   const auto again = Settle({2, 3});
   EXPECT_GT(again[0]->params().group->generation,
             calls[0]->params().group->generation);
   EXPECT_EQ(*cluster_->control(1).leadership().leader(), 1);
 }
 
-// Each leader counts the generations by itself.
+// Each leader counts generations separately.
 TEST_F(ClusterFaultsTest, ALateEndOfAFormerLeadersGroupLeavesTheNextOneAlone) {
   Begin({.num_tasks = 4});
   const auto calls = Settle({1, 2});
   const uint64_t former = calls[0]->params().group->generation;
   cluster_->Kill(0);
   cluster_->RunFor(absl::Seconds(1));
-  Ask({3}, 2);  // Finds out that task 1 leads now.
+  Ask({3}, 2);  // Learns that task 1 leads now.
   cluster_->RunFor(absl::Seconds(1));
   const auto first = Ask({3}, 2);
   cluster_->RunFor(absl::Seconds(1));
@@ -264,8 +266,8 @@ TEST_F(ClusterFaultsTest, TheNextGenerationFormsWithTheRestartedTask) {
   }
 }
 
-// Another thread may tell of the new process before the loss of the old one is
-// told to the end.
+// A thread may report the new process before another thread has finished
+// reporting the loss of the old one.
 TEST_F(ClusterFaultsTest, ALateWordOfAnOldProcessSparesTheNewOne) {
   Begin({.num_tasks = 2});
   Settle({0, 1});
@@ -319,13 +321,13 @@ TEST_F(ClusterFaultsTest, NobodyWaitsForALostTaskInAGroupNobodyKnowsYet) {
   const std::vector<Fault> faults = {
       [](SimulatedCluster& cluster) { cluster.Kill(2); },
       [](SimulatedCluster& cluster) { cluster.Stall(2, absl::Hours(1)); }};
-  // Both lack the leader, or have it.
+  // Group without the leader, and group with it.
   for (const std::vector<int>& tasks : {std::vector{1, 2}, {0, 2}}) {
     for (const Fault& fault : faults) {
       Begin({.num_tasks = 3});
       const CallPtr waits = Ask({tasks[0]}, 2, /*key=*/1)[0];
       const CallPtr other = Ask({tasks[1]}, 2, /*key=*/2)[0];
-      cluster_->RunFor(absl::Seconds(5));  // No heartbeat of before is held.
+      cluster_->RunFor(absl::Seconds(5));  // Releases all delayed heartbeats.
       ASSERT_TRUE(waits->waits() && other->waits());
       fault(*cluster_);
       cluster_->RunFor(absl::Seconds(5));
@@ -343,7 +345,7 @@ TEST_F(ClusterFaultsTest, AGroupFormedWithWhomAMemberHasLostEnds) {
   cluster_->RunFor(absl::Seconds(6));
   EXPECT_THAT(EndOf(before[0]),
               StatusIs(StatusCode::kUnavailable, HasSubstr("was lost")));
-  // The leader reaches both.
+  // The leader reaches both tasks.
   std::vector<CallPtr> calls;
   for (int task : {1, 2}) {
     calls.push_back(cluster_->Ask(task, 0, AllReduceOf(99, 2, 1)));
@@ -358,7 +360,7 @@ TEST_F(ClusterFaultsTest, AGroupFormedWithWhomAMemberHasLostEnds) {
 
 TEST_F(ClusterFaultsTest, AGroupWithAProcessThatAnotherHasReplacedEnds) {
   BeginParted(1, 2);
-  const auto calls = Settle({1, 2});  // The leader reaches both.
+  const auto calls = Settle({1, 2});  // The leader reaches both tasks.
   cluster_->Restart(2);
   cluster_->Heal(1, 2);
   cluster_->RunFor(absl::Seconds(2));
@@ -383,7 +385,7 @@ TEST_F(ClusterFaultsTest, WhoeverTheLeaderHearsOfWhileAGroupWaitsIsWatched) {
                        HasSubstr("task 2 (host2:7000) was lost")));
 }
 
-// One that another task has lost, and that this one reaches.
+// Task 2 has lost the leader, task 1 still reaches it.
 TEST_F(ClusterFaultsTest, NobodyWaitsAtALeaderThatDoesNotLeadAnyMore) {
   Begin({.num_tasks = 3});
   const auto before = Settle({1, 2});
@@ -398,7 +400,7 @@ TEST_F(ClusterFaultsTest, NobodyWaitsAtALeaderThatDoesNotLeadAnyMore) {
                        HasSubstr("task 0 (host0:7000) was lost")));
 }
 
-// The leader is no member, and forgets the group's when they know of it.
+// The leader is not a member, and forgets the group once the members know it.
 TEST_F(ClusterFaultsTest, WhoHasNotHeardOfItsGroupDoesNotWaitForALostMember) {
   Begin({.num_tasks = 3,
          .min_delay = absl::Milliseconds(1),
@@ -429,7 +431,7 @@ TEST_F(ClusterFaultsTest, EndingAGroupJustAsItIsSettledEndsIt) {
         kGroup, absl::AbortedError("formed again"));
     cluster_->RunFor(absl::Seconds(1));
     for (const CallPtr& call : calls) {
-      if (call->waits()) continue;  // The other one had not come.
+      if (call->waits()) continue;  // The other call came too late.
       const absl::Status end =
           call->status().ok() ? EndOf(call) : call->status();
       EXPECT_THAT(end,
@@ -498,7 +500,7 @@ TEST_F(ClusterFaultsTest, APartitionEndsTheGroupOnBothSides) {
     EXPECT_THAT(EndOf(call),
                 StatusIs(StatusCode::kUnavailable, HasSubstr("was lost")));
   }
-  // The leader still has both.
+  // The leader still reaches both tasks.
   Settle({0, 1});
 }
 
@@ -517,7 +519,7 @@ TEST_F(ClusterFaultsTest, CheckHealthTellsApartWhatCanBeWrong) {
   cluster_->Kill(2);
   EXPECT_THAT(Check(0, "2"),
               StatusIs(StatusCode::kUnavailable, HasSubstr("task 2")));
-  // It answers before it has said Hello to task 0.
+  // Task 3 answers before it has sent Hello to task 0.
   cluster_->Partition(0, 3);
   cluster_->Restart(3);
   cluster_->RunFor(absl::Seconds(1));
@@ -584,7 +586,7 @@ TEST_F(ClusterFaultsTest, TasksWithListsOfDifferentLengthRefuseEachOther) {
   cluster_->Start(0);
   cluster_->Start(1);
   cluster_->RunFor(absl::Seconds(1));
-  // Whichever is asked first.
+  // Either task may get the first request.
   const auto says = AnyOf(
       "task 1 (host1:7000) has a cluster of 2 tasks, "
       "task 0 (host0:7000) one of 3",
@@ -631,14 +633,14 @@ TEST_F(ClusterFaultsTest, AllTasksThatRefreshGoOnFromTheSameStep) {
     sequence(task).RetireStepId(kGraph, first);
     EXPECT_EQ(sequence(task).NextStepId(kGraph), first + 1);
   }
-  // Task 1 found that its step was not the others'.
+  // Simulates that task 1 has another step id than the other tasks.
   sequence(1).RetireStepId(kGraph, first);
   EXPECT_EQ(sequence(1).NextStepId(kGraph), kInvalidStepId);
   const int64_t second = refresh(1);
   EXPECT_NE(second, first);
   EXPECT_EQ(refresh(0), second);
   EXPECT_EQ(refresh(2), second);
-  // A restarted task begins a round that the others then join.
+  // A restarted task begins a round that the other tasks then join.
   cluster_->Restart(2);
   cluster_->RunFor(absl::Seconds(1));
   const int64_t third = refresh(2);
@@ -667,8 +669,8 @@ TEST_F(ClusterFaultsTest, AStepSequenceQuestionRepeatedBeginsNoRound) {
   EXPECT_NE(ids[3], ids[4]);
 }
 
-// Whatever happens, once faults and deadlines are over nothing waits, and those
-// who are left can go on.
+// Random faults and calls: once faults and deadlines are over, nothing waits,
+// and the remaining tasks can continue.
 TEST_F(ClusterFaultsTest, NoCallWaitsForEver) {
   constexpr int kTasks = 4;
   for (uint64_t seed = 1; seed <= 200; ++seed) {
@@ -728,7 +730,7 @@ TEST_F(ClusterFaultsTest, NoCallWaitsForEver) {
     }
     cluster_->RunFor(absl::Seconds(30));
     for (int task = 0; task < kTasks; ++task) ExpectGroupsLive(task);
-    // Members wait for others without limit; their callers do not.
+    // Waits for members have no limit, but their callers do.
     for (auto& [task, call] : calls) {
       call->token->Cancel(absl::DeadlineExceededError("waited too long"));
     }

@@ -1,4 +1,4 @@
-// How groups end on all tasks, and what begins after them.
+// Ends of groups on all tasks, and the generations that follow.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 class ClusterGroupEndTest : public ClusterResolveTest {
  protected:
-  // As a task says it that ends its group.
+  // Request by which a task ends its group.
   static proto::ControlRequest EndOf(uint64_t generation) {
     proto::ControlRequest request;
     request.mutable_end_group()->set_group_key(kGroup);
@@ -121,8 +121,8 @@ TEST_F(ClusterGroupEndTest, TheFirstReasonOfAnEndStays) {
   }
 }
 
-// Of those that watch a group some run before this task has forgotten it. The
-// leader may hear of the end first from who asks again.
+// Some watchers of a group run before this task has forgotten the group. The
+// leader may learn of the end first from a task that calls again.
 TEST_F(ClusterGroupEndTest, WhoAsksOnTheWordOfTheEndJoinsTheNextGeneration) {
   for (int i = 0; i < 40; ++i) {
     SCOPED_TRACE(absl::StrCat("round ", i));
@@ -229,7 +229,8 @@ TEST_F(ClusterGroupEndTest, ATaskThatDoesNotWaitCannotEndAGroupBeingFormed) {
   EXPECT_TRUE(call->waits());
 }
 
-// Whatever one of them says, all others go on, and it, too.
+// A bad generation from one member affects no other task, nor the member's
+// later calls.
 TEST_F(ClusterGroupEndTest, AGenerationThatCannotBeIsNotCountedOnFrom) {
   for (int shift : {40, 41, 42, 61, 62}) {
     SCOPED_TRACE(absl::StrCat("2^", shift));

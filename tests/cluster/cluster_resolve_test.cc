@@ -47,7 +47,7 @@ TEST_F(ClusterResolveTest, AllMembersGetTheSameParams) {
       }
       EXPECT_NE(params.instance->impl_details.implementation, "LocalReduce");
     }
-    // The members of a task share what they share in one process.
+    // Members of a task share objects, as members of a process do.
     EXPECT_EQ(calls[2]->params().group, calls[3]->params().group);
     EXPECT_EQ(calls[2]->params().instance, calls[3]->params().instance);
     ExpectNothingWaits();
@@ -67,7 +67,8 @@ TEST_F(ClusterResolveTest, AGroupWithinOneOtherTaskIsOneProcess) {
   EXPECT_THAT(cluster_->directory(0).Living(), IsEmpty());
 }
 
-// The cheapest, on devices of their own that have "Lib". Its leader makes keys.
+// The cheapest algorithm, for devices of separate units that have "Lib". Its
+// leader makes communicator keys.
 class LibReducer : public CollectiveImplementationInterface {
  public:
   absl::Status InitializeCollectiveGroupRuntimeDetails(
@@ -87,7 +88,7 @@ REGISTER_COLLECTIVE(
                     .needs_communicator_key = true,
                     .cost_seconds = [](const CostQuery&) { return 0.0; }}));
 
-// The leader, task 0, is in none of the groups.
+// Groups without the leader, task 0.
 class ClusterDevicesTest : public ClusterResolveTest {
  protected:
   void Begin(std::function<void(DeviceAttributes&)> describe) {
@@ -209,7 +210,7 @@ TEST_F(ClusterResolveTest, EachTaskUsesItsOwnFunctionOfACustomOp) {
     request.final_op =
         *FinalOp::Custom({.name = "mine too",
                           .apply = [](auto&&...) { return absl::OkStatus(); }});
-    // The leader's own member is not of rank 0.
+    // Gives the leader's own member a rank other than 0.
     request.rank = (task + 1) % 3;
     calls.push_back(cluster_->Ask(task, 0, request));
   }
@@ -257,7 +258,7 @@ TEST_F(ClusterResolveTest, ACancelledMemberLeavesNothingBehind) {
       cluster_->RunFor(absl::Seconds(1));
       ExpectNothingWaits();
       EXPECT_EQ(led(0).num_groups(), 0u);
-      // The size that it asked for is forgotten, too.
+      // The leader has forgotten the requested size, too.
       const auto calls = AskAll(Request());
       cluster_->RunFor(absl::Seconds(1));
       ExpectAllOk(calls);
@@ -288,7 +289,7 @@ TEST_F(ClusterResolveTest, TheSteadyStateSendsNothing) {
   const int64_t before = cluster_->traffic().messages;
   for (int step = 0; step < 100; ++step) {
     const auto calls = AskAll(Request());
-    ExpectAllOk(calls);  // At once.
+    ExpectAllOk(calls);  // Without waiting.
   }
   cluster_->RunFor(absl::Seconds(10));
   EXPECT_EQ(cluster_->traffic().messages, before);
@@ -379,7 +380,7 @@ TEST_F(ClusterResolveTest, UnfinishedGroupsOfOthersAreBounded) {
                 StatusIs(StatusCode::kResourceExhausted,
                          AllOf(HasSubstr("task:1"), HasSubstr("10"))));
   }
-  // The leader's own members are not held up.
+  // The limit does not apply to the leader's own members.
   EXPECT_TRUE(cluster_->Ask(0, 0, AllReduceOf(100, 2, 1))->waits());
   calls[0]->token->Cancel(absl::CancelledError("no more"));
   calls[1]->token->Cancel(absl::CancelledError("no more"));
@@ -389,7 +390,7 @@ TEST_F(ClusterResolveTest, UnfinishedGroupsOfOthersAreBounded) {
   EXPECT_EQ(led(0).num_groups(), 10u);
 }
 
-// Nobody waits for them; their errors stay.
+// Nobody waits for these groups; their errors stay.
 TEST_F(ClusterResolveTest, GroupsThatCannotBeFormedAreNotCountedAsUnfinished) {
   Begin({.num_tasks = 2, .max_unsettled = 3});
   for (GroupKey key = 0; key < 10; ++key) {
@@ -484,7 +485,7 @@ TEST_F(ClusterResolveTest, WhateverBytesATaskSendsEndInAnAnswer) {
     }
     proto::ControlRequest request;
     if (!request.ParseFromString(bytes)) continue;
-    // Good ones would wait: for the other member, or for a decision.
+    // Valid requests would wait for the other member, or for a decision.
     if (request.has_complete_params()) {
       request.mutable_complete_params()->mutable_device()->set_task(0);
     }
@@ -540,7 +541,7 @@ TEST_F(ClusterResolveTest, AnEmptyMessageAndTasksThatDoNotExistAreRefused) {
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("error.code")));
 }
 
-// Members of which only the messages are there, and a leader outside the group.
+// Members exist only as messages, and the leader is outside the group.
 TEST_F(ClusterResolveTest, WorkOfTheLeaderGrowsLinearly) {
   for (int num_members : {64, 256, 1024}) {
     cluster_ = std::make_unique<SimulatedCluster>(
@@ -566,7 +567,7 @@ TEST_F(ClusterResolveTest, WorkOfTheLeaderGrowsLinearly) {
     const auto after = cluster_->traffic_of(0);
     EXPECT_EQ(after.messages - before.messages, 2 * num_members);
     const int64_t bytes_per_member = (after.bytes - before.bytes) / num_members;
-    // A question and an answer; in this, an incarnation of each task.
+    // A request and an answer; the answer has an incarnation of each task.
     EXPECT_LT(bytes_per_member, 200 + 8 * num_members);
     RecordProperty(absl::StrCat("bytes_per_member_of_", num_members),
                    static_cast<int>(bytes_per_member));
@@ -591,7 +592,8 @@ TEST_F(ClusterResolveTest, TheRulesOfTheLeaderDecideForAll) {
   }
 }
 
-// Where messages cost next to nothing, what sends fewer bytes is faster.
+// If messages cost almost nothing, the algorithm that sends fewer bytes is
+// faster.
 TEST_F(ClusterResolveTest, TheCostsOfTheLeaderDecideForAll) {
   CostModel costly;
   costly.between.latency_seconds = 1;

@@ -18,8 +18,7 @@ namespace tutti {
 
 inline constexpr GroupKey kGroup = 7;
 
-// Tasks of a simulated cluster that have joined, and what their devices ask
-// for.
+// Tasks of a simulated cluster that have joined, and calls of their devices.
 class ClusterResolveTest : public testing::Test {
  protected:
   using CallPtr = SimulatedCluster::CallPtr;
@@ -53,7 +52,7 @@ class ClusterResolveTest : public testing::Test {
     for (const CallPtr& call : calls) ASSERT_THAT(call->status(), IsOk());
   }
 
-  // No group or instance waits anywhere.
+  // Expects that no group or instance waits on any task.
   void ExpectNothingWaits() {
     for (int task = 0; task < options_.num_tasks; ++task) {
       if (!cluster_->is_alive(task)) continue;

@@ -1,5 +1,5 @@
-// Resolvers of steps that have ended on all tasks: the leader frees what it has
-// of them, and refuses what comes late.
+// Steps that have ended on all tasks: the leader frees their resolvers, and
+// refuses late requests.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace ended_step_test {
 
 const absl::Status kEnded = StepHasEndedError(kFirst.step_id);
 
-// Task 0 leads.
+// In these tests task 0 leads.
 class EndedStepTest : public GivenUpFixture {
  protected:
   ParamResolverDistributed& Resolver(int task) {
@@ -33,7 +33,8 @@ class EndedStepTest : public GivenUpFixture {
     for (int task : tasks) Resolver(task).EndStep(kFirst.step_id);
   }
 
-  // Asks task 0 as a member of task 1, by a message that is past its resolver.
+  // Sends task 0 a request as a member of task 1 would, bypassing task 1's
+  // resolver.
   void AskAsTask1(absl::StatusOr<proto::ControlReply>* answer) {
     const DeviceAttributes device = cluster_->Device(1, 0);
     proto::ControlRequest request;
@@ -52,7 +53,7 @@ class EndedStepTest : public GivenUpFixture {
     return DecodeError(answer->complete_params().failure().reason());
   }
 
-  // The calls of all tasks in the next step are settled.
+  // Expects that calls of all tasks in the next step are settled.
   void ExpectTheNextStepRuns() {
     std::vector<CallPtr> calls;
     for (int task = 0; task < num_tasks_; ++task) {
@@ -111,7 +112,8 @@ TEST_F(EndedStepTest, WhatIsGivenUpAfterwardsIsNotToldOthers) {
   GiveUp(1, given_up);
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_TRUE(waiting->waits());
-  EXPECT_THAT(SendAs(1, 0, 1), IsOk());  // Late word of another execution.
+  // A late message about another execution.
+  EXPECT_THAT(SendAs(1, 0, 1), IsOk());
   EndStepOn({0, 2});
   EXPECT_THAT(SendAs(1, 0, 0), IsOk());
   const CallPtr late = Ask(2);

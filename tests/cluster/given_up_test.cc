@@ -1,5 +1,5 @@
-// Executions that a member gives up before their instance is settled: nobody
-// waits for it.
+// Executions that a member gives up before their instance is settled: no other
+// member waits for it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ using testing::HasSubstr;
 
 class GivenUpTest : public GivenUpFixture {
  protected:
-  // All ask, and are answered.
+  // Calls on all tasks and expects that the instance is settled.
   void Settle(InstanceKey key, CallNumber number) {
     std::vector<CallPtr> calls;
     for (int task = 0; task < size_; ++task) {
@@ -38,7 +38,7 @@ class GivenUpTest : public GivenUpFixture {
     for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
   }
 
-  // By a call of another step.
+  // Makes the task learn of the leader's loss, by a call of another step.
   void LetFindLeaderLost(int task) {
     const CallPtr call = Ask(task, {.step_id = 4});
     cluster_->RunFor(absl::Seconds(1));
@@ -47,7 +47,8 @@ class GivenUpTest : public GivenUpFixture {
   }
 };
 
-// Its own deadline may pass just then, and is to name who has not come.
+// A call's deadline may pass during its callback; its message must then name
+// the reason.
 TEST_F(GivenUpTest, ACallThatIsBeingToldSaysWhatItIsTold) {
   Begin({.num_tasks = 3});
   auto& resolver = *cluster_->control(1).param_resolver();
@@ -64,7 +65,7 @@ TEST_F(GivenUpTest, ACallThatIsBeingToldSaysWhatItIsTold) {
   EXPECT_EQ(resolver.DescribeWaiting(*request), "");
 }
 
-// Task 0 leads; task 2 comes when all is over.
+// Task 0 leads; task 2 calls after the end.
 TEST_F(GivenUpTest, EndsOnAllTasksAlsoForThoseThatComeLate) {
   for (int culprit : {0, 1}) {
     SCOPED_TRACE(absl::StrCat("task ", culprit, " gives up"));
@@ -133,7 +134,7 @@ TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDies) {
   EXPECT_EQ(late->status(), kReason);
 }
 
-// Those of the former leader's, which only some members had come to.
+// Calls made at the former leader, before all members had called.
 TEST_F(GivenUpTest, WhoComesAfterTheLeaderWasLostDoesNotWaitForThoseBefore) {
   Begin({.num_tasks = 4});
   size_ = 3;  // Without the leader.
@@ -167,8 +168,7 @@ TEST_F(GivenUpTest, WhoComesAfterItsGroupFailedDoesNotWaitForThoseBefore) {
   }
 }
 
-// Of two that run at once the one that was given up is not settled with the
-// other.
+// Settling an execution does not settle a concurrent one that was given up.
 TEST_F(GivenUpTest, WhoComesWhenAnotherExecutionHasSettledItIsTold) {
   Begin({.num_tasks = 3});
   GiveUp(1, Ask(1));
@@ -177,8 +177,8 @@ TEST_F(GivenUpTest, WhoComesWhenAnotherExecutionHasSettledItIsTold) {
   EXPECT_EQ(Ask(2)->status(), kReason);
 }
 
-// One member has not heard yet that the group has ended, and is refused; the
-// other waits in the next generation.
+// Task 1 does not know yet that the group has ended, and is refused; task 0
+// waits in the next generation.
 TEST_F(GivenUpTest, NobodyWaitsInTheNextGenerationForWhoIsStillInTheFormer) {
   int num_refused = 0;
   for (uint64_t seed = 1; seed <= 50; ++seed) {
@@ -190,7 +190,7 @@ TEST_F(GivenUpTest, NobodyWaitsInTheNextGenerationForWhoIsStillInTheFormer) {
     const CallPtr waiting = Ask(0, kFirst, /*key=*/2);
     const CallPtr refused = Ask(1, kFirst, /*key=*/2);
     cluster_->RunFor(absl::Seconds(1));
-    if (refused->waits()) continue;  // It had heard.
+    if (refused->waits()) continue;  // Task 1 knew of the end.
     ++num_refused;
     GiveUpAs(1, refused->status(), kFirst, /*key=*/2);
     cluster_->RunFor(absl::Seconds(1));
@@ -199,7 +199,7 @@ TEST_F(GivenUpTest, NobodyWaitsInTheNextGenerationForWhoIsStillInTheFormer) {
   EXPECT_GT(num_refused, 0);
 }
 
-// However close to each other an answer and the end are, each call ends.
+// Each call ends, however close in time an answer and the end are.
 TEST_F(GivenUpTest, NobodyWaitsIfItIsSettledMeanwhile) {
   int num_ok = 0;
   int num_ended = 0;
@@ -222,7 +222,8 @@ TEST_F(GivenUpTest, NobodyWaitsIfItIsSettledMeanwhile) {
   EXPECT_GT(num_ended, 0);
 }
 
-// All tasks call every execution once, some late; some give up, at any time.
+// All tasks call every execution once, some late; some tasks give up, at any
+// time.
 TEST_F(GivenUpTest, EveryCallEndsHoweverManyGiveUp) {
   constexpr int kTasks = 4;
   constexpr int kSteps = 12;
@@ -243,7 +244,7 @@ TEST_F(GivenUpTest, EveryCallEndsHoweverManyGiveUp) {
         members.push_back({task, {.step_id = step}, key, nullptr});
       }
     }
-    // Each task in the order of the steps, but no task like another.
+    // Each task calls in the order of the steps, at a separate pace.
     std::vector<size_t> next(kTasks);
     for (size_t num_left = members.size(); num_left > 0;) {
       const auto task = static_cast<size_t>(draw() % kTasks);
@@ -272,7 +273,7 @@ TEST_F(GivenUpTest, EveryCallEndsHoweverManyGiveUp) {
   }
 }
 
-// It had told its leader, but that died before it told others.
+// Task 2 told its leader, but the leader died before it told other tasks.
 TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDiesWithWhatItKnew) {
   Begin({.num_tasks = 4});
   for (int other : {1, 3}) cluster_->Partition(0, other);
@@ -309,7 +310,7 @@ TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutions) {
   EXPECT_THAT(SendAs(1, 0, 0), IsOk());
 }
 
-// Nobody knows the generation that it names, or that one has ended.
+// The message names an unknown generation.
 TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutionsOfAnyGeneration) {
   Begin({.num_tasks = 4});
   size_ = 3;

@@ -20,8 +20,8 @@ inline constexpr CallNumber kFirst = {.step_id = 5, .execution = 0};
 inline const absl::Status kReason =
     absl::DeadlineExceededError("task 1 had no time");
 
-// A group of a simulated cluster, one device of each task, whose members give
-// executions up.
+// A group of a simulated cluster, with one device of each task, whose members
+// give up executions.
 class GivenUpFixture : public testing::Test {
  protected:
   using CallPtr = SimulatedCluster::CallPtr;
@@ -32,7 +32,7 @@ class GivenUpFixture : public testing::Test {
     cluster_->StartAll();
   }
 
-  // Of three tasks.
+  // Starts two of three tasks.
   void BeginWithoutTask2() {
     size_ = 3;
     cluster_ = std::make_unique<SimulatedCluster>(
@@ -42,7 +42,7 @@ class GivenUpFixture : public testing::Test {
     cluster_->RunFor(absl::Seconds(1));
   }
 
-  // It starts much later.
+  // Starts task 2 much later, and expects its call to end with kReason.
   void ExpectThatTask2IsTold() {
     cluster_->RunFor(absl::Seconds(20));
     cluster_->Start(2);
@@ -56,7 +56,7 @@ class GivenUpFixture : public testing::Test {
     return cluster_->Ask(task, 0, AllReduceOf(kGroup, size_, key), number);
   }
 
-  // What an executor does whose execution fails.
+  // Acts as an executor whose execution fails.
   void GiveUp(int task, const CallPtr& call, CallNumber number = kFirst,
               InstanceKey key = 1) {
     call->token->Cancel(kReason);
@@ -68,7 +68,8 @@ class GivenUpFixture : public testing::Test {
                                                      reason);
   }
 
-  // That `from` gives up an execution of step 5, which is answered so.
+  // Sends the message by which `from` gives up an execution of step 5. Returns
+  // the status of the answer.
   absl::Status SendAs(int from, int to, uint64_t execution) {
     proto::ControlRequest request;
     proto::CancelExecution* const cancel = request.mutable_cancel_execution();
@@ -86,7 +87,7 @@ class GivenUpFixture : public testing::Test {
   }
 
   int num_tasks_ = 0;
-  int size_ = 0;  // Of the group.
+  int size_ = 0;  // Size of the group.
   std::unique_ptr<SimulatedCluster> cluster_;
 };
 

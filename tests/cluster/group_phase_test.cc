@@ -1,4 +1,4 @@
-// Who takes part: the rules by which calls become a group.
+// Rules by which calls form a group.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ CollectiveRequest Request(int group_size, int rank = -1) {
 
 class GroupPhaseTest : public testing::Test {
  protected:
-  // The place where the answer to the call will be.
+  // Makes a call. Returns the place for its answer.
   std::shared_ptr<std::optional<Answer>> Join(
       const DeviceAttributes& device, const CollectiveRequest& request,
       std::shared_ptr<Cancellation> cancellation = nullptr) {
@@ -213,7 +213,7 @@ TEST_F(GroupPhaseTest, CancelledWaitLeavesNothingBehind) {
   ASSERT_TRUE(first->has_value());
   EXPECT_THAT(**first, StatusIs(StatusCode::kCancelled, HasSubstr("no more")));
   EXPECT_EQ(resolver_->num_groups(), 0u);
-  // Another size is fine now.
+  // Another size is now allowed.
   Join(Cpu(0, 0), Request(2));
   EXPECT_THAT(**Join(Cpu(0, 1), Request(2)), IsOk());
 }
@@ -277,11 +277,11 @@ TEST_F(GroupPhaseTest, ManyMembersMayAllLeave) {
     tokens.clear();
     answers.clear();
   };
-  // While the group lacks a member.
+  // Leaves the group without its last member.
   for (int index = 0; index + 1 < kSize; ++index) join(index, 1);
   all_leave();
   EXPECT_EQ(resolver_->num_groups(), 0u);
-  // While the instance lacks one.
+  // Leaves the instance without its last member.
   for (int index = 0; index < kSize; ++index)
     Join(Cpu(0, index), Request(kSize));
   EXPECT_EQ(resolver_->num_instances(), 1u);

@@ -21,7 +21,7 @@ absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
         int, uint64_t)>& make_devices,
     size_t max_entries, CoordinatorSettings coordinator) {
   ClusterSpec cluster;
-  const ReservedPorts ports(num_tasks);  // Until the tasks listen.
+  const ReservedPorts ports(num_tasks);  // Held until the tasks listen.
   for (const int port : ports.get()) {
     cluster.addresses.push_back(absl::StrCat("127.0.0.1:", port));
   }

@@ -15,10 +15,10 @@
 
 namespace tutti {
 
-// The tasks of a cluster, all in this process and with one device of the host
-// each, or those of `make_devices(task, incarnation)`. They talk over gRPC by
-// the loopback interface and have joined. Blocks. `environment`'s parts outlive
-// them.
+// Makes the tasks of a cluster, all in this process, each with one CPU device,
+// or with the devices of `make_devices(task, incarnation)`. The tasks talk over
+// gRPC by the loopback interface and have joined. Blocks. The parts of
+// `environment` outlive them.
 absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
     int num_tasks, const Environment& environment,
     const std::function<absl::StatusOr<std::vector<std::unique_ptr<Device>>>(

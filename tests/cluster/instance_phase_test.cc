@@ -1,4 +1,5 @@
-// What is done: members must ask for the same before any data moves.
+// Parameters of an instance: members must make matching requests before any
+// data moves.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,8 +37,8 @@ class InstancePhaseTest : public testing::Test {
                 return peers;
               }}) {}
 
-  // Member 1's request differs by `change`: all members fail, with a text that
-  // `message` matches, and nothing has been sent.
+  // Changes member 1's request by `change`. Expects all members to fail with a
+  // message that `message` matches, and no data to be sent.
   void ExpectDifferenceFound(
       CollectiveRequest request,
       const std::function<void(CollectiveRequest&)>& change,
@@ -217,7 +218,7 @@ TEST_F(InstancePhaseTest, ImplementationThatCannotServeListsThoseThatCan) {
 TEST_F(InstancePhaseTest, MergeOpThatDoesNotCommuteIsServedByReduceScatter) {
   CollectiveRequest request = job_.AllReduceRequest(6);
   request.op = ReduceScatter{};
-  // Both numbers' digits, one after the other's.
+  // Concatenates the digits of both numbers.
   request.merge_op =
       *MergeOp::Custom({.name = "append",
                         .apply = [](DType, const void* left, const void* right,

@@ -14,15 +14,15 @@
 
 namespace tutti {
 
-// One request for bytes, from both sides' view: the lender's task delivers to
-// it, and it hands on to the receiver's borrower, once.
+// A request for bytes. The sender's task delivers to it; it delivers once to
+// the receiver's borrower.
 class LoopbackNetwork::Pull : public Borrower,
                               public std::enable_shared_from_this<Pull> {
  public:
   Pull(LoopbackNetwork* network, const Ask& ask, Work on_end)
       : network_(network), ask_(ask), on_end_(std::move(on_end)) {}
 
-  // The lender's side. Keeps the object until then.
+  // Runs on the sender's side, and keeps the object until then.
   void OnDelivery(int32_t /*id*/, absl::Status status,
                   Delivery delivery) override {
     network_->queue_->Schedule([self = std::move(self_),
@@ -30,7 +30,7 @@ class LoopbackNetwork::Pull : public Borrower,
                                 delivery] { self->Send(status, delivery); });
   }
 
-  // Ends it for the receiver unless it has ended or is being read.
+  // Ends the request for the receiver, unless it has ended or is being read.
   void End(const absl::Status& reason) {
     if (BeginEnd(reason)) Tell(reason);
   }
@@ -38,7 +38,7 @@ class LoopbackNetwork::Pull : public Borrower,
   const Borrower* borrower() const { return ask_.borrower; }
   void KeepUntilDelivery() { self_ = shared_from_this(); }
 
-  // On the lender's side: it has heard of the end.
+  // Marks that the sender's side knows of the end.
   void SetWithdrawn() { is_withdrawn_ = true; }
   bool is_withdrawn() const { return is_withdrawn_; }
 
@@ -66,7 +66,7 @@ class LoopbackNetwork::Pull : public Borrower,
     Tell(std::move(status));
   }
 
-  // False if it has begun to end before, for another reason.
+  // Returns false if the end has begun before, for another reason.
   bool BeginEnd(const absl::Status& reason) {
     MutexLock lock(&mu_);
     if (end_.has_value()) return false;
@@ -111,7 +111,7 @@ class LoopbackNetwork::Endpoint
     transfer_service_ = transfers;
     return absl::OkStatus();
   }
-  // Nothing stays on its way here: bytes are handed over in one turn.
+  // No message is in transit here: bytes are delivered in one piece of work.
   void Drop(const ControlCaller& /*process*/,
             const absl::Status& /*reason*/) override {}
   void Shutdown() override {
@@ -213,7 +213,7 @@ class LoopbackNetwork::Endpoint
     });
   }
 
-  // What this one asks of a task that is cut off ends.
+  // Ends this endpoint's requests to a task that is cut off.
   void EndPullsFrom(int task) {
     std::vector<std::pair<BufKey, Pending>> ended;
     {

@@ -15,39 +15,40 @@
 
 namespace tutti {
 
-// The tasks of a cluster in one process: what one calls, the other serves as
-// work of `queue`, so that messages take whatever order it gives them. Bytes
-// come in parts of `part_elements` elements, each second one where it goes, if
-// the receiver says where. Thread-safe if the queue is.
+// Network between tasks of a cluster in one process. Each message is a piece of
+// work of `queue`, which determines the messages' order. Bytes arrive in parts
+// of `part_elements` elements. Every second part is written to its destination
+// directly if the receiver names it. Thread-safe if the queue is.
 class LoopbackNetwork {
  public:
-  // What it says that messages cost.
+  // Reported costs of messages.
   static constexpr CostModel kCosts = {
       .between = {.latency_seconds = 51e-6, .bytes_per_second = 2.5e9}};
 
-  // `queue` outlives the network; all its work is done before the network goes.
+  // `queue` outlives the network and must be empty when the network is
+  // destroyed.
   LoopbackNetwork(ClusterSpec cluster, WorkQueue* queue, size_t part_elements);
   ~LoopbackNetwork();
 
-  // The transport of a task whose process has this incarnation; the one that
-  // the task had before is cut off.
+  // Transport of a task whose process has this incarnation. Cuts off the task's
+  // former transport.
   std::shared_ptr<Transport> Connect(int task, uint64_t incarnation)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Nothing goes from or to the task any more; what is under way ends with
+  // Stops all messages from and to the task; unfinished ones end with
   // UNAVAILABLE.
   void Cut(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The task's calls wait, from now on until they are let go.
+  // Delays the task's calls until LetCallsGo().
   void HoldCalls(int task) ABSL_LOCKS_EXCLUDED(mu_);
   void LetCallsGo(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The same of its requests for bytes, and their cancellations, which stay in
-  // order.
+  // Delays the task's requests for bytes, and their cancellations, in order,
+  // until LetTransfersGo().
   void HoldTransfers(int task) ABSL_LOCKS_EXCLUDED(mu_);
   void LetTransfersGo(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Calls and requests so far, of all tasks.
+  // Number of calls and requests of all tasks until now.
   int64_t num_calls() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-// A request of a test for a named tensor, and what became of it.
+// A test's request for a named tensor, and its result.
 struct NamedCall {
   Tensor output;
   int num_answers = 0;
@@ -23,14 +23,14 @@ struct NamedCall {
   StatusCallback Set();
   std::vector<float> Values() const;
 
-  // Until it is answered: for tests whose answers come from other threads.
+  // Waits for the answer: for tests whose answers come from other threads.
   void Wait() { ended->Wait(); }
   std::shared_ptr<BlockingCounter> ended = std::make_shared<BlockingCounter>(1);
 };
 using NamedCallPtr = std::shared_ptr<NamedCall>;
 
-// A tensor of that shape, all of whose elements are `value`, 0 for other dtypes
-// than float32.
+// A tensor of this shape. All elements are `value` for float32, and 0 for other
+// dtypes.
 Tensor Filled(DType dtype, const TensorShape& shape, float value);
 
 NamedCallPtr CallAllReduce(Coordinator& at, const std::string& name,

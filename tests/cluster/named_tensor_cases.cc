@@ -30,14 +30,15 @@ Tensor Zeros(DType dtype, const std::vector<int64_t>& dims) {
   return Filled(dtype, *TensorShape::Create(dims), 0);
 }
 
-// --- What differs ------------------------------------------------------------
+// --- Mismatches --------------------------------------------------------------
 
 struct Mismatch {
-  // Asks for that name as the other ranks do, or differently.
+  // Requests the name as the other ranks do, or differently.
   NamedCallPtr (*ask)(Coordinator& at, const std::string& name, bool differs);
 
-  // What all hear. $0 stands for what rank 0 has and $1 for the others', which
-  // are `alike` and `different`; or only those that differ are named.
+  // Error text on all ranks. $0 stands for rank 0's value and $1 for the
+  // others'; the values are `alike` and `different`. Without them, the text
+  // names only the ranks that differ.
   std::string text;
   std::string alike, different;
 };
@@ -97,7 +98,7 @@ std::vector<Mismatch> Mismatches() {
   };
 }
 
-// What all hear when that rank differs. One rank alone can differ from nobody.
+// Status on all ranks if rank `differing` differs. A single rank cannot differ.
 absl::Status WantedStatus(const Mismatch& mismatch, const std::string& name,
                           int num_ranks, int differing) {
   const std::string head =
@@ -121,7 +122,7 @@ absl::Status WantedStatus(const Mismatch& mismatch, const std::string& name,
                 RanksText(others), " / ", RanksText({differing})));
 }
 
-// What all ranks have when each brings its number plus one.
+// Sum on all ranks if each brings its number plus one.
 float SumOfRanks(int num_ranks) {
   const int sum = num_ranks * (num_ranks + 1) / 2;
   return static_cast<float>(sum);
@@ -164,10 +165,10 @@ void ExpectAllHear(const RanksHere& ranks, const Mismatch& mismatch,
 
 // --- Many names --------------------------------------------------------------
 
-constexpr int kNumThreads = 3;  // Of each rank.
+constexpr int kNumThreads = 3;  // Per rank.
 constexpr int kNumNames = 1000;
 
-// Every tenth is gathered, from some ranks no rows.
+// Every tenth name is gathered; some ranks bring no rows.
 bool IsGathered(int name) { return name % 10 == 9; }
 
 Tensor InputOf(int rank, int name) {
@@ -190,7 +191,7 @@ std::vector<float> WantedValues(int num_ranks, int name) {
   return values;
 }
 
-// The requests of the ranks for all names.
+// Requests of the ranks for all names.
 class ManyCalls {
  public:
   explicit ManyCalls(const RanksHere& ranks)
@@ -201,8 +202,8 @@ class ManyCalls {
     }
   }
 
-  // Asks, from threads of each rank, which then call `asked`, and waits until
-  // all have been answered.
+  // Requests all names on threads of each rank, and waits until all are
+  // answered. Each thread calls `asked` after each request.
   void AskAndWait(absl::FunctionRef<void(int rank, int name)> asked) {
     std::vector<std::thread> threads;
     for (const auto& [rank, at] : ranks_.coordinators) {
@@ -224,7 +225,7 @@ class ManyCalls {
   }
 
  private:
-  // The thread's share, in an order of its own.
+  // Names of the thread, in a random order.
   static std::vector<int> NamesOf(int rank, int thread) {
     std::vector<int> names;
     for (int i = thread; i < kNumNames; i += kNumThreads) names.push_back(i);

@@ -10,11 +10,11 @@
 
 namespace tutti {
 
-// What named tensors promise wherever the ranks are: all in this process, or
-// one of them, in step with other processes that do the same. What does not
-// hold is a failure of the test.
+// Promises of named tensors, for all ranks in this process, or for one rank in
+// step with other processes that run the same. A broken promise is a failure of
+// the test.
 
-// The ranks that this process has, of `num_ranks`.
+// Ranks of this process, of `num_ranks` in all.
 struct RanksHere {
   int num_ranks = 0;
   std::map<int, Coordinator*> coordinators;
@@ -25,31 +25,32 @@ using Settle = absl::FunctionRef<bool(const std::vector<NamedCallPtr>& calls)>;
 
 // --- One thread --------------------------------------------------------------
 
-// Names of all bytes and of the most that there may be, asked for by each rank
-// in an order of its own, are told apart; others are refused.
+// Names of arbitrary bytes and of maximum length are told apart, although each
+// rank requests them in another order; longer names are refused.
 void ExpectNamesAreAnyBytes(const RanksHere& ranks, Settle settle);
 
-// Each rank in turn asks for something else than the others, in each way that
-// there is: all hear what differs, and then use the name together.
+// Each rank in turn differs from the others, in every possible way. All ranks
+// get an error that describes the difference, and can then use the name
+// together.
 void ExpectAllHearWhatDiffers(const RanksHere& ranks, Settle settle);
 
-// The last rank asks twice for what the others ask for later. REQUIRES: there
-// are others.
+// The last rank requests twice what the other ranks request later. REQUIRES:
+// more than one rank.
 void ExpectASecondRequestIsRefused(const RanksHere& ranks, Settle settle);
 
 // --- Threads -----------------------------------------------------------------
 
-// Several threads of each rank ask for reductions and gathers under 1,000
-// names, each thread in an order of its own; and again.
+// Several threads of each rank request reductions and gathers under 1,000
+// names, each thread in another order; then all repeat this.
 void ExpectAllThreadsMeet(const RanksHere& ranks);
 
-// The same while the rank `by` shuts down. By rank: 1 for each name that ran,
-// which should be the same on all ranks, and 0 for the others.
+// Does the same while the rank `by` shuts down. Returns by rank: 1 for each
+// name that ran, 0 for each other name. These should be equal on all ranks.
 std::map<int, std::vector<float>> ExpectAShutdownLeavesNoThreadWaiting(
     const RanksHere& ranks, int by);
 
-// What a callback asks for goes on: thirteen stages, each by the one before, of
-// several chains.
+// Requests made in callbacks proceed: several chains of thirteen stages, each
+// stage requested by the previous one.
 void ExpectChainsEnd(const RanksHere& ranks);
 
 }  // namespace tutti

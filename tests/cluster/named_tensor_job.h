@@ -14,22 +14,22 @@
 
 namespace tutti {
 
-// The tasks of a cluster in one process, each with a coordinator of named
-// tensors, and messages in the order that the environment's queue gives them.
+// Tasks of a cluster in one process, each with a coordinator of named tensors.
+// The environment's queue determines the order of messages.
 class NamedTensorJob {
  public:
-  // What a rank's process has; null: one of the CPU.
+  // Makes the device of a rank's process; null: a CPU device.
   using MakeDevice = std::function<std::unique_ptr<Device>(
       const DeviceAttributes& attributes)>;
 
-  // `environment` outlives the job and what it started. Bytes come in parts of
-  // `part_elements`.
+  // `environment` outlives the job and everything that the job started. Bytes
+  // arrive in parts of `part_elements` elements.
   NamedTensorJob(int num_ranks, const Environment& environment,
                  CoordinatorSettings settings, size_t part_elements = 100,
                  MakeDevice make_device = nullptr,
                  size_t max_entries = size_t{1} << 19);
 
-  // Begins to join; over when the queue is.
+  // Begins to join; joining ends when the queue is empty.
   void Join();
 
   int num_ranks() const { return static_cast<int>(runtimes_.size()); }
@@ -37,7 +37,7 @@ class NamedTensorJob {
   ClusterRuntime& runtime(int rank) { return *runtimes_[rank]; }
   LoopbackNetwork& network() { return network_; }
 
-  // The rank's process ends.
+  // Ends the rank's process.
   void Destroy(int rank) { runtimes_[rank].reset(); }
   bool is_alive(int rank) const { return runtimes_[rank] != nullptr; }
 

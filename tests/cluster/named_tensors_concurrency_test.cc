@@ -1,4 +1,4 @@
-// Many threads of each rank ask for tensors by name at once.
+// Many threads of each rank request named tensors at once.
 
 #include <gtest/gtest.h>
 

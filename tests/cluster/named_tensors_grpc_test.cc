@@ -1,4 +1,4 @@
-// Tensors by name among tasks that talk over gRPC.
+// Named tensors among tasks that talk over gRPC.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,8 +32,8 @@ class NamedTensorsGrpcTest : public testing::Test {
     runtimes_ = *std::move(runtimes);
   }
 
-  // What becomes of all ranks' requests for the names, each rank beginning with
-  // another one.
+  // Reduces the names on all ranks, each rank starting with a different name.
+  // Returns the calls with their results.
   std::vector<NamedCall> ReduceOnAll(const std::vector<std::string>& names,
                                      const std::vector<Tensor>& inputs) {
     std::vector<NamedCall> calls(kNumRanks * names.size());
@@ -99,7 +99,7 @@ TEST_F(NamedTensorsGrpcTest, GathersOfOtherRowsAndOfNoneMeet) {
     std::vector<NamedCallPtr> calls;
     std::vector<float> wanted;
     for (int rank = 0; rank < kNumRanks; ++rank) {
-      const int rows = (rank + round) % kNumRanks;  // Of one rank none.
+      const int rows = (rank + round) % kNumRanks;  // 0 on one rank.
       wanted.insert(wanted.end(), rows, static_cast<float>(rank));
       calls.push_back(
           CallAllGather(runtimes_[rank]->coordinator(), "rows",
@@ -114,7 +114,8 @@ TEST_F(NamedTensorsGrpcTest, GathersOfOtherRowsAndOfNoneMeet) {
   }
 }
 
-// Each waits for the other, which does not ask; the destruction ends that.
+// Each rank waits for another one, which makes no request; the destruction ends
+// this.
 TEST_F(NamedTensorsGrpcTest, DestructionEndsWhatWaits) {
   const auto first =
       CallAllReduce(runtimes_[1]->coordinator(), "x",

@@ -1,5 +1,5 @@
-// Collectives by name among the tasks of a cluster, whose messages take an
-// order that the seed makes.
+// Collectives on named tensors among the tasks of a cluster. The seed
+// determines the order of messages.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ struct Case {
 
 class LeanDevice : public CpuDevice {
  public:
-  // `has_memory` null: it always has.
+  // Null `has_memory`: always has memory.
   LeanDevice(DeviceAttributes attributes, const bool* has_host_memory,
              const bool* has_memory)
       : CpuDevice(std::move(attributes)),
@@ -69,12 +69,13 @@ class NamedTensorsTest : public testing::TestWithParam<Case> {
 
   struct Job {
     int num_ranks = kNumRanks;
-    const bool* has_memory = nullptr;  // Rank 1; null: always.
+    const bool* has_memory = nullptr;  // Of rank 1; null: always.
     size_t max_entries = size_t{1} << 19;
   };
   void Begin(CoordinatorSettings settings, const Job& job) {
     End();
-    // The coordinators ask when they are made; without it nothing could run.
+    // Coordinators read this when they are made; without host memory nothing
+    // could run.
     has_host_memory_ = !GetParam().runs_in_order;
     job_ = std::make_unique<NamedTensorJob>(
         job.num_ranks, environment_.get(), std::move(settings),
@@ -89,7 +90,7 @@ class NamedTensorsTest : public testing::TestWithParam<Case> {
     job_->Join();
     environment_.RunAll();
   }
-  // The network goes when no work of its queue is left.
+  // Destroys the network once its queue is empty.
   void End() {
     if (job_ == nullptr) return;
     for (int rank = 0; rank < job_->num_ranks(); ++rank) job_->Destroy(rank);
@@ -120,7 +121,7 @@ class NamedTensorsTest : public testing::TestWithParam<Case> {
     environment_.RunAll();
   }
 
-  // rank + 1 everywhere.
+  // Elements are all rank + 1.
   static Tensor Ones(int rank, int64_t num_elements = 3) {
     return Filled(DType::kFloat32, TensorShape::Vector(num_elements),
                   static_cast<float>(rank + 1));
@@ -244,12 +245,12 @@ TEST_P(NamedTensorsTest, OtherRowsTakeNoMoreMessagesThanTheSame) {
   EXPECT_EQ(num_calls_of(80), of_the_same);
 }
 
-// What the tasks keep of instances is bounded, and nothing is forgotten.
+// Memory for instances is limited, but no result gets lost.
 TEST_P(NamedTensorsTest, EverOtherRowsAndSizesLeaveRoomForMore) {
   Begin({.fusion_bytes = 0}, {.max_entries = 40});
   for (int round = 0; round < 60; ++round) {
     SCOPED_TRACE(round);
-    const int i = round % 30;  // Again what was there before.
+    const int i = round % 30;  // Repeats earlier values.
     std::vector<NamedCallPtr> gathers, sums;
     std::vector<float> wanted;
     for (int rank = 0; rank < kNumRanks; ++rank) {
@@ -273,7 +274,7 @@ TEST_P(NamedTensorsTest, EverOtherRowsAndSizesLeaveRoomForMore) {
   }
 }
 
-// A program's other collectives need room where instances are settled, too.
+// A program's other collectives need room for settled instances, too.
 TEST_P(NamedTensorsTest, ManyNewSizesLeaveRoomForOtherCollectives) {
   if (GetParam().seed > 2) GTEST_SKIP() << "it takes long";
   for (const bool gathers : {false, true}) {
@@ -281,7 +282,7 @@ TEST_P(NamedTensorsTest, ManyNewSizesLeaveRoomForOtherCollectives) {
     FormGroup();
     constexpr int kNumNames = 1500;
     std::vector<NamedCallPtr> calls;
-    // The last one asks first; what it sends after that is late.
+    // The last rank requests first; its later messages are delayed.
     for (int rank = kNumRanks - 1; rank >= 0; --rank) {
       for (int i = 0; i < kNumNames; ++i) {
         const std::string name = absl::StrCat("tensor ", i);
@@ -317,7 +318,7 @@ TEST_P(NamedTensorsTest, ManyNewSizesLeaveRoomForOtherCollectives) {
   }
 }
 
-// What is ready, but not decided, as too many are new.
+// Covers tensors that are ready, but not decided because too many are new.
 TEST_P(NamedTensorsTest, AShutdownEndsWhatWaitsForNewSizesToBeSettled) {
   Begin({.fusion_bytes = 0});
   FormGroup();
@@ -451,7 +452,7 @@ TEST_P(NamedTensorsTest, ALimitEndsATensorThatStalls) {
 
 // --- The end -----------------------------------------------------------------
 
-// After every number of works that the queue may have run.
+// Covers a shutdown after any number of pieces of work.
 TEST_P(NamedTensorsTest, AShutdownLeavesNobodyWaiting) {
   for (int num_works = 0; num_works < 120; num_works += 3) {
     for (int by = 0; by < 2; ++by) {
@@ -488,7 +489,7 @@ TEST_P(NamedTensorsTest, AShutdownLeavesNobodyWaiting) {
   }
 }
 
-// Each tensor is a run of its own: some wait for their turn where there is one.
+// Each tensor is a separate run: with runs in order, some wait for their turn.
 TEST_P(NamedTensorsTest, AShutdownLetsAllDecidedRunsFinishAndAnEndNone) {
   for (int num_works = 0; num_works < 400; num_works += 23) {
     for (const bool shuts_down : {false, true}) {
@@ -525,7 +526,8 @@ TEST_P(NamedTensorsTest, AShutdownLetsAllDecidedRunsFinishAndAnEndNone) {
   }
 }
 
-// Also of what was decided before the shutdown, and never reached that rank.
+// Covers tensors decided before the shutdown whose decision never reached the
+// rank.
 TEST_P(NamedTensorsTest, ARankThatEndsDuringAShutdownLeavesNobodyWaiting) {
   for (int num_works = 0; num_works < 60; ++num_works) {
     for (const int ends : {0, 2}) {
@@ -567,7 +569,7 @@ TEST_P(NamedTensorsTest, ARankThatEndsAndAskedForNothingLeavesNobodyWaiting) {
   }
 }
 
-// Also one that is asked for while requests are being told of their end.
+// Covers requests made in callbacks during the shutdown.
 TEST_P(NamedTensorsTest, AShutdownEndsAfterAllRequestsHaveBeenTold) {
   Begin();
   constexpr int kNumRequests = 3;
@@ -616,8 +618,8 @@ TEST_P(NamedTensorsTest, ARankThatIsDestroyedLeavesNobodyWaiting) {
   }
 }
 
-// Of the ranks, rank 1 alone; rank 2 perhaps shuts down meanwhile. A tensor
-// that runs by itself may need no memory.
+// Only rank 1 lacks memory; rank 2 may shut down meanwhile. A tensor that runs
+// alone may need no memory.
 TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsTensorsOnAllRanks) {
   int num_without_memory = 0;
   for (int num_works = 0; num_works < 60; num_works += 3) {
@@ -643,7 +645,7 @@ TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsTensorsOnAllRanks) {
       for (size_t i = 0; i < calls.size(); ++i) {
         const absl::Status& status = calls[i]->status;
         ASSERT_TRUE(calls[i]->answered());
-        EXPECT_EQ(status, calls[i % 3]->status);  // As on rank 0.
+        EXPECT_EQ(status, calls[i % 3]->status);  // Same as rank 0.
         if (absl::IsResourceExhausted(status)) {
           ++num_without_memory;
         } else {
@@ -660,7 +662,7 @@ TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsTensorsOnAllRanks) {
   EXPECT_GT(num_without_memory, 0);
 }
 
-// Here no rows are gathered as they are: that is too many entries.
+// Gathers cannot run uncopied here, since that would need too many entries.
 TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsGatherOnAllRanks) {
   bool has_memory = true;
   Begin({}, {.has_memory = &has_memory, .max_entries = 15});

@@ -1,4 +1,4 @@
-// An outfeed from one task to another, over gRPC.
+// An outfeed from one task to another over gRPC.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -94,7 +94,7 @@ class OutfeedGrpcTest : public testing::Test {
 
   DefaultEnvironment environment_{/*num_workers=*/2};
   std::vector<std::unique_ptr<ClusterRuntime>> runtimes_;
-  int num_received_ = 0;  // The callbacks', and the test's when they ended.
+  int num_received_ = 0;  // Used by callbacks, then by the test.
   int num_wrong_ = 0;
   std::function<absl::Status()> callback_;
   std::unique_ptr<RemoteOutfeedPair> pair_;
@@ -117,7 +117,7 @@ TEST_F(OutfeedGrpcTest, ASlowCallbackHoldsTheWorkerBack) {
   };
   Start(/*max_queued_bytes=*/100);
   const OutfeedSender sender = pair_->sender();
-  // What both channels, the window and the receiver hold.
+  // Capacity of both channels, the window and the receiver together.
   constexpr int kMostThatFit = 40;
   std::atomic<int> num_sent{0};
   BlockingCounter sent(2 * kMostThatFit);
@@ -156,7 +156,7 @@ TEST_F(OutfeedGrpcTest, TheLossOfTheWorkerEndsTheReceiver) {
   EXPECT_THAT(SendAll(100), IsOk());
   runtimes_[1].reset();
   EXPECT_THAT(pair_->AwaitExportEnd(), Not(IsOk()));
-  // Shuts down, if the stream goes on, which then ends all the same.
+  // If the stream still runs, Shutdown() ends it with the same error.
   EXPECT_THAT(pair_->Shutdown().message(), HasSubstr("task:1/"));
 }
 

@@ -14,7 +14,8 @@ constexpr absl::Duration kTryAgain = absl::Milliseconds(50);
 
 }  // namespace
 
-// The time as everywhere; alarms ring when the process can run.
+// Clock of a process: its time is the common one, but its alarms run only when
+// the process can run.
 class SimulatedCluster::ProcessClock : public Clock {
  public:
   ProcessClock(Clock* clock, Process* process)
@@ -111,7 +112,7 @@ SimulatedCluster::~SimulatedCluster() {
     process->control = nullptr;
     process->named_tensors = nullptr;
   }
-  // What waits for a time holds parts of the processes.
+  // Runs the remaining alarms, which own parts of the processes.
   RunFor(absl::Hours(1));
   for (auto& process : dead_) process->clock->Clear();
   RunFor(absl::Hours(1));
@@ -335,7 +336,7 @@ void SimulatedCluster::DeliverReply(const ExchangePtr& exchange,
   });
 }
 
-// The server learns that nobody waits for its answer any more.
+// Tells the server that no one waits for its answer.
 void SimulatedCluster::Withdraw(const ExchangePtr& exchange,
                                 const absl::Status& reason) {
   After(Delay(), [this, exchange, reason] {

@@ -26,10 +26,10 @@
 
 namespace tutti {
 
-// The tasks of a cluster in one process: each with objects of its own, and
-// between them a network that delays, loses nothing by itself, and breaks as
-// the test says. Messages go through bytes. All happens on the thread of the
-// test, at virtual times that follow from the seed.
+// Tasks of a cluster in one process. Each task has separate objects. The
+// network between tasks delays messages, loses none by itself, and breaks when
+// the test says so. Messages are serialised. Everything runs on the test's
+// thread, at virtual times that the seed determines.
 class SimulatedCluster {
  public:
   struct Options {
@@ -44,22 +44,22 @@ class SimulatedCluster {
 
     std::vector<SelectionPolicy> policies;  // By task; else the default.
 
-    // What a device is known by besides its name and its process. Null:
-    // nothing.
+    // Sets attributes of a device other than its name and its process. Null:
+    // sets none.
     std::function<void(DeviceAttributes& device)> describe_device;
 
-    // A task that knows of all but the last one.
+    // Number of a task whose list of tasks lacks the last one.
     std::optional<int> has_shorter_list;
   };
 
-  // What became of one call of a member.
+  // Result of a member's call.
   struct Call {
     std::shared_ptr<Cancellation> token = std::make_shared<Cancellation>();
     std::vector<absl::StatusOr<std::shared_ptr<const CollectiveParams>>>
         answers;
     absl::Time answered_at;
 
-    // What a deadline that struck now would say.
+    // Message that a deadline would have now.
     std::function<std::string()> describe;
 
     bool waits() const { return answers.empty(); }
@@ -81,20 +81,20 @@ class SimulatedCluster {
   SimulatedCluster(const SimulatedCluster&) = delete;
   SimulatedCluster& operator=(const SimulatedCluster&) = delete;
 
-  // Starts a task that is not there, which then joins.
+  // Starts a task that is not running; the task then joins.
   void Start(int task, absl::Duration join_limit = absl::Seconds(60));
 
-  // Starts all, and runs until they have joined.
+  // Starts all tasks, and runs until they have joined.
   void StartAll();
 
-  // The process ends, and its connections close.
+  // Ends the process and closes its connections.
   void Kill(int task);
   void Restart(int task);
 
-  // The process does nothing until then; its connections stay.
+  // Stops the process for `duration`; its connections stay open.
   void Stall(int task, absl::Duration duration);
 
-  // Nothing passes between the tasks, and neither notices.
+  // Blocks all messages between the two tasks; neither task is notified.
   void Partition(int a, int b);
   void Heal(int a, int b);
 
@@ -105,7 +105,7 @@ class SimulatedCluster {
   ClusterControl& control(int task) { return *processes_[task]->control; }
   GroupDirectory& directory(int task) { return *processes_[task]->directory; }
 
-  // Once it has ended.
+  // Status of Join(), once it has ended.
   std::optional<absl::Status> join_status(int task) const {
     return processes_[task]->join_status;
   }
@@ -115,16 +115,18 @@ class SimulatedCluster {
   DeviceAttributes Device(int task, int index) const;
   std::string Label(int task) const { return ClusterOf(0).Label(task); }
 
-  // A member's call. It belongs to its process: none is answered after Kill().
-  // Without a number it is of an execution that no other call is of.
+  // Makes a member's call. The call belongs to the task's process: it gets no
+  // answer after Kill(). Without a number, the call is the only one of its
+  // execution.
   CallPtr Ask(int task, int index, const CollectiveRequest& request,
               std::optional<CallNumber> number = std::nullopt);
 
-  // A message as `caller` would send it, past the object that usually does.
+  // Sends a message as `caller`, bypassing the caller's objects.
   void Send(ControlCaller caller, int to, proto::ControlRequest request,
             ControlDone done);
 
-  // All messages so far but heartbeats; those that a task has sent or got.
+  // Messages until now, except heartbeats; traffic_of() counts those that a
+  // task has sent or received.
   Traffic traffic() const { return traffic_; }
   Traffic traffic_of(int task) const { return traffic_of_[task]; }
 
@@ -142,22 +144,22 @@ class SimulatedCluster {
     std::shared_ptr<DeviceManager> devices;
     const std::shared_ptr<GroupDirectory> directory =
         std::make_shared<GroupDirectory>();
-    std::shared_ptr<CoordinatorServer> named_tensors;  // Of task 0.
+    std::shared_ptr<CoordinatorServer> named_tensors;  // Used by task 0.
     std::shared_ptr<ClusterControl> control;
     std::optional<absl::Status> join_status;
     std::vector<std::vector<int>> progress;
   };
 
-  // A request until its answer has come.
+  // A request that is not answered yet.
   struct Exchange {
     uint64_t id = 0;
-    Process* from = nullptr;  // Null: a message past the usual way.
+    Process* from = nullptr;  // Null: sent by Send().
     ControlCaller caller;
     int to = 0;
     std::string request;
     ControlCallOptions options;
     ControlDone done;
-    Process* server = nullptr;  // Once it has got the request.
+    Process* server = nullptr;  // Set once the request has arrived.
     std::shared_ptr<Cancellation> withdrawn = std::make_shared<Cancellation>();
     bool is_over = false;
     bool is_heartbeat = false;
@@ -168,7 +170,7 @@ class SimulatedCluster {
   absl::Duration Delay();
   void After(absl::Duration delay, Work work);
 
-  // Runs once the process can run; not if it has died by then.
+  // Runs `work` once the process can run; drops it if the process has ended.
   void RunIn(Process* process, std::function<void()> work);
 
   void Begin(const ExchangePtr& exchange);
@@ -183,17 +185,18 @@ class SimulatedCluster {
   const Options options_;
   SimulatedEnvironment environment_;
   std::mt19937_64 generator_;
-  std::vector<std::unique_ptr<Process>> processes_;  // By task; null: none.
+  // By task; null: not running.
+  std::vector<std::unique_ptr<Process>> processes_;
   std::vector<std::unique_ptr<Process>> dead_;
   std::set<std::pair<int, int>> cuts_;
   std::map<uint64_t, ExchangePtr> exchanges_;
   uint64_t last_exchange_ = 0;
-  uint64_t last_call_ = uint64_t{1} << 32;  // Far from those that are given.
+  uint64_t last_call_ = uint64_t{1} << 32;  // Far from numbers that tests pass.
   Traffic traffic_;
   std::vector<Traffic> traffic_of_;
 };
 
-// An all-reduce of 4 floats, as member of a group of `size`.
+// An all-reduce of 4 floats by a member of a group of `size`.
 CollectiveRequest AllReduceOf(GroupKey group_key, int size,
                               InstanceKey instance_key);
 

@@ -27,14 +27,15 @@ constexpr T kExtremes[] = {0,
                            std::numeric_limits<T>::max(),
                            std::numeric_limits<T>::min()};
 
-// Changes the field of a message that has it.
+// Change to a field of a message.
 struct Change {
   std::string what;
   std::function<void(Message*, const FieldDescriptor*)> apply;
   bool is_absurd = false;
 };
 
-// `set` of the first entry where there are many.
+// Sets the field by `kSet`, or the first entry of a repeated field by
+// `kSetRepeated`.
 template <typename T, auto kSet, auto kSetRepeated>
 std::vector<Change> Numbers() {
   std::vector<Change> changes;
@@ -52,7 +53,7 @@ std::vector<Change> Numbers() {
   return changes;
 }
 
-// As Numbers().
+// Same as Numbers(), for texts.
 std::vector<Change> Texts() {
   std::vector<Change> changes;
   const auto add = [&](const std::string& what, const std::string& text,
@@ -104,7 +105,7 @@ std::vector<Change> ValuesOf(const FieldDescriptor& field) {
   }
 }
 
-// Adds the first entry again.
+// Appends a copy of the first entry.
 void AddEntry(Message* m, const FieldDescriptor* field) {
   const Reflection& r = *m->GetReflection();
   switch (field->cpp_type()) {
@@ -148,7 +149,7 @@ bool IsSet(const Message& message, const FieldDescriptor& field) {
                              : r.HasField(message, &field);
 }
 
-// Finds the part of a message, in a copy of it, that a path leads to.
+// Step on the path to a part of a message, applied to a copy of the message.
 using Step = std::function<Message*(Message*)>;
 
 void Spoil(const Message& whole, const Message& part, const Step& find,

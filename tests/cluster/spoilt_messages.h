@@ -9,23 +9,24 @@
 
 namespace tutti {
 
-// A message in which one field is not as it was.
+// Message with one changed field.
 struct SpoiltMessage {
-  std::string what;  // "complete_params.request.rank is -1"
+  std::string what;  // Text such as "complete_params.request.rank is -1".
   std::unique_ptr<google::protobuf::Message> message;
 
-  // Whether no such value can be meant: a text of 1 MiB, or one with a NUL or a
-  // slash in it; 100,000 entries.
+  // Whether the value can never be valid: a text of 1 MiB, or with a NUL or a
+  // slash; 100,000 entries.
   bool is_absurd = false;
 };
 
-// Every field of the message, and of those in it, that is set: missing; with
-// extreme numbers and absurd texts; entries twice, and 100,000 of them.
+// Changes each set field of the message and of nested messages: removes it,
+// sets extreme numbers and absurd texts, repeats an entry, and adds 100,000
+// entries.
 std::vector<SpoiltMessage> SpoilEachField(
     const google::protobuf::Message& message);
 
-// The names of the fields of the message's type, and of those in it, that are
-// not set: "device.links".
+// Names of fields that are not set in the message or in nested messages:
+// "device.links".
 std::vector<std::string> FieldsNotSet(const google::protobuf::Message& message);
 
 }  // namespace tutti

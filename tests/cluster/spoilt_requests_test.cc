@@ -1,6 +1,6 @@
-// Every field of every request that one task makes of another, spoilt in every
-// way: each ends in a status, or waits as a good one would, and the task goes
-// on serving.
+// Changes every field of every request between tasks in every way. Each request
+// ends in a status, or waits as a valid one would, and the task continues to
+// serve.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ proto::Device DeviceMessage(DeviceAttributes device) {
   return message;
 }
 
-// With every field that there is.
+// A call with every field set.
 proto::ControlRequest FullCall(const DeviceAttributes& device) {
   proto::ControlRequest message;
   proto::CompleteParams& call = *message.mutable_complete_params();
@@ -60,7 +60,7 @@ proto::ControlRequest FullCall(const DeviceAttributes& device) {
        .request = std::make_shared<const CollectiveRequest>(asked)});
   EXPECT_THAT(encoded, IsOk());
   *call.mutable_request() = encoded->request();
-  // These count for other types, and are read all the same.
+  // Other types use these fields; the parser reads them for every type.
   proto::Request& request = *call.mutable_request();
   request.set_collective(1);
   request.set_uneven(true);
@@ -131,7 +131,7 @@ class SpoiltRequestsTest : public testing::Test {
     all_ = AllRequests(cluster_.Device(1, 0));
   }
 
-  // What task 0 answers task 1 within the time in which it answers anything.
+  // Answer of task 0 to task 1; nullopt if there is none within 50 ms.
   std::optional<absl::Status> Answer(const proto::ControlRequest& request) {
     const auto answer = std::make_shared<std::optional<absl::Status>>();
     cluster_.Send({1, cluster_.Device(1, 0).incarnation}, 0, request,
@@ -174,8 +174,9 @@ TEST_F(SpoiltRequestsTest, EachEndsInAStatusAndTheTaskGoesOn) {
       absl::StatusCode::kPermissionDenied,
       absl::StatusCode::kResourceExhausted,
       absl::StatusCode::kAborted,
-      absl::StatusCode::kAlreadyExists,  // A tensor's name, twice.
-      absl::StatusCode::kUnimplemented,  // No collectives run in this test.
+      absl::StatusCode::kAlreadyExists,  // For a tensor's name used twice.
+      // Because this test runs no collectives.
+      absl::StatusCode::kUnimplemented,
   };
   int num_refused = 0;
   for (const proto::ControlRequest& request : all_) {

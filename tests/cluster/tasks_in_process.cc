@@ -18,8 +18,8 @@
 namespace tutti {
 namespace {
 
-// Of one task: what the leader answers, with the task's own members and
-// resources.
+// Resolver of one task: passes on the leader's answers, with the task's own
+// members and resources.
 class TaskResolver : public ParamResolverInterface {
  public:
   TaskResolver(std::shared_ptr<ParamResolverLocal> leader,
@@ -75,7 +75,7 @@ class TaskResolver : public ParamResolverInterface {
 
 using EndedCallback = PeerAccessInterface::EndedCallback;
 
-// What the tasks of a step have in common.
+// Data of a step that its tasks share.
 class StepOfAllTasks {
  public:
   BufRendezvous& transfers() { return transfers_; }
@@ -86,7 +86,7 @@ class StepOfAllTasks {
     tasks_[peers] = std::move(ended);
   }
   void RemoveTask(const PeerAccessInterface* peers) ABSL_LOCKS_EXCLUDED(mu_) {
-    EndedCallback removed;  // Goes with no lock held.
+    EndedCallback removed;  // Destroyed after the lock is released.
     MutexLock lock(&mu_);
     removed = std::exchange(tasks_[peers], nullptr);
     tasks_.erase(peers);
@@ -112,7 +112,7 @@ class StepOfAllTasks {
       ABSL_GUARDED_BY(mu_);
 };
 
-// What any task's members send each other.
+// Transfers between members of any tasks.
 class SharedPeers : public PeerAccessInterface {
  public:
   explicit SharedPeers(std::shared_ptr<StepOfAllTasks> step)
@@ -137,7 +137,7 @@ class SharedPeers : public PeerAccessInterface {
   absl::Status StatusOf(const ExecKey& exec) const override {
     return step_->transfers().StatusOf(exec);
   }
-  // Other tasks still have to hear of it.
+  // Does nothing, since other tasks may not know of the end yet.
   void ForgetExecution(const ExecKey& /*exec*/) override {}
   void StartAbort(absl::Status reason) override {
     step_->transfers().StartAbort(std::move(reason));
@@ -153,7 +153,7 @@ class SharedPeers : public PeerAccessInterface {
 
 }  // namespace
 
-// By number, as long as an executor of it lives.
+// Steps by number; a step lives as long as one of its executors.
 class TasksInProcess::Steps {
  public:
   std::shared_ptr<StepOfAllTasks> Of(int64_t number) ABSL_LOCKS_EXCLUDED(mu_) {

@@ -13,22 +13,22 @@
 
 namespace tutti {
 
-// For tests: several tasks in one process. Each has executors of its own, and
-// with them all that belongs to a process, but for one resolver that leads all
-// and one meeting place of their transfers; so what a test does not show is the
-// distributed resolver and a transport.
+// For tests: several tasks in one process. Each task has separate executors,
+// with all their per-process objects. The tasks share one resolver, which
+// leads, and one rendezvous for transfers. Therefore such tests cover neither
+// the distributed resolver nor a transport.
 //
-// Thread-safe. The executors may outlive it.
+// Thread-safe. The executors may outlive the object.
 class TasksInProcess {
  public:
   TasksInProcess();
 
-  // Those of the task whose devices they are. Errors: as
+  // Executors of the task that owns `devices`. Errors: as
   // CollectiveExecutorMgr::Create.
   absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>> NewExecutors(
       const Environment& environment, const DeviceManager* devices);
 
-  // Ends the present generation of the group, or of all, on all tasks.
+  // Ends the current generation of the group, or of all groups, on all tasks.
   void EndGroup(GroupKey group, absl::Status reason);
   void EndAll(const absl::Status& reason);
 

@@ -13,8 +13,8 @@
 
 namespace tutti {
 
-// Passes transfers on to another PeerAccessInterface and fails the n-th one,
-// counting sends and receives alike from 1 in the order in which they begin;
+// Forwards transfers to another PeerAccessInterface and fails the n-th one.
+// Counts sends and receives together from 1, in the order in which they begin;
 // n = 0 fails none. Thread-safe.
 class FailNthTransfer : public ForwardingPeerAccess {
  public:
@@ -32,7 +32,7 @@ class FailNthTransfer : public ForwardingPeerAccess {
     target().RecvFromPeer(peer, key, ask);
   }
 
-  // Transfers that began.
+  // Number of transfers begun.
   int64_t num_transfers() const { return num_transfers_; }
 
  private:

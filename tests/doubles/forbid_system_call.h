@@ -3,8 +3,8 @@
 
 namespace tutti {
 
-// From now on the system refuses a call, SYS_..., to this thread, with EPERM.
-// False if it does not let that be.
+// Makes the system call `number` (SYS_...) fail with EPERM on this thread from
+// now on. Returns false if the kernel does not support this.
 bool ForbidSystemCall(int number);
 
 }  // namespace tutti

@@ -11,8 +11,8 @@
 
 namespace tutti {
 
-// Passes all on to another PeerAccessInterface, for tests that change some of
-// it.
+// Forwards all calls to another PeerAccessInterface, for tests that change some
+// of them.
 class ForwardingPeerAccess : public PeerAccessInterface {
  public:
   void PostToPeer(const CollGroupMember& peer, const BufKey& key,

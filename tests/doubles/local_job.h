@@ -17,8 +17,8 @@
 
 namespace tutti {
 
-// Collectives among CPU devices of this process, without threads: what is
-// called runs on the test's thread or when it runs the environment's work.
+// Collectives among CPU devices of this process, without threads: work runs on
+// the test's thread, in a call or when the test runs the environment's work.
 class LocalJob {
  public:
   struct Options {
@@ -31,7 +31,7 @@ class LocalJob {
     std::optional<int64_t> past_caches_from_bytes;
   };
 
-  // What became of one call.
+  // Arguments and result of one call.
   struct Call {
     std::vector<float> input;
     Tensor output;
@@ -46,13 +46,14 @@ class LocalJob {
   LocalJob(const LocalJob&) = delete;
   LocalJob& operator=(const LocalJob&) = delete;
 
-  // A float32 all-reduce of `num_elements` among all devices, to change.
+  // A float32 all-reduce of `num_elements` among all devices, for tests to
+  // change.
   CollectiveRequest AllReduceRequest(int64_t num_elements,
                                      std::string implementation = "") const;
 
-  // Calls for one device in the present step, with an input of the request's
+  // Calls for one device in the current step, with an input of the request's
   // shape that holds `device + 1` everywhere. `change` may alter the arguments.
-  // The call stays at its address.
+  // The returned call keeps its address.
   Call& Start(int device, const CollectiveRequest& request,
               const std::function<void(CollectiveArgs&)>& change = nullptr);
 
@@ -61,7 +62,7 @@ class LocalJob {
       const CollectiveRequest& request,
       const std::function<void(CollectiveArgs&)>& change = nullptr);
 
-  // Cleans the present step up, which is step 1 at first.
+  // Cleans up the current step; the first step is step 1.
   void BeginNextStep() { manager_->Cleanup(step_id_++); }
 
   SimulatedEnvironment& environment() { return environment_; }
@@ -76,7 +77,8 @@ class LocalJob {
   const std::shared_ptr<ParamResolverLocal> resolver_;
   std::vector<std::unique_ptr<Call>> calls_;
   int64_t step_id_ = 1;
-  std::unique_ptr<CollectiveExecutorMgr> manager_;  // Ends before the calls.
+  // Destroyed before the calls.
+  std::unique_ptr<CollectiveExecutorMgr> manager_;
 };
 
 }  // namespace tutti

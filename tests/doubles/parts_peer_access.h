@@ -12,9 +12,10 @@
 
 namespace tutti {
 
-// Passes transfers on, and hands the bytes to the receiver in parts, as a
-// transport between processes does: one element, then the half of the rest,
-// then the others; the half where it goes, if the receiver says where.
+// Forwards transfers, and delivers the bytes to the receiver in parts, as a
+// transport between processes does: one element, then half of the rest, then
+// the others. The half goes to its destination directly if the receiver names
+// it.
 class PartsPeerAccess : public ForwardingPeerAccess {
  public:
   explicit PartsPeerAccess(std::unique_ptr<PeerAccessInterface> target)
@@ -23,7 +24,7 @@ class PartsPeerAccess : public ForwardingPeerAccess {
   void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
                     const Ask& ask) override {
     Ask in_parts = ask;
-    in_parts.borrower = new InParts(ask);  // Deletes itself when told.
+    in_parts.borrower = new InParts(ask);  // Deletes itself after the delivery.
     target().RecvFromPeer(peer, key, in_parts);
   }
 

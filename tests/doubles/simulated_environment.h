@@ -15,14 +15,14 @@
 namespace tutti {
 
 // An Environment without threads: work runs when the test says so, in an order
-// that the seed decides, and time moves only when the test moves it. The same
-// seed gives the same run.
+// that the seed determines, and time advances only when the test advances it.
+// The same seed gives the same run.
 //
-// Thread-safe, so that it can be handed to code that has threads; Run*() and
-// Advance() belong to one thread.
+// Thread-safe, so that code with threads can use it; Run*() and Advance()
+// belong to one thread.
 class SimulatedEnvironment {
  public:
-  // What its queue says it has.
+  // Number of workers that the queue reports.
   static constexpr int kNumWorkers = 4;
 
   explicit SimulatedEnvironment(uint64_t seed);
@@ -31,14 +31,15 @@ class SimulatedEnvironment {
 
   const Environment& get() const { return environment_; }
 
-  // Runs scheduled work, and what that schedules, until there is none.
+  // Runs scheduled work, including work that it schedules, until none is left.
   void RunAll();
 
-  // Runs at most so many works. False if there was none left before.
+  // Runs at most `max_works` pieces of work. Returns false if none was left
+  // before.
   bool RunSome(int max_works);
 
-  // Moves the time on, rings the alarms that are due, in order of time, and
-  // runs all work after each.
+  // Advances the time, runs the due alarms in order of time, and runs all work
+  // after each alarm.
   void Advance(absl::Duration duration);
 
   size_t num_alarms();
@@ -50,7 +51,7 @@ class SimulatedEnvironment {
     void Schedule(Work work) override ABSL_LOCKS_EXCLUDED(mu_);
     int num_workers() const override { return kNumWorkers; }
 
-    // One of the works that wait; null if there is none.
+    // Removes and returns one scheduled piece of work; null if there is none.
     Work Take() ABSL_LOCKS_EXCLUDED(mu_);
 
    private:
@@ -66,8 +67,9 @@ class SimulatedEnvironment {
         ABSL_LOCKS_EXCLUDED(mu_);
     bool Cancel(AlarmId id) override ABSL_LOCKS_EXCLUDED(mu_);
 
-    // The first alarm due at `end` or before, with the time set to its own;
-    // null, with the time set to `end`, if there is none.
+    // Removes and returns the first alarm due at `end` or before, and sets the
+    // time to the alarm's time. Without one, returns null and sets the time to
+    // `end`.
     Work TakeDue(absl::Time end) ABSL_LOCKS_EXCLUDED(mu_);
     size_t num_alarms() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -76,7 +78,8 @@ class SimulatedEnvironment {
     absl::Time now_ ABSL_GUARDED_BY(mu_) = absl::FromUnixSeconds(1'000'000);
     AlarmId last_id_ ABSL_GUARDED_BY(mu_) = 0;
     std::map<std::pair<absl::Time, AlarmId>, Work> alarms_ ABSL_GUARDED_BY(mu_);
-    std::map<AlarmId, absl::Time> times_ ABSL_GUARDED_BY(mu_);  // Of alarms_.
+    // Times of alarms_.
+    std::map<AlarmId, absl::Time> times_ ABSL_GUARDED_BY(mu_);
   };
 
   class SeededRandom : public Random {

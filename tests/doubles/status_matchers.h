@@ -18,13 +18,14 @@ const absl::Status& GetStatus(const absl::StatusOr<T>& status) {
   return status.status();
 }
 
-// A Status or StatusOr that is OK.
+// Matches a Status or StatusOr that is OK.
 MATCHER(IsOk, negation ? "is not OK" : "is OK") {
   *result_listener << GetStatus(arg).ToString();
   return GetStatus(arg).ok();
 }
 
-// A Status or StatusOr with this code and a message that `message` matches:
+// Matches a Status or StatusOr with this code and a message that `message`
+// matches:
 //   EXPECT_THAT(status, StatusIs(kNotFound, HasSubstr("RingReduce")));
 MATCHER_P2(StatusIs, code, message, "") {
   *result_listener << GetStatus(arg).ToString();

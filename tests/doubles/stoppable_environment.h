@@ -10,9 +10,9 @@
 
 namespace tutti {
 
-// Threads that can end before what was given the environment: the network of
-// the job may go only when no work of its queue is left. What is scheduled
-// later is dropped.
+// Threads that can end before the users of the environment are destroyed: the
+// network of a job may be destroyed only when its queue has no work left. Work
+// scheduled later is dropped.
 class StoppableEnvironment : public WorkQueue, public Clock, public Random {
  public:
   void Stop() {
@@ -40,7 +40,7 @@ class StoppableEnvironment : public WorkQueue, public Clock, public Random {
   std::unique_ptr<DefaultEnvironment> threads_ =
       std::make_unique<DefaultEnvironment>(/*num_workers=*/2);
   const Environment real_ = threads_->get();
-  bool is_stopped_ = false;  // Set when there are no threads any more.
+  bool is_stopped_ = false;  // Set once all threads have ended.
 };
 
 }  // namespace tutti

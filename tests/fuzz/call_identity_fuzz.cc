@@ -1,4 +1,4 @@
-// What a call says of itself in its metadata, and the status that ends it.
+// Fuzzes the metadata that identifies a call, and the status that ends it.
 
 #include <algorithm>
 #include <cctype>
@@ -21,7 +21,7 @@ namespace {
 constexpr uint64_t kIncarnation = 1001;
 constexpr size_t kMaxMessageBytes = 1024;
 
-// The names on the wire, and values with which a call is let in.
+// Names of the metadata fields, with values that a server accepts.
 const std::vector<std::pair<std::string, std::string>>& Fields() {
   static const auto* const fields =
       new std::vector<std::pair<std::string, std::string>>{

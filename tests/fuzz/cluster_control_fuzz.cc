@@ -1,5 +1,5 @@
-// One task among others that ask and answer what the input says: the requests
-// that it serves, and the answers to those that it makes, in any order.
+// Fuzzes one task among others whose messages come from the input: requests
+// that the task serves, and answers to its own requests, in any order.
 
 #include <functional>
 #include <memory>
@@ -28,12 +28,12 @@ constexpr int kMaxActions = 200;
 constexpr size_t kMaxUnsettled = 16;
 
 enum class Action {
-  kRequest,   // Another task asks: {caller, whether it restarted, message}.
-  kWithdraw,  // It does not wait any more: {which request}.
+  kRequest,   // Another task requests: {caller, whether it restarted, message}.
+  kWithdraw,  // Cancels a request of another task: {which request}.
   kReply,     // Another task answers: {which call, message}.
-  kError,     // Or fails to: {which call, code}.
-  kAsk,       // A member of this task asks: {type, size, instance}.
-  kCancel,    // It does not wait any more: {which}.
+  kError,     // A call to another task fails: {which call, code}.
+  kAsk,       // A member of this task calls: {type, size, instance}.
+  kCancel,    // Cancels a member's call: {which}.
   kEndGroup,
   kDrawStep,
   kLeave,
@@ -65,7 +65,7 @@ CollectiveRequest RequestOf(int type, int size, int instance) {
   return request;
 }
 
-// What somebody waits for, and how often it came.
+// An expected answer, and how often it arrived.
 struct Waiting {
   std::shared_ptr<Cancellation> token = std::make_shared<Cancellation>();
   int num_answers = 0;
@@ -149,7 +149,7 @@ class Task {
         [join](const absl::Status&) { ++join->num_answers; });
   }
 
-  // All who wait are answered, once, when they give up.
+  // Expects that every waiting caller is answered once when it gives up.
   ~Task() {
     for (size_t i = 0; i < waiting_.size(); ++i) {
       waiting_[i]->token->Cancel(absl::CancelledError("given up"));
@@ -322,7 +322,7 @@ proto::ControlRequest CallOf(int task, const CollectiveRequest& request) {
   return message;
 }
 
-// A member of task 0 and two others, which ask it, the leader.
+// A member of task 0, the leader, and two others, which send requests to it.
 std::string LeaderSeed(int type) {
   FuzzOutput seed;
   seed.Choice(0);
@@ -364,7 +364,7 @@ proto::ControlReply SettledReply() {
   return reply;
 }
 
-// A member of task 1, which asks task 0.
+// A member of task 1, which sends its request to task 0.
 std::string MemberSeed(const proto::ControlReply& reply) {
   FuzzOutput seed;
   seed.Choice(1);

@@ -1,4 +1,4 @@
-// The file that names the tasks of a cluster.
+// Fuzzes the file that names the tasks of a cluster.
 
 #include <string>
 #include <vector>

@@ -1,4 +1,5 @@
-// The answers of other tasks, up to where they are found good or bad.
+// Fuzzes the answers of other tasks, up to the check that accepts or refuses
+// them.
 
 #include <memory>
 #include <string>
@@ -16,12 +17,12 @@ namespace tutti {
 namespace {
 
 constexpr int kSize = 4;
-constexpr int kRank = 1;  // Who asked.
+constexpr int kRank = 1;  // Rank of the requests.
 const ControlCaller kOwner{.task = 1, .incarnation = 101};
 
 ClusterSpec Cluster() { return {.addresses = {"a:1", "b:1", "c:1"}}; }
 
-// What the member may have asked for.
+// Requests that the member may have made.
 const std::vector<CollectiveRequest>& Requests() {
   static const auto* const requests = [] {
     auto* const all = new std::vector<CollectiveRequest>;
@@ -43,7 +44,7 @@ const std::vector<CollectiveRequest>& Requests() {
   return *requests;
 }
 
-// Devices 0 and 1 of tasks 0 and 1.
+// Group of devices 0 and 1 of tasks 0 and 1.
 std::shared_ptr<CollGroupParams> GoodGroup() {
   auto group = std::make_shared<CollGroupParams>();
   group->key = 4;
@@ -111,7 +112,7 @@ void CheckInstance(const CollectiveRequest& request,
           "an instance comes out as it went in");
 }
 
-// What a rank asked for that is told of it.
+// Checks the decision against the request that the rank made.
 void CheckDecided(const proto::Decision& message) {
   static const auto* const asked = new std::vector<TensorRequest>{
       {.name = "a", .shape = TensorShape::Vector(9), .merge_op = "sum"},

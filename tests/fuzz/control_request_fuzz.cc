@@ -1,4 +1,5 @@
-// The requests of other tasks, up to where they are found good or bad.
+// Fuzzes the requests of other tasks, up to the check that accepts or refuses
+// them.
 
 #include <string>
 #include <utility>

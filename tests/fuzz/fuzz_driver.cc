@@ -1,6 +1,6 @@
-// Runs a fuzz target without a fuzzer: its seeds, and inputs bred from them,
-// always the same ones. An input at hand that ends the process is found, as
-// "input", among the test's outputs.
+// Runs a fuzz target without a fuzzer, on its seeds and on inputs derived from
+// them, which are the same in every run. An input that ends the process remains
+// as "input" among the test's outputs.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 
 int num_mutations = 0;
 
-// Keeps the input at hand in a file, which goes when all is well.
+// Keeps the current input in a file, and removes the file after success.
 class InputAtHand {
  public:
   InputAtHand() {
@@ -44,7 +44,8 @@ class InputAtHand {
       ASSERT_EQ(ftruncate(file_, size), 0);
       ASSERT_EQ(pwrite(file_, input.data(), input.size(), 0), size);
     }
-    // As large as it says, so that a sanitizer sees who reads on.
+    // Copied to a buffer of exactly its size, so that a sanitizer detects reads
+    // past the end.
     const std::vector<uint8_t> bytes(input.begin(), input.end());
     LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
   }

@@ -1,5 +1,5 @@
-// Gives libFuzzer, which brings its own main(), the seeds of a target: writes
-// them into the first folder among the arguments, its corpus.
+// Passes the seeds of a target to libFuzzer, which brings its own main():
+// writes them into the first folder among the arguments, which is the corpus.
 
 #include <filesystem>
 #include <fstream>

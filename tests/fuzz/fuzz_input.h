@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-// Takes an input apart, from first to last. Where it ends, zeros follow.
+// Reads values from an input, from first to last. Zeros follow its end.
 class FuzzInput {
  public:
   FuzzInput(const uint8_t* data, size_t size)
@@ -17,7 +17,7 @@ class FuzzInput {
 
   bool empty() const { return left_ == 0; }
 
-  // Little-endian.
+  // Reads a little-endian number.
   template <std::integral T>
   T Number() {
     std::make_unsigned_t<T> value = 0;
@@ -27,10 +27,11 @@ class FuzzInput {
     return static_cast<T>(value);
   }
 
-  // From 0 to `count` - 1. REQUIRES: 0 < count <= 256.
+  // Reads a number from 0 to `count` - 1. REQUIRES: 0 < count <= 256.
   int Choice(int count) { return Byte() % count; }
 
-  // As FuzzOutput::Text() writes it; cut short where the input ends.
+  // Reads a text that FuzzOutput::Text() wrote; cut short at the end of the
+  // input.
   std::string Text() { return Take(Number<uint16_t>()); }
 
   std::string Rest() { return Take(left_); }
@@ -54,7 +55,7 @@ class FuzzInput {
   size_t left_;
 };
 
-// Makes seeds that a FuzzInput takes apart again.
+// Writes seeds that a FuzzInput reads.
 class FuzzOutput {
  public:
   template <std::integral T>

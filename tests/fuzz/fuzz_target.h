@@ -8,14 +8,14 @@
 
 namespace tutti {
 
-// A fuzz target defines these two: what it does with the bytes of a peer, and
-// what a peer in good order would send, from which inputs are bred. See
-// fuzz_test.bzl. An input must leave nothing behind for the next.
+// A fuzz target defines these two functions: the first processes the bytes of a
+// peer, the second returns the bytes that a correct peer would send, from which
+// inputs are derived. See fuzz_test.bzl. An input must not affect the next one.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 std::vector<std::string> FuzzSeeds();
 
-// What is promised for all inputs. Ends the process, saying so, if it does not
-// hold: that is what a fuzzer takes for a finding.
+// Checks a promise made for all inputs. If it does not hold, prints `what` and
+// ends the process, which fuzzers report as a finding.
 void Promise(bool holds, const char* what);
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// The header of a .npy file.
+// Fuzzes the header of a .npy file.
 
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 namespace tutti {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  constexpr size_t kFixedBytes = 10;  // Of a preamble, before the header.
+  constexpr size_t kFixedBytes = 10;  // Size of the preamble before the header.
   const auto header = ParseNpyHeader(
       absl::string_view(reinterpret_cast<const char*>(data), size));
   if (!header.ok()) {

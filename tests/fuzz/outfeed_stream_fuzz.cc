@@ -1,4 +1,4 @@
-// The parcels of an outfeed from another process.
+// Fuzzes the parcels of an outfeed from another process.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@
 namespace tutti {
 namespace {
 
-// What the other end has to have lent so far.
+// Item being read: its consumer, and the number of its arrays read until now.
 struct Read {
   const OutfeedConsumer* consumer = nullptr;
   size_t num_arrays = 0;
@@ -58,7 +58,7 @@ void Check(Read& read, const StreamReader::Step& step) {
   }
 }
 
-// False if the stream has ended.
+// Returns false if the stream has ended.
 bool ReadParcel(StreamReader& reader, absl::Span<const std::byte> parcel,
                 Read& read) {
   reader.Begin(parcel);
@@ -95,7 +95,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Read read;
   for (bool goes_on = true; goes_on && !input.empty();) {
     const std::string text = input.Text();
-    // Exactly as large, so that reading past the end is found.
+    // Exactly as large as the text, so that a sanitizer detects reads past the
+    // end.
     std::vector<std::byte> parcel(text.size());
     if (!text.empty()) std::memcpy(parcel.data(), text.data(), text.size());
     goes_on = ReadParcel(reader, parcel, read);

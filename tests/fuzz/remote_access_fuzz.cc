@@ -1,5 +1,5 @@
-// What other tasks ask of the bytes that a task lends: the records of a
-// transfer stream, once they have been read, amid the task's own offers.
+// Fuzzes the requests of other tasks for bytes that a task posts: the records
+// of a transfer stream after parsing, mixed with the task's own posts.
 
 #include <array>
 #include <deque>
@@ -29,7 +29,7 @@ constexpr size_t kMaxAsks = 8;
 
 enum class Action {
   kServe,     // {caller, whether it restarted, record}
-  kWithdraw,  // {which ask}
+  kWithdraw,  // {which request}
   kCancel,    // {caller, whether it restarted, record: its execution}
   kPost,      // {receiver, tag}
   kEndStep,
@@ -43,7 +43,7 @@ uint64_t IncarnationOf(int task) { return 100 + task; }
 
 ClusterSpec Cluster() { return {.addresses = {"a:1", "b:1", "c:1"}}; }
 
-// Rank i is in task i.
+// Group in which rank i is in task i.
 std::shared_ptr<const CollGroupParams> GroupOf(uint64_t generation) {
   auto group = std::make_shared<CollGroupParams>();
   group->key = kGroup;
@@ -93,7 +93,7 @@ class Asker : public Borrower {
   int num_told = 0;
 };
 
-// Serves nobody: the calls of this task go nowhere.
+// Answers no call: the calls of this task get lost.
 class NoService : public ControlService {
  public:
   void Handle(const ControlCaller&, const proto::ControlRequest&,
@@ -120,7 +120,7 @@ class Task {
     groups_->Add(GroupOf(generation_));
   }
 
-  // All are told, once, when the step and what waits for groups end.
+  // Expects that each request is answered once when the step ends.
   ~Task() {
     step_ = nullptr;
     environment_.Advance(absl::Minutes(1));

@@ -1,4 +1,4 @@
-// The records and frames of a transfer stream.
+// Fuzzes the records and frames of a transfer stream.
 
 #include <algorithm>
 #include <limits>
@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// The next N bytes of the input; zeros where it has ended.
+// The next N bytes of the input; zeros past its end.
 template <size_t N>
 std::array<std::byte, N> Next(FuzzInput& input) {
   std::array<std::byte, N> bytes;

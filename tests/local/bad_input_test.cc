@@ -1,5 +1,5 @@
-// Whatever an embedder passes is answered with a Status that has the values in
-// its text: nothing crashes, nothing hangs, and the other members learn of it.
+// Every bad input of an embedder gives a Status that quotes the bad values.
+// Nothing crashes or hangs, and the other members learn of the error.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,8 +30,8 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::Optional;
 
-// All three members make `request`, member 1 with changed arguments; all fail
-// with a text that `message` matches.
+// All three members make `request`, member 1 with changed arguments. All fail
+// with a message that `message` matches.
 void ExpectAllFail(const CollectiveRequest& request,
                    const std::function<void(CollectiveArgs&)>& change,
                    StatusCode code,
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Requests, BadRequestTest,
                          testing::ValuesIn(BadRequests()),
                          [](const auto& info) { return info.param.name; });
 
-// How the member that is wrong calls, and the others with it.
+// Order of the bad member's call, and the kind of all calls.
 struct Order {
   bool comes_first = false;
   bool prepares = false;
@@ -153,8 +153,8 @@ constexpr Order kOrders[] = {
     {.comes_first = true, .prepares = true},
 };
 
-// Four members take part once, member 0 with changed arguments, and all end
-// with the same error, which `matcher` matches, and can go on.
+// Four members take part once, member 0 with changed arguments. All end with
+// the same error, which `matcher` matches. Later calls succeed.
 void ExpectOneEndsAll(Order order,
                       const std::function<void(CollectiveArgs&)>& change,
                       const testing::Matcher<absl::Status>& matcher) {
@@ -312,8 +312,9 @@ TEST(BadArgsTest, ExecutionGivenNowAndNotBefore) {
                                      HasSubstr("by execution number now")));
 }
 
-// Four members take part once, in the order of `devices`, those with its number
-// that `gives_number`, and all end with a status that `matcher` matches.
+// Four members take part once, in the order of `devices`. Members for which
+// `gives_number` is true pass `execution` as number. All end with a status that
+// `matcher` matches.
 void ExpectEnds(LocalJob& job, const std::array<int, 4>& devices,
                 uint64_t execution,
                 const std::function<bool(int device)>& gives_number,
@@ -331,7 +332,7 @@ void ExpectEnds(LocalJob& job, const std::array<int, 4>& devices,
   }
 }
 
-// Device 0 is the one whose call differs.
+// Device 0 makes the call that differs.
 constexpr std::array<int, 4> kFirstOrLast[] = {{0, 1, 2, 3}, {1, 2, 3, 0}};
 
 TEST(BadArgsTest, ANumberThatOneMemberLeavesOutEndsTheExecutionOnAll) {

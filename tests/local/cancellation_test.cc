@@ -1,5 +1,5 @@
-// One token and one deadline per call cover resolving and running; an execution
-// fails as a whole and nothing else fails with it.
+// A token and a deadline of a call cover both resolving and running. An
+// execution fails as a whole, and does not affect other executions.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,14 +32,14 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-// Who called, with what reason, and that `done` ran once.
+// Expects that `done` ran once with this error.
 void ExpectFailed(const LocalJob::Call& call, StatusCode code,
                   const testing::Matcher<std::string>& message) {
   ASSERT_EQ(call.num_done, 1);
   EXPECT_THAT(*call.status, StatusIs(code, message));
 }
 
-// Makes the instance known, so that later calls go straight to the run.
+// Settles the instance, so that later calls start to run at once.
 void RunOnce(LocalJob& job, const CollectiveRequest& request) {
   for (const LocalJob::Call* call : job.RunAll(request)) {
     ASSERT_EQ(call->num_done, 1);
@@ -92,7 +92,7 @@ TEST(DeadlineTest, RunPhaseErrorSaysWhoHadNotArrived) {
                  AllOf(HasSubstr("run phase"), HasSubstr("rank 2"),
                        HasSubstr("had not arrived")));
   }
-  // The one who comes late learns of it, too.
+  // A late member learns of the end, too.
   ExpectFailed(job.Start(2, request), StatusCode::kDeadlineExceeded,
                HasSubstr("run phase"));
   RunOnce(job, request);
@@ -131,8 +131,8 @@ TEST(DeadlineTest, AlarmIsDroppedWhenTheCallEndsInTime) {
   for (const LocalJob::Call* call : calls) EXPECT_THAT(*call->status, IsOk());
 }
 
-// Cancels member 1's call and expects all three to end so, and the next
-// execution and another instance to be untouched.
+// Cancels member 1's call. Expects all three calls to end with this error, and
+// the next execution and another instance to be unaffected.
 void ExpectOneCancellationEndsTheExecution(LocalJob& job,
                                            const CollectiveRequest& request) {
   const auto token = std::make_shared<Cancellation>();
@@ -218,8 +218,7 @@ TEST(AbortTest, EndsPendingAndLaterCallsOfTheStepWithTheFirstError) {
               StatusIs(StatusCode::kDataLoss, HasSubstr("first")));
 }
 
-// Counts the executions whose transfers are ended one by one, and not because
-// the step was aborted before.
+// Counts executions cancelled one by one, before the step is aborted.
 class CancelCounter : public LocalPeerAccess {
  public:
   explicit CancelCounter(int* num_cancels) : num_cancels_(num_cancels) {}
@@ -288,7 +287,7 @@ TEST(AbortTest, GroupThatEndsTakesItsCallsWithItAndCanBeFormedAgain) {
   EXPECT_THAT(*bystander.status, IsOk());
 }
 
-// Calls of the first `num_devices` devices, the last one first.
+// Runs calls of the first `num_devices` devices, starting with the last device.
 void RunBackwards(LocalJob& job, CollectiveRequest request, int num_devices) {
   request.group_size = num_devices;
   std::vector<const LocalJob::Call*> calls;
@@ -302,13 +301,14 @@ void RunBackwards(LocalJob& job, CollectiveRequest request, int num_devices) {
   }
 }
 
-// In the same step, whose executions the others have counted already.
+// Reuses the step, in which the other members have already counted executions.
 TEST(AbortTest, WhoIsNewInAGroupThatIsFormedAgainMeetsTheOthers) {
   for (const char* implementation : {"LocalReduce", "RingReduce"}) {
     SCOPED_TRACE(implementation);
     LocalJob job({.devices_per_task = 3});
     const CollectiveRequest request = job.AllReduceRequest(4, implementation);
-    for (const int num_devices : {2, 3, 2, 3}) {  // One leaves and comes back.
+    // A member leaves and returns.
+    for (const int num_devices : {2, 3, 2, 3}) {
       for (int i = 0; i < 3; ++i) RunBackwards(job, request, num_devices);
       job.resolver().EndGroup(1, absl::AbortedError("of another size"));
     }
@@ -316,7 +316,7 @@ TEST(AbortTest, WhoIsNewInAGroupThatIsFormedAgainMeetsTheOthers) {
     few.group_size = 2;
     job.Start(0, few);
     job.Start(1, few);
-    auto& failed = job.Start(1, few);  // One more than device 0.
+    auto& failed = job.Start(1, few);  // Second call, which device 0 lacks.
     job.resolver().EndGroup(1, absl::AbortedError("of another size"));
     EXPECT_EQ(failed.num_done, 1);
     auto& early = job.Start(2, request);
@@ -331,7 +331,7 @@ TEST(AbortTest, WhoIsNewInAGroupThatIsFormedAgainMeetsTheOthers) {
   }
 }
 
-// What the others called has never been settled.
+// The other members' calls are never settled.
 TEST(AbortTest, WhoIsNewAfterAGroupCouldNotBeFormedMeetsTheOthers) {
   LocalJob job({.devices_per_task = 3});
   CollectiveRequest few = job.AllReduceRequest(4);
@@ -342,7 +342,8 @@ TEST(AbortTest, WhoIsNewAfterAGroupCouldNotBeFormedMeetsTheOthers) {
   RunBackwards(job, job.AllReduceRequest(4), 3);
 }
 
-// It prepares before the others call; what they call first fails without it.
+// The new member prepares before the others call; the others' first calls fail
+// without it.
 TEST(AbortTest, WhatANewMemberHasPreparedMeetsTheOthers) {
   LocalJob job({.devices_per_task = 3});
   const CollectiveRequest request = job.AllReduceRequest(4);
@@ -375,7 +376,7 @@ TEST(AbortTest, WhatANewMemberHasPreparedMeetsTheOthers) {
   EXPECT_EQ(second.num_done, 1);
 }
 
-// Loses what is sent while `lossy` is set.
+// Drops sent data while `lossy` is set.
 class LossyPeerAccess : public LocalPeerAccess {
  public:
   explicit LossyPeerAccess(const bool* lossy) : lossy_(lossy) {}
@@ -428,7 +429,7 @@ TEST(AbortTest, ChainOfFailingCallsNeedsNoStack) {
   EXPECT_EQ(left, 0);
 }
 
-// What is told to the transport about executions.
+// Records the calls that the transport gets about executions.
 class Recorder : public LocalPeerAccess {
  public:
   explicit Recorder(std::vector<std::string>* calls) : calls_(calls) {}
@@ -456,7 +457,7 @@ TEST(CancellationTest, NothingIsCancelledOnceItIsForgotten) {
   CollectiveRequest dependent = job.AllReduceRequest(4);
   dependent.instance_key = 2;
   dependent.impl_details.dependencies = {{1, 1}};
-  // In each phase: group, instance, dependencies, run.
+  // Cancels in each phase: group, instance, dependencies, run.
   const auto token = std::make_shared<Cancellation>();
   for (int device = 0; device < 2; ++device) {
     job.Start(device, dependent,
@@ -484,7 +485,7 @@ TEST(CancellationTest, NothingIsCancelledOnceItIsForgotten) {
   EXPECT_THAT(cancelled, IsEmpty());
 }
 
-// Whether it had a group to wait for or not.
+// Covers a call that waits for its group, and a call that fails before.
 TEST(CancellationTest, ACallThatEndsEarlyLetsItsTensorsGoFirst) {
   LocalJob job({.devices_per_task = 2});
   CollectiveRequest invalid = job.AllReduceRequest(4);

@@ -22,7 +22,7 @@ using testing::UnorderedElementsAre;
 
 constexpr int kNumDevices = 3;
 
-// What it was shown, by value.
+// Copies of the observed ends.
 class Recorder : public CollectiveObserver {
  public:
   struct Seen {
@@ -50,7 +50,7 @@ class Recorder : public CollectiveObserver {
   std::vector<Seen> all;
 };
 
-// By algorithm; "": the library's choice.
+// Parameter: the algorithm; "" means the library's choice.
 class CollectiveObserverTest : public testing::TestWithParam<std::string> {
  protected:
   CollectiveObserverTest() { job_.manager().SetObserver(recorder_); }
@@ -143,7 +143,7 @@ TEST_P(CollectiveObserverTest, SeesStartsOfWhatIsPreparedAndNotThePreparation) {
   job_.environment().RunAll();
   EXPECT_THAT(recorder_->all, SizeIs(kNumDevices));
 
-  // With a limit a start is a call.
+  // A start with a limit counts as a call.
   for (const auto& each : prepared) {
     each->Start({.cancellation = std::make_shared<Cancellation>()}, nullptr);
   }

@@ -1,5 +1,6 @@
-// Members on threads of their own, with the default environment's workers and
-// timer: right results, and every call ends once, whatever meets whatever.
+// Members on separate threads, with the default environment's workers and
+// timer. Results are right, and every call ends exactly once, whatever runs
+// concurrently.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,24 +44,24 @@ std::shared_ptr<const CollectiveRequest> Request(
   return std::make_shared<const CollectiveRequest>(request);
 }
 
-// One call of one member.
+// Result of a member's call.
 struct Call {
   std::atomic<int> num_done{0};
-  absl::Status status;  // Of the first end.
+  absl::Status status;  // From the first call of `done`.
   Tensor output;
 };
 
-// What is to happen to a call.
+// Step, limit and cancellation of a call.
 struct Fate {
   int64_t step_id = 1;
   absl::Duration timeout = absl::InfiniteDuration();
   std::shared_ptr<Cancellation> token;
-  bool is_cancelled = false;  // At once.
+  bool is_cancelled = false;  // Cancelled at once.
 };
 
 class ConcurrencyTest : public testing::TestWithParam<std::string> {
  protected:
-  // Runs `member` on one thread for each device.
+  // Runs `member` on one thread per device.
   void OnAllDevices(const std::function<void(int device)>& member) {
     std::vector<std::thread> threads;
     for (int device = 0; device < kNumDevices; ++device) {
@@ -69,8 +70,8 @@ class ConcurrencyTest : public testing::TestWithParam<std::string> {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // Makes calls for the device, whose inputs are all device + 1, with the fates
-  // that `next` says, and waits until they have ended.
+  // Makes calls for the device and waits for their ends. Inputs are all device
+  // + 1. `next` chooses the fate of each call.
   void CallMany(int device, int num_calls,
                 const std::shared_ptr<const CollectiveRequest>& request,
                 absl::FunctionRef<Fate(int i)> next) {
@@ -101,8 +102,9 @@ class ConcurrencyTest : public testing::TestWithParam<std::string> {
     done.Wait();
   }
 
-  // Ends the group and all threads; then expects that each call has ended once,
-  // right or with one of `errors`. Returns how many ended right.
+  // Ends the group and all threads. Then expects that each call ended once,
+  // with OK and the right result or with one of `errors`. Returns the number of
+  // OKs.
   int ExpectEachCallEndedOnce(const std::vector<absl::StatusCode>& errors) {
     group_.reset();
     environment_.reset();
@@ -122,15 +124,15 @@ class ConcurrencyTest : public testing::TestWithParam<std::string> {
     return num_ok;
   }
 
-  // Elements that are `wanted`.
+  // Number of elements equal to `wanted`.
   static int64_t CountOf(float wanted, const Tensor& tensor) {
     const auto* const values = reinterpret_cast<const float*>(tensor.data());
     return std::count(values, values + tensor.num_elements(), wanted);
   }
 
-  static constexpr float kSum = 1 + 2 + 3 + 4;  // Of what CallMany() passes.
+  static constexpr float kSum = 1 + 2 + 3 + 4;  // Sum of CallMany()'s inputs.
 
-  // Outlive all that might end a call.
+  // Destroyed after everything that might end a call.
   std::array<std::deque<Call>, kNumDevices> calls_;
   std::optional<DefaultEnvironment> environment_{2};
   std::unique_ptr<LocalGroup> group_ =
@@ -165,7 +167,7 @@ TEST_P(ConcurrencyTest, EveryMemberOnItsThreadGetsTheSum) {
             done.DecrementCount();
           });
       done.Wait();
-      // Goes on after a failure: the other members wait for this one.
+      // Continues after a failure: the other members wait for this one.
       EXPECT_THAT(status, IsOk());
       EXPECT_EQ(CountOf(static_cast<float>(6 + 4 * i), output),
                 output.num_elements());
@@ -191,7 +193,7 @@ TEST_P(ConcurrencyTest, CallsEndOnceUnderCancellationsAndDeadlines) {
             0);
 }
 
-// Also by whom the end of a start reaches while its thread still starts it.
+// Covers an end that reaches a start while its thread is still starting it.
 TEST_P(ConcurrencyTest, PreparedStartsEndOnceUnderCancellationsAndDeadlines) {
   const auto request = Request(1, 1001, GetParam());
   std::atomic<int> num_ok{0};
@@ -263,7 +265,7 @@ TEST_P(ConcurrencyTest, ChainsOfPreparedStartsMeetOnAnyThread) {
         std::fill_n(reinterpret_cast<float*>(output.mutable_data()),
                     output.num_elements(), 0.0f);
         if (--num_left > 0) return Start();
-        prepared.reset();  // The last holder.
+        prepared.reset();  // Last reference.
         ended->DecrementCount();
       });
     }
@@ -292,7 +294,7 @@ TEST_P(ConcurrencyTest, CallsEndOnceWhenStepsAreCleanedUpMeanwhile) {
   const auto request = Request(1, 70'000, GetParam());
   OnAllDevices([&](int device) {
     CallMany(device, /*num_calls=*/200, request, [&](int i) {
-      // Members may come to a step that another one has cleaned up.
+      // Members may reach a step that another member has cleaned up.
       const int64_t step = i / 20 * 3 + i % 3;
       if (i % 20 == 8 + 3 * device) group_->manager().Cleanup(step);
       return Fate{.step_id = step, .timeout = absl::Milliseconds(500)};

@@ -1,5 +1,5 @@
-// What a leader decides is checked by the other tasks: a peer may be wrong, or
-// know another implementation by the same name.
+// Tasks check the leader's decisions: a peer may be wrong, or have another
+// implementation under the same name.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,8 +41,8 @@ void Register(CollectiveRegistry& registry, const std::string& name,
 
 constexpr CollectiveType kWanted = CollectiveType::kAllReduce;
 
-// What the second task is answered if `decided` goes by the same name there as
-// what the first one, which leads, chooses for an all_reduce.
+// Status of the second task's call, where `decided` has the name of the
+// implementation that the first task, the leader, chooses for an all_reduce.
 absl::Status AnswerFor(ImplementationTraits decided) {
   CollectiveRegistry leaders, others;
   Register(leaders, "Chosen", TraitsOf(kWanted));

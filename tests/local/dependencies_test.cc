@@ -1,5 +1,6 @@
-// What ends the wait for dependencies, and how long it may be. That every
-// implementation waits is in the conformance suite (dependency_suite.cc).
+// Ends of a call that waits for dependencies, and limits of the wait. The
+// conformance suite (dependency_suite.cc) tests that every implementation
+// waits.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ class DependenciesTest : public testing::TestWithParam<std::string> {
     second_.impl_details.dependencies = {{1, 1}};
   }
 
-  // Resolves both instances, so that later calls only wait for each other.
+  // Settles both instances, so that later calls wait only for each other.
   void RunBothOnce() {
     job_.RunAll(first_);
     for (const LocalJob::Call* call : job_.RunAll(second_)) {

@@ -1,5 +1,5 @@
-// What the engine promises whatever happens: `done` runs once, not before the
-// last step has let go of the buffers, with the first error.
+// Promises of the engine in every case: `done` runs once, with the first error,
+// and not before the last step has released the buffers.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,12 +33,12 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
-// Elements of which each of a ring's chunks goes to the work queue.
+// Number of elements for which each chunk of a ring goes to the work queue.
 int64_t LargeSize(int num_devices) {
   return num_devices * static_cast<int64_t>(kInlineBytes / sizeof(float) + 1);
 }
 
-// As Each(), which takes seconds for large results.
+// Same as Each(), which takes seconds for large results.
 bool HoldsOnly(const std::vector<float>& values, int wanted) {
   return std::all_of(values.begin(), values.end(), [wanted](float value) {
     return value == static_cast<float>(wanted);
@@ -48,10 +48,11 @@ bool HoldsOnly(const std::vector<float>& values, int wanted) {
 class FailureTest
     : public testing::TestWithParam<std::tuple<std::string, int, bool>> {
  protected:
-  static constexpr int64_t kNoTransfer = int64_t{1} << 40;  // So late.
+  // A number never reached.
+  static constexpr int64_t kNoTransfer = int64_t{1} << 40;
 
-  // Runs all-reduces that end well, so many, then one whose n-th transfer
-  // fails. Returns false if it has fewer.
+  // Runs `num_before` successful all-reduces, then one whose n-th transfer
+  // fails. Returns false if it has fewer transfers.
   bool RunWithFailureAt(int64_t n, int num_before = 0) {
     const int64_t to_fail = n + num_before * num_transfers_;
     FailNthTransfer* transfers = nullptr;
@@ -83,7 +84,7 @@ class FailureTest
     }
     EXPECT_EQ(num_failed > 0, failed) << n;
     if (!failed) return false;
-    // Nothing of it is left: the next execution is whole.
+    // The failure leaves no trace: the next execution succeeds.
     ExpectAllEndWell(job, absl::StrCat("after a failure at ", n));
     return true;
   }
@@ -106,7 +107,7 @@ class FailureTest
     }
   }
 
-  int64_t num_transfers_ = 0;  // Of an all-reduce, once one has ended well.
+  int64_t num_transfers_ = 0;  // Per all-reduce; set by a successful one.
 };
 
 TEST_P(FailureTest, AnyTransferLeavesNoHangNoLeakAndNoWrongOk) {
@@ -134,7 +135,7 @@ TEST(EngineTest, DoneWaitsForTheStepThatStillReadsABuffer) {
       job.AllReduceRequest(LargeSize(2), "RingReduce");
   std::vector<LocalJob::Call*> calls = {&job.Start(0, request),
                                         &job.Start(1, request)};
-  // Reductions are queued now, on buffers of both members.
+  // Reductions on buffers of both members are now in the queue.
   job.executor().StartAbort(absl::AbortedError("stop"));
   EXPECT_TRUE(calls[0]->pending() && calls[1]->pending());
   job.environment().RunAll();
@@ -150,14 +151,14 @@ TEST(EngineTest, SmallScheduleRunsOnTheCallersThread) {
   const CollectiveRequest request = job.AllReduceRequest(100, "RingReduce");
   std::vector<LocalJob::Call*> calls;
   for (int i = 0; i < 4; ++i) calls.push_back(&job.Start(i, request));
-  // No work was run from the queue.
+  // The queue ran no work.
   for (const LocalJob::Call* call : calls) {
     ASSERT_EQ(call->num_done, 1);
     EXPECT_THAT(call->result(), Each(10.0f));
   }
 }
 
-// Notes of each ask whether it says where the bytes go.
+// Records for each receive whether it names a destination for the bytes.
 class NotingPeers final : public PartsPeerAccess {
  public:
   explicit NotingPeers(std::vector<bool>* notes)
@@ -184,7 +185,7 @@ TEST(EngineTest, WhatIsNotReducedMayBePutWhereItGoes) {
     EXPECT_THAT(*call->status, IsOk());
     EXPECT_THAT(call->result(), Each(3.0f));
   }
-  // A part to reduce, and a sum.
+  // Each member receives a part to reduce, and a sum.
   EXPECT_THAT(notes, UnorderedElementsAre(false, true, false, true));
 }
 
@@ -289,7 +290,7 @@ TEST_P(InPlaceTest, MembersMayChangeFromExecutionToExecution) {
   }
 }
 
-// All that a member of two needs in an all-reduce of its own instance.
+// State of one of two members in an all-reduce of its own instance.
 struct OwnMember {
   OwnMember(LocalJob& job, Execution& execution, int rank)
       : device({.name = {"localhost", 0, 0, "CPU", rank}}),

@@ -193,7 +193,7 @@ TEST(ExecutorMgrTest, WhatIsBegunDuringTheDestructionEndsToo) {
                    AllOf(HasSubstr("step 2"), HasSubstr("was destroyed")))));
 }
 
-// Another task cleans the step up while its executor is just being made.
+// Another task cleans the step up while its executor is being created.
 TEST(ExecutorMgrTest, CleanupWaitsForTheExecutorThatIsBeingMade) {
   BlockingCounter is_making(1), may_make(1);
   LocalJob job({.make_peer_access = [&](int64_t) {

@@ -1,5 +1,5 @@
-// Uneven gathers of which every member knows all rows: these may be others in
-// each execution of an instance that is settled once.
+// Uneven gathers in which every member knows all rows. The rows may differ
+// between executions of an instance, which is settled once.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ class GivenRowsTest : public testing::TestWithParam<Case> {
     return request;
   }
 
-  // As each element of this device's input.
+  // Value of each element of this device's input.
   static float ValueOf(int device) { return static_cast<float>(device + 1); }
 
   LocalJob::Call& Start(int device, const Rows& rows) {
@@ -84,7 +84,7 @@ class GivenRowsTest : public testing::TestWithParam<Case> {
     }
   }
 
-  // Of members of which rank 1 gives others.
+  // Expects all members to fail if rank 1 passes other rows.
   void ExpectFailure(const Rows& rows, const Rows& of_rank_1, bool is_first) {
     LocalJob job({.num_tasks = GetParam().num_tasks,
                   .devices_per_task = kNumDevices / GetParam().num_tasks});
@@ -110,7 +110,7 @@ class GivenRowsTest : public testing::TestWithParam<Case> {
                  .devices_per_task = kNumDevices / GetParam().num_tasks}};
 };
 
-// Whatever can gather unevenly.
+// All implementations that can gather unevenly.
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
   for (const auto& [name, factory] : CollectiveRegistry::Global().List()) {
@@ -199,7 +199,7 @@ TEST_P(GivenRowsTest, WhatIsPreparedKeepsItsRows) {
   }
 }
 
-// Whichever execution it is: the first one settles the instance.
+// Covers the first execution, which settles the instance, and a later one.
 TEST_P(GivenRowsTest, MembersThatGiveOthersFailTogether) {
   for (const auto& [rows, of_one] :
        std::vector<std::pair<Rows, Rows>>{{{1, 2, 3}, {1, 2, 4}},

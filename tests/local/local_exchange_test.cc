@@ -1,5 +1,5 @@
-// An empty tensor may lie at the address of one that is not: that member does
-// not run in place.
+// An empty tensor may have the address of another member's tensor: the member
+// with the empty tensor does not run in place.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace local_exchange_test {
 
 constexpr int64_t kRows = 4;
 
-// One of two members sends all its rows to the other one, which sends nothing.
+// Member 0 or 1 sends all its rows to the other member, which sends nothing.
 class OneWayTest : public testing::TestWithParam<int> {
  protected:
   void Call(int device, std::vector<int64_t> send_rows, Tensor input,

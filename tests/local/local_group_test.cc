@@ -1,4 +1,4 @@
-// LocalGroup, as a program without steps of its own uses it.
+// LocalGroup in a program that does not use steps.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ constexpr int64_t kStep = 1;
 
 class LocalGroupTest : public testing::Test {
  protected:
-  // A tensor of int32 that stays as long as the test.
+  // A tensor of int32 that lives as long as the test.
   static Tensor Vector(std::initializer_list<int> values) {
     Tensor tensor = *Tensor::Allocate(
         DType::kInt32, TensorShape::Vector(static_cast<int>(values.size())));

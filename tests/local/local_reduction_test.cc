@@ -1,6 +1,6 @@
-// What LocalReduce, LocalReduceScatter and ShuffleReduce promise: sums in rank
-// order, whoever comes last, and 16-bit floats that are rounded once; and what
-// another schedule in rank order has instead.
+// LocalReduce, LocalReduceScatter and ShuffleReduce sum in rank order,
+// whichever rank comes last, and round 16-bit floats once. Another schedule in
+// rank order rounds in every step.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ class LocalReductionTest : public testing::TestWithParam<Param> {
     }
   }
 
-  // One execution; the outputs.
+  // Runs one execution; returns the outputs.
   std::vector<Bytes> Run(decltype(CollectiveRequest::op) op,
                          const std::string& implementation) {
     CollectiveRequest request =
@@ -124,11 +124,11 @@ INSTANTIATE_TEST_SUITE_P(
              (std::get<2>(info.param)[0] == 0 ? "" : "_shuffled");
     });
 
-// The bits of the sum of these elements of float16, one of each device.
+// Bits of the sum of these float16 elements, one of each device.
 uint16_t SumOf(const std::vector<uint16_t>& codes,
                const std::string& implementation) {
   LocalJob job({.devices_per_task = kNumDevices});
-  // Once for each owner of a chunk.
+  // An element for each owner of a chunk.
   CollectiveRequest request = job.AllReduceRequest(kNumDevices, implementation);
   request.dtype = DType::kFloat16;
   const auto shared =
@@ -160,7 +160,8 @@ uint16_t SumOf(const std::vector<uint16_t>& codes,
 TEST(RoundingTest, OnePassRoundsOnceAndAScheduleOncePerStep) {
   constexpr uint16_t kOne = 0x3C00, k2048 = 0x6800, k2050 = 0x6801;
   EXPECT_EQ(SumOf({k2048, kOne, kOne}, "LocalReduce"), k2050);
-  EXPECT_EQ(SumOf({k2048, kOne, kOne}, "ShuffleReduce"), k2050);  // One step.
+  // Rounds once.
+  EXPECT_EQ(SumOf({k2048, kOne, kOne}, "ShuffleReduce"), k2050);
   EXPECT_EQ(SumOf({k2048, kOne, kOne}, "TreeReduce"), k2048);
   EXPECT_EQ(SumOf({kOne, kOne, k2048}, "TreeReduce"), k2050);  // Rank order.
 }
@@ -186,7 +187,7 @@ Bytes ReducedInOnePass(DType dtype, const std::vector<Bytes>& inputs,
   return reduced;
 }
 
-// The outputs of all; every other one is in place.
+// Outputs of all members; every second member runs in place.
 std::vector<Bytes> AllReduced(DType dtype, const std::vector<Bytes>& inputs,
                               const std::string& implementation,
                               const FinalOp& final_op) {
@@ -216,7 +217,7 @@ std::vector<Bytes> AllReduced(DType dtype, const std::vector<Bytes>& inputs,
   return results;
 }
 
-// More members than the kernels read side by side.
+// More members than the kernels read at once.
 using ManyParam = std::tuple<DType, int>;
 class ManyMembersTest : public testing::TestWithParam<ManyParam> {};
 

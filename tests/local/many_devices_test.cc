@@ -1,5 +1,5 @@
-// Groups far larger than the number of threads: as many members as a process
-// may reasonably have, and as many as a group may have.
+// Groups far larger than the number of threads: a process with many members,
+// and the largest possible group.
 
 #include <gtest/gtest.h>
 
@@ -21,10 +21,10 @@ namespace {
 
 constexpr int kWorkers = 2;
 
-// The element that a rank contributes at an index; sums of 65,536 fit.
+// Element of a rank's input at an index; sums of 65,536 fit.
 int64_t Element(int rank, int64_t index) { return rank + 3 * index; }
 
-// Inputs have `num_elements` elements.
+// Request whose inputs have `num_elements` elements.
 CollectiveRequest Request(CollectiveOp op, const char* implementation,
                           int group_size, int64_t num_elements) {
   CollectiveRequest request;
@@ -38,7 +38,7 @@ CollectiveRequest Request(CollectiveOp op, const char* implementation,
   return request;
 }
 
-// All members of a group and what they got.
+// All members of a group and their outputs.
 class Job {
  public:
   Job(int num_tasks, int devices_per_task)
@@ -47,8 +47,8 @@ class Job {
 
   int size() const { return static_cast<int>(group_->devices().size()); }
 
-  // Runs twice: the second time nothing has to be resolved. The last rank is
-  // the source of a broadcast.
+  // Runs twice; the second run resolves nothing. In a broadcast the last rank
+  // is the source.
   void Run(const CollectiveRequest& request) {
     const auto shared = std::make_shared<const CollectiveRequest>(request);
     auto source = std::make_shared<CollectiveRequest>(request);

@@ -1,5 +1,5 @@
-// What is prepared, or called again, and small runs without the allocator, and
-// so does a schedule of any size.
+// Small collectives that are prepared, or called again, allocate nothing.
+// Neither do schedules of any size.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@
 
 namespace {
 
-// Of this test's only thread.
+// Allocations of the test's only thread.
 int64_t num_allocations = 0;
 
 void* Allocate(size_t size) {
@@ -58,7 +58,7 @@ void operator delete(void* memory, size_t, std::align_val_t) noexcept {
 namespace tutti {
 namespace {
 
-// An all-reduce of floats among so many devices, or another collective.
+// An all-reduce of floats among `num_devices`, or another collective.
 struct Case {
   int num_devices = 0;
   CollectiveOp op = AllReduce{};
@@ -72,7 +72,7 @@ struct Case {
                         num_elements);
   }
 
-  // A permutation that has a cycle of all but the first.
+  // A permutation with a cycle of all devices but the first.
   static Case Permuted(int num_devices) {
     Permute permute{.permutation = {0}};
     for (int rank = 2; rank < num_devices; ++rank) {
@@ -85,9 +85,9 @@ struct Case {
 
 class PreparedAllocationTest : public testing::TestWithParam<Case> {
  protected:
-  // What all starts of a schedule that a test counts may allocate together: the
-  // 16 tables in which transfers meet still grow once or twice, by chance, as
-  // what was taken out of a table fills it, too.
+  // Upper limit of allocations in all starts of a schedule that a test counts.
+  // The 16 tables in which transfers meet still grow once or twice, by chance:
+  // removed entries take up space too.
   static constexpr int kMostGrowths = 32;
 
   PreparedAllocationTest() {
@@ -114,7 +114,7 @@ class PreparedAllocationTest : public testing::TestWithParam<Case> {
     }
   }
 
-  // In a thousand starts.
+  // Limit for a thousand starts.
   static int64_t MostAllocations() {
     return GetParam().implementation.empty() ? 0 : kMostGrowths;
   }
@@ -173,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.Name(); });
 
 TEST_P(PreparedAllocationTest, StartsAllocateNothing) {
-  for (int i = 0; i < 20; ++i) StartAll();  // Grows to what it needs.
+  for (int i = 0; i < 20; ++i) StartAll();  // Lets the tables grow.
   const int64_t before = num_allocations;
   for (int i = 0; i < 1000; ++i) StartAll();
   EXPECT_LE(num_allocations - before, MostAllocations());
@@ -217,7 +217,7 @@ TEST_P(PreparedAllocationTest, StartsFromDoneAllocateNothing) {
   EXPECT_EQ(num_ok_, 1020 * GetParam().num_devices);
 }
 
-// What sends messages, or is cut into slices.
+// Collectives that send messages or are cut into slices.
 class PreparedRunTest : public PreparedAllocationTest {
  protected:
   void RunAll() {

@@ -1,4 +1,4 @@
-// Prepared collectives: the same results and the same ends as calls have.
+// Prepared collectives have the same results and the same ends as calls.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class PreparedTest : public testing::TestWithParam<std::string> {
       inputs_.push_back(*Tensor::Allocate(DType::kFloat32,
                                           TensorShape::Vector(kNumElements)));
       for (int64_t i = 0; i < kNumElements; ++i) {
-        // Sums of these depend on their order.
+        // Values whose sums depend on the order.
         FloatsOf(inputs_.back())[i] =
             static_cast<float>(device + 1) / static_cast<float>(3 * i + 1);
       }
@@ -71,7 +71,7 @@ class PreparedTest : public testing::TestWithParam<std::string> {
     });
   }
 
-  // In the order of devices.
+  // Prepares all devices, in order.
   void PrepareAll(const CollectiveRequest& request) {
     prepared_.clear();
     for (int i = 0; i < kNumDevices; ++i) Prepare(Args(i, request));
@@ -87,7 +87,7 @@ class PreparedTest : public testing::TestWithParam<std::string> {
     job_.environment().RunAll();
   }
 
-  // As Start(), without limits.
+  // Same as Start(), without limits.
   void StartFreely(int device) {
     prepared_[static_cast<size_t>(device)]->Start(
         [this, device](absl::Status status) {
@@ -96,15 +96,15 @@ class PreparedTest : public testing::TestWithParam<std::string> {
     job_.environment().RunAll();
   }
 
-  // All start, and end so.
+  // Starts all devices and expects their ends to match.
   void ExpectAllEndWith(const testing::Matcher<absl::Status>& matcher) {
     for (auto& ends : ends_) ends.clear();
     for (int device = 0; device < kNumDevices; ++device) StartFreely(device);
     for (const auto& ends : ends_) EXPECT_THAT(ends, ElementsAre(matcher));
   }
 
-  // Runs `action` as what the end of the group ends is told, when it is formed
-  // again, and most likely before a start of member 0 has ended.
+  // Runs `action` in a callback of the group's end, after the group is formed
+  // again, and most likely before member 0's start has ended.
   void FormGroupAgainAndThen(const std::function<void()>& action) {
     constexpr int kNumOthers = 10;
     PrepareAll(Request());
@@ -127,7 +127,7 @@ class PreparedTest : public testing::TestWithParam<std::string> {
     EXPECT_TRUE(is_formed_again);
   }
 
-  // By calls.
+  // Results of ordinary calls.
   std::vector<std::string> OrdinaryResults(const CollectiveRequest& request) {
     Tensor outputs[kNumDevices];
     for (int device = 0; device < kNumDevices; ++device) {
@@ -170,7 +170,7 @@ class PreparedTest : public testing::TestWithParam<std::string> {
   LocalJob job_{{.devices_per_task = kNumDevices}};
   std::vector<Tensor> inputs_;
   Tensor outputs_[kNumDevices];
-  std::vector<absl::Status> errors_;  // Of preparations, in order of their end.
+  std::vector<absl::Status> errors_;  // Errors of Prepare(), in order.
   std::vector<std::shared_ptr<PreparedCollective>> prepared_;
   std::vector<absl::Status> ends_[kNumDevices];
 };
@@ -190,7 +190,7 @@ TEST_P(PreparedTest, StartsHaveTheBitsOfCalls) {
     ClearOutputs();
     ExpectAllEndWith(IsOk());
     EXPECT_EQ(Results(), ordinary);
-    EXPECT_EQ(BytesOf(outputs_[1]), ordinary[1]);  // What Prepare() allocated.
+    EXPECT_EQ(BytesOf(outputs_[1]), ordinary[1]);  // Prepare() allocated it.
   }
 }
 
@@ -449,7 +449,7 @@ TEST_P(PreparedTest, PreparationWithoutAMemberEndsAtItsDeadline) {
               AllOf(SizeIs(2), Each(StatusIs(StatusCode::kDeadlineExceeded,
                                              HasSubstr("2 of 3 members")))));
   errors_.clear();
-  Prepare(Args(2, Request()));  // It learns of it.
+  Prepare(Args(2, Request()));  // Gets the same error.
   EXPECT_THAT(errors_, ElementsAre(StatusIs(StatusCode::kDeadlineExceeded,
                                             HasSubstr("2 of 3 members"))));
   PrepareAll(Request());

@@ -1,5 +1,5 @@
-// Calls of one request again and again, which find all settled: they end as
-// first calls do.
+// Repeated calls of one request, whose instance is settled, end as first calls
+// do.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,14 +38,14 @@ class RepeatedCallsTest : public testing::TestWithParam<std::string> {
                                           TensorShape::Vector(kNumElements)));
     }
     SetInputs(1);
-    CallAllAndExpect(IsOk());  // What comes after it is repeated.
+    CallAllAndExpect(IsOk());  // Later calls are repetitions.
   }
 
   static float* FloatsOf(Tensor& tensor) {
     return reinterpret_cast<float*>(tensor.mutable_data());
   }
 
-  // Of device d: (d + 1) * factor.
+  // Sets the inputs of device d to (d + 1) * factor.
   void SetInputs(float factor) {
     for (int device = 0; device < kNumDevices; ++device) {
       for (int64_t i = 0; i < kNumElements; ++i) {
@@ -199,7 +199,7 @@ TEST_P(RepeatedCallsTest, KeepNeitherBuffersNorWhatTheCallbackHolds) {
           [held](absl::Status status) { EXPECT_THAT(status, IsOk()); });
     }
     job_.environment().RunAll();
-    EXPECT_EQ(num_freed, kNumDevices);  // The inputs.
+    EXPECT_EQ(num_freed, kNumDevices);  // All inputs.
   }
   EXPECT_EQ(num_freed, 2 * kNumDevices);
   EXPECT_EQ(held.use_count(), 1);
@@ -244,7 +244,7 @@ TEST_P(RepeatedCallsTest, TheEndOfTheGroupEndsThoseUnderWayAlone) {
     EXPECT_THAT(ends, ElementsAre(StatusIs(StatusCode::kUnavailable,
                                            HasSubstr("lost"))));
   }
-  CallAllAndExpect(IsOk());  // In the group that is formed again.
+  CallAllAndExpect(IsOk());  // In the new generation.
   SetInputs(2);
   CallAllAndExpect(IsOk());
   EXPECT_THAT(Result(1), Each(12));
@@ -324,7 +324,7 @@ TEST_P(RepeatedCallsTest, WhatDependsOnThemWaitsForAllOfThem) {
     }
     job_.environment().RunAll();
   };
-  call_dependent();  // The first one, for which the constructor has called.
+  call_dependent();  // Depends on the constructor's calls.
   EXPECT_EQ(num_ended, kNumDevices);
   call_dependent();
   for (int device = 0; device < kNumDevices; ++device) {
@@ -334,14 +334,15 @@ TEST_P(RepeatedCallsTest, WhatDependsOnThemWaitsForAllOfThem) {
   EXPECT_EQ(num_ended, 2 * kNumDevices);
 }
 
-// What callbacks see of the step is over: the last one may end it.
+// When callbacks run, the engine no longer uses the step: the last callback may
+// end it.
 TEST_P(RepeatedCallsTest, ACallbackMayLetGoOfTheLastReferenceToTheExecutor) {
   std::shared_ptr<CollectiveExecutor> executor = job_.manager().FindOrCreate(2);
   const std::weak_ptr<CollectiveExecutor> weak = executor;
   for (int round = 0; round < 2; ++round) {
     int num_ended = 0;
     for (int device = 0; device < kNumDevices; ++device) {
-      const auto kept = executor;  // Until the call has been made.
+      const auto kept = executor;  // Held during the call.
       kept->ExecuteAsync(Args(device), [&](absl::Status status) {
         EXPECT_THAT(status, IsOk());
         if (++num_ended < kNumDevices || round == 0) return;

@@ -1,4 +1,4 @@
-// Tensors that are reduced together: the bits, ends and errors of one tensor
+// Tensors reduced together give the same bits, ends and errors as one tensor
 // that holds all of them.
 
 #include <gmock/gmock.h>
@@ -59,8 +59,8 @@ std::vector<float> FloatsOf(const Tensor& tensor) {
   return values;
 }
 
-// Tensors that hold `all` together, cut into `num_segments`, with empty ones
-// among them; every second in place.
+// Cuts `all` into `num_segments` tensors, some of them empty; every second one
+// is in place.
 std::vector<SegmentList::Segment> Cut(DType dtype, const Bytes& all,
                                       int num_segments) {
   const auto element = static_cast<int64_t>(SizeOf(dtype));
@@ -103,8 +103,8 @@ void SetSegments(CollectiveArgs& args,
   args.segments = std::move(segments);
 }
 
-// Algorithm, dtype and elements in all. One algorithm takes segments where they
-// are, for the others they are packed.
+// Algorithm, dtype and total number of elements. LocalReduce takes segments in
+// place; for other algorithms they are packed.
 using Param = std::tuple<std::string, DType, int64_t>;
 
 class SegmentsSumTest : public testing::TestWithParam<Param> {
@@ -120,7 +120,7 @@ class SegmentsSumTest : public testing::TestWithParam<Param> {
     }
   }
 
-  // What one tensor for each member yields.
+  // Result of one tensor per member.
   Bytes Expected() {
     CollectiveRequest request = request_;
     request.instance_key = 2;
@@ -186,7 +186,7 @@ TEST_P(SegmentsSumTest, AMemberWithOneTensorMeetsOthersWithSegments) {
       0);
 }
 
-// The largest is cut into slices and written past the caches.
+// The largest size is cut into slices and written past the caches.
 INSTANTIATE_TEST_SUITE_P(
     All, SegmentsSumTest,
     testing::Combine(
@@ -200,14 +200,14 @@ INSTANTIATE_TEST_SUITE_P(
              std::to_string(std::get<2>(info.param));
     });
 
-// By algorithm.
+// Parameter: the algorithm.
 class SegmentsTest : public testing::TestWithParam<std::string> {
  protected:
   CollectiveRequest Request(int64_t num_elements = 3) const {
     return job_.AllReduceRequest(num_elements, GetParam());
   }
 
-  // {d} and {2 d, 3 d}, with d the device + 1.
+  // {d} and {2 d, 3 d}, with d = device + 1.
   static std::shared_ptr<const SegmentList> TwoSegments(int device) {
     const auto value = static_cast<float>(device + 1);
     return ListOf({{Floats({value}), Floats({0})},
@@ -314,7 +314,7 @@ INSTANTIATE_TEST_SUITE_P(All, SegmentsTest,
                          testing::Values("LocalReduce", "TreeReduce"),
                          [](const auto& info) { return info.param; });
 
-// Counts the bytes that it is asked for.
+// Counts the bytes allocated.
 class CountingDevice final : public CpuDevice {
  public:
   using CpuDevice::CpuDevice;
@@ -329,10 +329,11 @@ class CountingDevice final : public CpuDevice {
   size_t num_bytes() const { return num_bytes_; }
 
  private:
-  size_t num_bytes_ = 0;  // The test has no other threads.
+  size_t num_bytes_ = 0;  // Used by one thread only.
 };
 
-// What devices are asked for to all-reduce segments of so many floats each.
+// Bytes that each device allocates to all-reduce segments of `num_elements`
+// floats each.
 std::vector<size_t> BytesToReduce(const std::string& algorithm,
                                   int64_t num_elements) {
   SimulatedEnvironment environment(/*seed=*/1);

@@ -1,5 +1,5 @@
-// Members that allow it get one output, written once; where one of them does
-// not, each gets its own.
+// Members that allow it get one output, written once. If a member does not
+// allow it, each member gets a separate output.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST_P(SharedSumTest, AllGetOneBufferWithTheBitsOfSeparateOnes) {
     ASSERT_THAT(call->status, testing::Optional(IsOk()));
     EXPECT_EQ(call->output.data(), place);
     EXPECT_TRUE(BytesOf(call->output) == expected);
-    call->output = Tensor();  // The buffer stays with those that have it.
+    call->output = Tensor();  // Members keep the buffer.
     if (call == calls[2]) break;
     EXPECT_TRUE(BytesOf(calls[2]->output) == expected);
   }
@@ -212,7 +212,7 @@ TEST_F(SharedOutputTest, WithoutMemoryForItAllMembersGetTheError) {
 
 TEST_F(SharedOutputTest, WhatFailsBeforeAllAreHereSetsNoOutput) {
   const CollectiveRequest request = job_.AllReduceRequest(2);
-  job_.RunAll(request);  // Settled.
+  job_.RunAll(request);  // Settles the instance.
   const auto& early = job_.Start(0, request, Allow);
   job_.executor().StartAbort(absl::DataLossError("lost"));
   const auto& late = job_.Start(1, request, Allow);
@@ -253,7 +253,7 @@ class PreparedSharedOutputTest : public SharedOutputTest {
     return [this](const absl::Status& status) { num_ok_ += status.ok(); };
   }
 
-  // Where the results of the prepared ones are.
+  // Addresses of the prepared collectives' outputs.
   std::array<const std::byte*, kNumDevices> Places() const {
     return {prepared_[0]->output().data(), prepared_[1]->output().data(),
             prepared_[2]->output().data()};

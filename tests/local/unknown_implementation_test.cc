@@ -1,5 +1,5 @@
-// An implementation that the leader, in another task, has chosen, and that this
-// task's program does not have.
+// The leader, in another task, has chosen an implementation that this task's
+// program does not have.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace unknown_implementation_test {
 
 constexpr GroupKey kGroup = 7;
 
-// Answers at once that a group is settled, of which the device is rank 0.
+// Answers at once that a group is settled, in which the device has rank 0.
 class ResolverDouble : public ParamResolverInterface {
  public:
   void CompleteParamsAsync(const DeviceAttributes& device,
@@ -83,7 +83,7 @@ absl::Status CallWith(const std::shared_ptr<ResolverDouble>& resolver) {
   return status;
 }
 
-// The execution has no key yet, by which others are told of failures.
+// At this point the execution has no key to tell other tasks of a failure.
 TEST(UnknownImplementationTest, IsGivenUpSoThatOtherTasksDoNotWait) {
   const auto resolver = std::make_shared<ResolverDouble>();
   const absl::Status status = CallWith(resolver);

@@ -1,23 +1,23 @@
-// One task of a cluster that does what it is told, one line at a time, and says
-// what becomes of it, so that a test knows where it is when it kills it.
+// Runs one task of a cluster on commands, one per line, and prints the result
+// of each, so that a test knows the task's state when it kills the task.
 //
 // usage: fault_worker ADDRESS,... TASK DEVICES default|fast
 //
-// Commands, from standard input; those that name an ID end later, with a line
-// "ID STATUS", all others are answered by "NAME STATUS":
+// Commands, from standard input. Commands with an ID end later, with a line "ID
+// STATUS"; all others print "NAME STATUS" at once:
 //   join SECONDS
 //   run ID GROUP SIZE FIRST_RANK INSTANCE ELEMENTS [SECONDS]
 //       all_reduce by all devices of this task, with consecutive ranks, and
 //       with that deadline; ends with DATA_LOSS if an element is wrong
 //   loop ID GROUP SIZE FIRST_RANK INSTANCE ELEMENTS
-//       the same again and again until it fails; says "ID going" once the
-//       third has ended
-//   step NUMBER            the step of what is run from now on
+//       repeats the same until it fails; prints "ID going" once the third
+//       all_reduce has ended
+//   step NUMBER            sets the step of later commands
 //   reform GROUP
 //   health TASK SECONDS
 //   cleanup STEP
 //   leave SECONDS
-//   count                  "count FDS THREADS" of this process
+//   count                  prints "count FDS THREADS" of this process
 //   end                    also at the end of the input
 
 #include <cstdint>
@@ -48,7 +48,7 @@
 namespace tutti {
 namespace {
 
-// One line, from any thread.
+// Prints a line. Thread-safe.
 void Say(absl::string_view name, absl::string_view what) {
   const std::string line =
       absl::StrCat(name, " ", absl::StrReplaceAll(what, {{"\n", " "}}), "\n");
@@ -69,8 +69,8 @@ int CountEntries(const char* folder) {
   return count;
 }
 
-// What all devices of this task do together. Rank r has the elements
-// r, r + 1, r + 2, ...
+// Collectives of all devices of this task. Rank r has the elements r, r + 1, r
+// + 2, ...
 class Job : public std::enable_shared_from_this<Job> {
  public:
   struct Options {
@@ -175,7 +175,7 @@ class Job : public std::enable_shared_from_this<Job> {
   const std::shared_ptr<CollectiveExecutor> executor_;
   std::vector<std::shared_ptr<const CollectiveRequest>> requests_;
 
-  // One for each device; between rounds they belong to Next().
+  // Elements by device. Between rounds only Next() uses them.
   std::vector<std::vector<int64_t>> inputs_;
   std::vector<std::vector<int64_t>> outputs_;
   std::vector<Tensor> tensors_;
@@ -192,7 +192,7 @@ class Worker {
          std::unique_ptr<ClusterRuntime> runtime)
       : environment_(environment), runtime_(std::move(runtime)) {}
 
-  // False at the end.
+  // Runs a command. Returns false at the end.
   bool Obey(const std::string& line) {
     std::istringstream words(line);
     std::string name;

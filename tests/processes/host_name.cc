@@ -1,5 +1,6 @@
-// Loaded before the C library, has a process see the host name that the
-// variable HOST_NAME_FOR_TESTS says: by names Open MPI tells hosts apart.
+// Library to load before the C library: the process then sees the host name in
+// the variable HOST_NAME_FOR_TESTS. Open MPI distinguishes hosts by their
+// names.
 
 #include <unistd.h>
 

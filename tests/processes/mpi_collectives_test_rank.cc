@@ -1,8 +1,7 @@
-// The tests of collectives that MPI runs that each process of a job runs, in
-// step with the others: mpirun_test.py starts them. With the argument
-// "funneled" MPI is for calls from one thread, with "adopted" the program's
-// own. Here, what each collective gives; other sources of this program test the
-// rest.
+// Tests of the results of collectives that MPI runs. Each process of a job runs
+// them, in step with the others: mpirun_test.py starts the processes. The
+// argument "funneled" allows MPI calls from one thread only; with "adopted" the
+// program initialises MPI itself. Other sources of this program test the rest.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -145,7 +144,7 @@ TEST_F(MpiCollectivesTest, AllToAllGivesEachItsBlockOfEach) {
 }
 
 TEST_F(MpiCollectivesTest, AllToAllTakesAnyNumberOfRowsForEach) {
-  // What rank a sends rank b.
+  // Number of rows that rank a sends to rank b.
   const auto rows_of = [](int a, int b) { return (a * 2 + b * 3) % 5; };
   AllToAll op;
   for (int b = 0; b < size(); ++b) op.send_rows.push_back(rows_of(rank(), b));

@@ -24,10 +24,11 @@
 
 namespace tutti {
 
-// A process of an MPI job, whose ranks all run the same tests in step.
+// Fixture in a process of an MPI job, whose ranks all run the same tests in
+// step.
 class MpiCollectivesTest : public testing::Test {
  protected:
-  // One call of a collective and what became of it.
+  // Arguments and result of a call.
   struct Call {
     CollectiveRequest request;
     Tensor input;
@@ -43,8 +44,8 @@ class MpiCollectivesTest : public testing::Test {
 
   static constexpr int64_t kCounts[] = {0, 1, 7, 1001, 40'001};
 
-  // Of 4 bytes each: what goes with the notes by which members agree to begin,
-  // and what MPI reduces.
+  // Counts of 4-byte elements: kFew elements travel in the messages by which
+  // members agree to begin, kMany are reduced by MPI.
   static constexpr int64_t kFew = 100;
   static constexpr int64_t kMany = 3000;
 
@@ -93,8 +94,8 @@ class MpiCollectivesTest : public testing::Test {
         });
   }
 
-  // Element i of rank r: whole numbers that every dtype has, and whose sums and
-  // products over eight ranks too.
+  // Element i of rank r: a whole number. Every dtype can hold it, and its sums
+  // and products over eight ranks.
   static int Value(int rank, int64_t i) {
     return static_cast<int>((rank * 5 + i * 3) % 4 + 1) % 3;
   }
@@ -117,7 +118,7 @@ class MpiCollectivesTest : public testing::Test {
     return tensor;
   }
 
-  // Adds elements of int32.
+  // A merge op that adds int32 elements.
   static CustomMergeOp CustomSum(std::string name) {
     return {.name = std::move(name),
             .commutative = true,
@@ -134,8 +135,8 @@ class MpiCollectivesTest : public testing::Test {
             }};
   }
 
-  // Runs it; what is wrong with the output is a failure of the test. `wanted`
-  // is a function from the index of an element.
+  // Runs the call and checks the output; `wanted` is a function of an element's
+  // index.
   template <typename Wanted>
   void RunAndCheck(Call& call, Wanted wanted) {
     Start(call);

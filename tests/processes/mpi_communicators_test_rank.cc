@@ -1,5 +1,5 @@
-// The tests of the communicators that MPI reduces by: when there are some, and
-// when none are left; of the same program as mpi_collectives_test_rank.cc.
+// Tests of the communicators by which MPI reduces: when they exist, and when
+// all are freed. Part of the program of mpi_collectives_test_rank.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 
 namespace {
 
-// Of groups, in this process; MPI's thread makes and frees them.
+// Communicators of groups, in this process; MPI's thread makes and frees them.
 std::set<MPI_Comm> communicators;
 std::atomic<int> num_communicators = 0;
 
@@ -46,11 +46,11 @@ int MPI_Comm_free(MPI_Comm* communicator) {
 namespace tutti {
 namespace {
 
-// A group's communicators are freed with it, which is when no step knows it any
-// more; sooner or later, so that the ranks tell each other how many are left.
+// A group's communicators are freed with the group, some time after the last
+// step has released it. The ranks therefore exchange how many are left.
 class MpiCommunicatorsTest : public MpiCollectivesTest {
  protected:
-  // Of the rank that has most.
+  // Largest number of communicators of any rank.
   int MostCommunicators() {
     Call call{
         .request = RequestOf(size() == 1 ? "" : "RingReduce", AllReduce(),
@@ -75,7 +75,7 @@ class MpiCommunicatorsTest : public MpiCollectivesTest {
 };
 
 TEST_F(MpiCommunicatorsTest, AGroupFormedAgainHasAnotherAndAllAreFreed) {
-  ExpectAllAreFreed();  // Of the tests before.
+  ExpectAllAreFreed();  // From earlier tests.
   const TensorShape shape = TensorShape::Vector(kMany);
   const auto request =
       RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
@@ -85,7 +85,7 @@ TEST_F(MpiCommunicatorsTest, AGroupFormedAgainHasAnotherAndAllAreFreed) {
     Start(call, step);
     ASSERT_THAT(call.Wait(), IsOk());
     Check(call.output, [&](int64_t i) { return SumOf(i); });
-    // All have ended it.
+    // Waits until all ranks have ended the reduction.
     Call barrier{.request = RequestOf("", Barrier(), DType::kInt32, shape)};
     barrier.request.group_key = 7;
     Start(barrier, step);
@@ -100,10 +100,10 @@ TEST_F(MpiCommunicatorsTest, AGroupFormedAgainHasAnotherAndAllAreFreed) {
 }
 
 TEST_F(MpiCommunicatorsTest, WhoLeavesKeepsNone) {
-  ExpectAllAreFreed();  // Of the tests before.
+  ExpectAllAreFreed();  // From earlier tests.
   const TensorShape shape = TensorShape::Vector(kMany);
   for (int round = 0; round < 5; ++round) {
-    // One after the other, so that what was said before them has been heard.
+    // Runs one after the other, so that earlier messages have arrived.
     for (int i = 0; i < 3; ++i) {
       Call call{
           .request = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape),
@@ -118,7 +118,7 @@ TEST_F(MpiCommunicatorsTest, WhoLeavesKeepsNone) {
 }
 
 TEST_F(MpiCommunicatorsTest, SmallReductionsMakeNone) {
-  ExpectAllAreFreed();  // Of the tests before.
+  ExpectAllAreFreed();  // From earlier tests.
   const TensorShape shape = TensorShape::Vector(kFew);
   for (const bool to_root : {false, true}) {
     Call call{

@@ -1,5 +1,5 @@
-// The tests of gathers among processes of an MPI job whose members give the
-// rows of all, of the same program as mpi_collectives_test_rank.cc.
+// Tests of gathers between processes of an MPI job in which members pass the
+// rows of all. Part of the program of mpi_collectives_test_rank.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Of one instance, with the rows of all given in each execution.
+// Gathers of one instance; each execution passes the rows of all members.
 class MpiGivenRowsTest : public MpiCollectivesTest {
  protected:
   void Begin(const char* implementation) {
@@ -47,7 +47,8 @@ class MpiGivenRowsTest : public MpiCollectivesTest {
     Check(call.output, [&](int64_t i) { return wanted[i]; });
   }
 
-  // The last rank says that it has 2 rows, the others that it has `of_last`.
+  // Runs a gather in which the last rank has 2 rows, while the others expect
+  // `of_last` rows from it.
   absl::Status RunWithOthersFor(int64_t of_last) {
     std::vector<int64_t> rows(size(), 1);
     rows.back() = rank() == size() - 1 ? 2 : of_last;
@@ -73,7 +74,7 @@ TEST_F(MpiGivenRowsTest, MayChangeWithEachExecutionByMpiAndByMessages) {
   }
 }
 
-// Also where one says that there is nothing to send, the other that there is.
+// Covers the case that a rank expects no rows, while another rank sends some.
 TEST_F(MpiGivenRowsTest, WhereTheyDifferItEndsAndTheNextOneRuns) {
   if (size() == 1) return;
   for (const auto& [implementation, text] :

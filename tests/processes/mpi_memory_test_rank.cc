@@ -1,5 +1,5 @@
-// The tests of collectives that MPI runs where a process has little memory,
-// of the same program as mpi_collectives_test_rank.cc.
+// Tests of collectives that MPI runs in a process with little memory. Part of
+// the program of mpi_collectives_test_rank.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 namespace {
 
-// More at once is not to be had in this process.
+// Limit of a single allocation in this process.
 std::atomic<size_t> most_bytes = SIZE_MAX;
 
 void* Allocate(size_t size, size_t alignment) {
@@ -27,7 +27,7 @@ void* Allocate(size_t size, size_t alignment) {
   return std::aligned_alloc(alignment, (size | (alignment - 1)) + 1);
 }
 
-// GCC takes free() for a mistake where it sees it beside a `new`.
+// Not inlined: GCC warns about free() next to a `new`.
 [[gnu::noinline]] void Free(void* memory) { std::free(memory); }
 
 }  // namespace
@@ -50,10 +50,10 @@ namespace {
 
 using testing::HasSubstr;
 
-// Less than the last of kCounts, of 4 bytes each.
+// Less than the last of kCounts, with 4 bytes each.
 constexpr size_t kFewBytes = 150'000;
 
-// Without memory for another tensor.
+// Leaves no memory for another tensor.
 TEST_F(MpiCollectivesTest, MembersReduceInPlaceOrNotAsTheyLike) {
   for (const int64_t count : kCounts) {
     for (const int parity : {0, 1}) {
@@ -74,7 +74,8 @@ TEST_F(MpiCollectivesTest, MembersReduceInPlaceOrNotAsTheyLike) {
   }
 }
 
-// Packs for a custom op, and a copy where MPI would read what it writes.
+// Needs memory to pack data for a custom op, and to copy input that MPI would
+// overwrite.
 TEST_F(MpiCollectivesTest, WithoutMemoryItEndsOnAllAndTheNextOneRuns) {
   constexpr int64_t kBlock = 40'001;
   const int64_t begin = kBlock * rank();

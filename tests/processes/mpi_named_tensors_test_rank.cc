@@ -1,5 +1,5 @@
-// The tests of named tensors over MPI that each process of a job runs, in step
-// with the others: mpirun_test.py starts them.
+// Tests of named tensors over MPI. Each process of a job runs them, in step
+// with the others: mpirun_test.py starts the processes.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// Blocks: the answers come from other threads.
+// Blocks, since other threads answer the calls.
 bool WaitForAll(const std::vector<NamedCallPtr>& calls) {
   for (const NamedCallPtr& call : calls) call->Wait();
   return true;
@@ -43,8 +43,8 @@ class MpiNamedTensorsTest : public testing::Test {
   void SetUp() override { Begin({}); }
   void TearDown() override { End(); }
 
-  // In the place of the runtime that there is: a coordinator that has been shut
-  // down stays so.
+  // Replaces the current runtime: a coordinator cannot be restarted after a
+  // shutdown.
   void Begin(CoordinatorSettings settings) {
     End();
     auto runtime = JoinedMpiTask({.coordinator = std::move(settings)});
@@ -73,7 +73,7 @@ class MpiNamedTensorsTest : public testing::Test {
     return call->status;
   }
 
-  // What each rank found, which is to be the same on all.
+  // Expects `values` to be equal on all ranks.
   void ExpectSameOnAll(const std::vector<float>& values) {
     Tensor own = *Tensor::Allocate(
         DType::kFloat32,
@@ -116,7 +116,7 @@ TEST_F(MpiNamedTensorsTest, ANameAskedForTwiceBeforeItRanIsRefused) {
 
 // --- Ranks that are missing --------------------------------------------------
 
-// The reports of one name.
+// Reports about one name.
 class Reports {
  public:
   explicit Reports(std::string name) : name_(std::move(name)) {}
@@ -142,7 +142,8 @@ class Reports {
   std::vector<StalledTensor> reports_ ABSL_GUARDED_BY(mu_);
 };
 
-// The last rank asks; the others once rank zero has the report.
+// The last rank requests the tensor first; the others once rank zero has the
+// report.
 TEST_F(MpiNamedTensorsTest, ATensorThatStallsIsReportedOnceOnRankZero) {
   if (size() == 1) GTEST_SKIP() << "alone, a rank waits for nobody";
   const auto slow = std::make_shared<Reports>("slow");
@@ -171,7 +172,7 @@ TEST_F(MpiNamedTensorsTest, ATensorThatStallsIsReportedOnceOnRankZero) {
   EXPECT_GE(reports[0].waited, absl::Milliseconds(1));
 }
 
-// The others ask for nothing.
+// The other ranks request nothing.
 TEST_F(MpiNamedTensorsTest, ALimitEndsATensorThatStalls) {
   if (size() == 1) GTEST_SKIP() << "alone, a rank waits for nobody";
   for (const int asker : {0, size() - 1}) {
@@ -192,7 +193,7 @@ TEST_F(MpiNamedTensorsTest, ALimitEndsATensorThatStalls) {
 
 // --- The end -----------------------------------------------------------------
 
-// What the ranks are at when the coordinator is shut down.
+// State of the ranks when the coordinator is shut down.
 enum class Activity {
   kNothing,
   kOneWaits,
@@ -206,10 +207,11 @@ constexpr Activity kActivities[] = {Activity::kNothing, Activity::kOneWaits,
 
 class ShutdownTest : public MpiNamedTensorsTest {
  protected:
-  // Until all have begun: who has not waits for one that ends in vain.
+  // Waits until all ranks have started: requests of a rank that starts later
+  // would fail.
   void MeetAll() { WaitForAll({Reduce("met by all")}); }
 
-  // What this rank has asked for by then.
+  // Makes this rank's requests for the activity.
   std::vector<NamedCallPtr> BringTo(Activity activity) {
     std::vector<NamedCallPtr> calls;
     switch (activity) {
@@ -235,7 +237,8 @@ class ShutdownTest : public MpiNamedTensorsTest {
     return calls;
   }
 
-  // Of a request that was under way when `by` shut down: all, if it is -1.
+  // Checks a request made before `by` shut down; -1 means that all ranks shut
+  // down.
   void Check(const NamedCall& call, Activity activity, int by) {
     EXPECT_EQ(call.num_answers, 1);
     const bool must_end = activity == Activity::kOneWaits && size() > 1;
@@ -266,7 +269,7 @@ class ShutdownTest : public MpiNamedTensorsTest {
 };
 
 TEST_F(ShutdownTest, LeavesNobodyWaitingInAnyState) {
-  std::vector<float> ran;  // By name of each round in which all ask.
+  std::vector<float> ran;  // By name, for each round with kAllAsk.
   for (const Activity activity : kActivities) {
     for (const int by : {-1, 0, size() - 1}) {
       SCOPED_TRACE(
@@ -300,7 +303,7 @@ TEST_F(ShutdownTest, AmongThreadsLeavesNobodyWaiting) {
   ExpectSameOnAll(ran);
 }
 
-// Without a word to the others.
+// Sends no message to the other ranks.
 TEST_F(ShutdownTest, TheDestructionOfARuntimeEndsWhatItsRankWaitsFor) {
   if (size() == 1) GTEST_SKIP() << "alone, a rank waits for nobody";
   MeetAll();
@@ -311,7 +314,7 @@ TEST_F(ShutdownTest, TheDestructionOfARuntimeEndsWhatItsRankWaitsFor) {
   EXPECT_FALSE(call->status.ok());
 }
 
-// Whether it waits for anything itself or not.
+// Covers a runtime that waits for a tensor, and one that does not.
 TEST_F(ShutdownTest, TheDestructionOfOneRuntimeEndsWhatTheOthersWaitFor) {
   if (size() == 1) GTEST_SKIP() << "alone, a rank waits for nobody";
   for (const int gone : {0, size() - 1}) {

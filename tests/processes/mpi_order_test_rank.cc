@@ -1,5 +1,5 @@
-// The tests of collectives that MPI runs and ranks begin in different orders,
-// of the same program as mpi_collectives_test_rank.cc.
+// Tests of collectives that MPI runs and that ranks begin in different orders.
+// Part of the program of mpi_collectives_test_rank.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,8 @@
 namespace tutti {
 namespace {
 
-// Every rank starts them in an order of its own, all before the first ends.
+// Every rank starts the collectives in a different order, all before the first
+// one ends.
 TEST_F(MpiCollectivesTest, RanksMayStartStepsAndInstancesInAnyOrder) {
   constexpr int kNumSteps = 5, kNumInstances = 6, kNumRounds = 4;
   const TensorShape shape = TensorShape::Vector(513);
@@ -56,11 +57,11 @@ TEST_F(MpiCollectivesTest, RanksMayStartStepsAndInstancesInAnyOrder) {
   }
 }
 
-// Group g begins at rank g: all pairs of neighbours, and all ranks turned, each
-// with another leader; their communicators are made meanwhile.
+// Group g begins at rank g: all pairs of neighbours, and all rotations of the
+// ranks, each with another leader. Meanwhile MPI makes their communicators.
 TEST_F(MpiCollectivesTest, GroupsThatOverlapMayBeginInAnyOrder) {
   const TensorShape shape = TensorShape::Vector(kMany);
-  std::vector<std::pair<int, int>> groups;  // First task, number of tasks.
+  std::vector<std::pair<int, int>> groups;  // First task and number of tasks.
   for (int first = 0; first < size(); ++first) {
     groups.emplace_back(first, size());
     if (size() > 2) groups.emplace_back(first, 2);

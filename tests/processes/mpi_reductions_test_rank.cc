@@ -1,5 +1,5 @@
-// The tests of how MPI reduces: in an order of its own, by each merge op and
-// then by the final op; of the same program as mpi_collectives_test_rank.cc.
+// Tests of reductions by MPI: in MPI's order, by each merge op and then by the
+// final op. Part of the program of mpi_collectives_test_rank.cc.
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ auto IsBroken() {
                   "op broken failed: it is broken");
 }
 
-// MPI adds up in an order of its own, but once for all.
+// MPI adds up in its own order, but the order is the same for all ranks.
 TEST_F(MpiCollectivesTest, ALargeAllReduceGivesAllTheSameBits) {
   std::mt19937 random(static_cast<unsigned>(rank()));
   for (const int64_t count : {int64_t{5001}, int64_t{65'537} * size()}) {
@@ -108,7 +108,8 @@ TEST_F(MpiCollectivesTest, CustomMergeOpsAreRunByMpi) {
   }
 }
 
-// Whoever merged what: one merges in a small group, several in a larger one.
+// The failing rank may vary: a single rank merges in a small group, several
+// ranks in a larger one.
 TEST_F(MpiCollectivesTest, AMergeOpThatFailsEndsTheExecutionOnItsRanks) {
   if (size() == 1) return;  // Nothing to merge.
   CustomMergeOp op = CustomSum("broken");

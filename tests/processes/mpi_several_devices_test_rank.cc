@@ -1,5 +1,5 @@
-// The tests of collectives of several devices in each process of an MPI job, of
-// the same program as mpi_collectives_test_rank.cc.
+// Tests of collectives of several devices in each process of an MPI job. Part
+// of the program of mpi_collectives_test_rank.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -113,7 +113,7 @@ TEST_F(SeveralDevicesTest, TheFinalOpIsThatOfTheWholeGroup) {
   }
 }
 
-// All inputs are ones: within a process one is added to one.
+// All inputs are ones: only merges within a process add one to one.
 TEST_F(SeveralDevicesTest, AMergeOpThatFailsBetweenProcessesEndsAllAlike) {
   if (size() == 1) return;
   CustomMergeOp op = CustomSum("ones");
@@ -176,7 +176,7 @@ TEST_F(SeveralDevicesTest, WhatDependsOnItRunsOnceAllHaveLaunched) {
 TEST_F(SeveralDevicesTest, ACancellationOfOneEndsAllWhoHaveNotBegun) {
   const TensorShape shape = TensorShape::Vector(10);
   std::deque<Call> calls = Calls("LocalThenMpi", DType::kInt32, shape);
-  // Rank 1 never comes.
+  // Rank 1 never calls.
   const auto cancellation = std::make_shared<Cancellation>();
   for (size_t device = 0; device < calls.size(); ++device) {
     if (calls[device].request.rank == 1) continue;

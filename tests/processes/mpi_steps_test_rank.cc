@@ -1,5 +1,5 @@
-// The tests of steps that processes of an MPI job clean up and agree on, of the
-// same program as mpi_collectives_test_rank.cc.
+// Tests of steps that processes of an MPI job clean up and agree on. Part of
+// the program of mpi_collectives_test_rank.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,8 +25,8 @@
 namespace tutti {
 namespace {
 
-// Members have begun a part of the step that is cleaned up, so much that some
-// of it waits to be sent.
+// The members have begun some of the cleaned-up step's collectives, and have
+// more to send than fits at once.
 TEST_F(MpiCollectivesTest, AStepThatIsCleanedUpLeavesNothingToTheNext) {
   constexpr absl::Duration kLimit = absl::Seconds(30);
   constexpr size_t kNumInstances = 100;
@@ -54,7 +54,7 @@ TEST_F(MpiCollectivesTest, AStepThatIsCleanedUpLeavesNothingToTheNext) {
     for (int64_t step = first_step; step < first_step + kMostSteps; step += 2) {
       std::deque<Call> interrupted;
       if (rank() > 0) start_all(interrupted, /*value_of=*/100, step);
-      // By then rank 0 knows which members are ready.
+      // Once this ends, rank 0 knows which members are ready.
       Call known{.request = RequestOf("MpiReduce", AllReduce(), DType::kInt32,
                                       TensorShape::Vector(1)),
                  .input = Filled(DType::kInt32, TensorShape::Vector(1), 0)};

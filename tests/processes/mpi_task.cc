@@ -18,22 +18,23 @@ namespace {
 
 constexpr absl::Duration kLimit = absl::Seconds(60);
 
-// Eight processes may have one busy processor: none is lost for being slow.
+// Up to eight processes share a busy processor: a slow process must not count
+// as lost.
 constexpr HealthProfile kPatience = {.silence_limit = kLimit,
                                      .hold = absl::Seconds(1)};
 
-// Of this process; there is one MPI.
+// MPI of this process; only one exists.
 MpiRuntime* mpi = nullptr;
 
 absl::Time Deadline() { return MpiTestEnvironment().clock->Now() + kLimit; }
 
-// A program with an MPI of its own, in which Tutti is a guest: it has brought
-// it up, takes whatever comes on MPI_COMM_WORLD while a test runs, and sends
-// there itself. Its calls are PMPI's, as those of MPI are watched for being
-// Tutti's.
+// A program that has initialised MPI itself and uses Tutti as a guest. While a
+// test runs, it receives any message on MPI_COMM_WORLD; it also sends there. It
+// calls MPI by the PMPI names, since the checks of mpi_thread.h take calls by
+// MPI's names for calls of Tutti.
 class HostProgram : public testing::EmptyTestEventListener {
  public:
-  // With MPI_THREAD_MULTIPLE. Ends the job if MPI does not have it.
+  // Requests MPI_THREAD_MULTIPLE. Ends the job if MPI does not support it.
   HostProgram() {
     int level = 0;
     PMPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
@@ -76,7 +77,7 @@ class HostProgram : public testing::EmptyTestEventListener {
   int rank_ = 0;
   int size_ = 1;
   int received_ = 0;
-  int num_sent_ = 0;  // The tag of the next.
+  int num_sent_ = 0;  // Tag of the next message.
   MPI_Request receive_ = MPI_REQUEST_NULL;
 };
 

@@ -10,26 +10,27 @@
 
 namespace tutti {
 
-// One process of an MPI job, each of which runs the same tests of googletest,
+// Process of an MPI job, in which every process runs the same googletest tests,
 // in step with the others: mpirun_test.py starts them.
 
-// Brings MPI up, runs all tests and ends MPI: what main() returns. With the
-// argument "adopted" the program has an MPI of its own, which Tutti adopts; its
-// messages are others than Tutti's. Blocks on the other processes.
+// Initialises MPI, runs all tests and finalises MPI. Returns main()'s exit
+// status. With the argument "adopted" the program initialises MPI itself, Tutti
+// adopts it, and the program's messages do not reach Tutti. Blocks on the other
+// processes.
 int RunTestsUnderMpi(int* argc, char** argv);
 
-// Of the tests; with threads.
+// Environment of the tests, with threads.
 const Environment& MpiTestEnvironment();
 
-// A runtime whose tasks are the processes of the job, over MPI, which has
-// joined. Blocks. Of `options`, the cluster, the environment, the transport and
-// the health profile, a patient one, are filled in. One at a time, and within
+// Makes a runtime that has joined, over MPI; its tasks are the processes of the
+// job. Blocks. Sets the cluster, the environment, the transport and a patient
+// health profile in `options`. Only one may exist at a time, within
 // RunTestsUnderMpi().
 absl::StatusOr<std::unique_ptr<ClusterRuntime>> JoinedMpiTask(
     ClusterRuntime::Options options);
 
-// Says that this task is done, waits for the others to say so, and ends it.
-// Blocks.
+// Announces the end of this task, waits until the other tasks announce theirs,
+// and destroys the runtime. Blocks.
 absl::Status LeaveMpiTask(std::unique_ptr<ClusterRuntime> runtime);
 
 }  // namespace tutti

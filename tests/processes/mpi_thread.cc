@@ -13,17 +13,17 @@ namespace {
 
 std::atomic<int> most_level = MPI_THREAD_MULTIPLE;
 
-// Set once: by who brings MPI up, or else, in a program that has done so by
-// itself, by the first one to call it.
+// Set once: by the thread that initialises MPI, or by MPI's first caller if the
+// program has initialised MPI by PMPI_Init_thread().
 std::atomic<std::thread::id> thread_of_mpi;
 
-// That have not ended. Of that thread.
+// Receives that have not ended. Only MPI's thread uses them.
 std::vector<MPI_Request>& OpenReceives() {
   static auto& receives = *new std::vector<MPI_Request>;
   return receives;
 }
 
-// If it is of a receive.
+// Removes the request if it is a receive.
 void NoteEnd(MPI_Request request) { std::erase(OpenReceives(), request); }
 
 }  // namespace
@@ -44,7 +44,7 @@ void CheckMpiThread(const char* function) {
 
 }  // namespace tutti
 
-// --- MPI's functions, by its interface for profiling -------------------------
+// --- MPI functions, intercepted by the profiling interface -------------------
 
 int MPI_Init_thread(int* argc, char*** argv, int wanted, int* granted) {
   thread_of_mpi = std::this_thread::get_id();

@@ -3,20 +3,19 @@
 
 namespace tutti {
 
-// A program that links this ends when MPI is called on another thread than the
-// one that brought it up, and names the function; and when MPI is to end while
-// receives are open. Where the program has brought MPI up by
-// PMPI_Init_thread(), its own calls are PMPI's, and the one thread is the first
-// one that calls MPI. Watched are those for messages, collectives, what has
-// ended, types, operations, windows and communicators; not
-// MPI_Comm_create_group() and MPI_Comm_free(), which programs replace
-// themselves.
+// A program that links this file aborts, naming the function, if a thread calls
+// MPI that did not initialise it; and if MPI is finalised while receives are
+// open. If the program has initialised MPI by PMPI_Init_thread(), it calls MPI
+// by the PMPI names; then the first thread that calls MPI is the right one.
+// Checks the functions for messages, collectives, completion, types,
+// operations, windows and communicators, but not MPI_Comm_create_group() and
+// MPI_Comm_free(), which programs replace themselves.
 
-// The program's MPI grants no more than MPI_THREAD_FUNNELED. Before it is
-// brought up.
+// Makes the program's MPI grant at most MPI_THREAD_FUNNELED. Call it before MPI
+// is initialised.
 void GrantFunneledOnly();
 
-// For functions of MPI that a program replaces by its own.
+// Checks the calling thread, for MPI functions that a program replaces.
 void CheckMpiThread(const char* function);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
-// The tests of how collectives that MPI is to run end while they wait for a
-// member: when cancelled, at their deadline, with their group and with a
-// runtime; of the same program as mpi_collectives_test_rank.cc.
+// Tests of collectives that end before MPI runs them, while they wait for a
+// member: by cancellation, at their deadline, with their group and with a
+// runtime. Part of the program of mpi_collectives_test_rank.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,8 +34,7 @@ void MpiCancelledTest::CancelAllReduceOf(int64_t count) {
   const auto request =
       RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
   const auto next = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
-  // So that the instance is known and, for what MPI reduces, there is a
-  // communicator.
+  // Settles the instance and, for reductions by MPI, makes a communicator.
   Call first{.request = request, .input = Filled(DType::kInt32, shape, rank())};
   Start(first);
   ASSERT_THAT(first.Wait(), IsOk());
@@ -52,7 +51,7 @@ void MpiCancelledTest::CancelAllReduceOf(int64_t count) {
         EXPECT_THAT(call.Wait(), StatusIs(absl::StatusCode::kAborted,
                                           HasSubstr("no more of this")));
       }
-      // The others' come when it has failed, and fail too: see below.
+      // Other members' later calls fail too: see below.
       Call barrier{.request = RequestOf("", Barrier(), DType::kInt32, shape)};
       Start(barrier, /*step=*/30);
       ASSERT_THAT(barrier.Wait(), IsOk());
@@ -79,12 +78,13 @@ TEST_F(MpiCancelledTest, SoDoesWhatMpiWouldReduce) { CancelAllReduceOf(kMany); }
 
 class MpiWaitingTest : public MpiCollectivesTest {
  protected:
-  // One does not come; the deadline is that of the lowest rank that does.
+  // Waits for a member that does not call. Only the lowest calling rank has a
+  // deadline.
   void WaitForAbsent(int absent, int64_t count) {
     const TensorShape shape = TensorShape::Vector(count);
     const auto request =
         RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape);
-    // So that the instance is known.
+    // Settles the instance.
     Call first{.request = request,
                .input = Filled(DType::kInt32, shape, rank())};
     Start(first);
@@ -133,7 +133,8 @@ TEST_F(MpiCollectivesTest, TheEndOfAGroupEndsWhatHasNotBegun) {
   if (rank() == size() - 1) {
     return runtime_->ReformGroup(request.group_key, absl::AbortedError("over"));
   }
-  // Joins the group before or after its end: then it waits for the next one.
+  // Joins the group before or after its end; after it, the call waits for the
+  // next generation.
   Call call{.request = request, .input = Filled(DType::kInt32, shape, rank())};
   const auto cancellation = std::make_shared<Cancellation>();
   Start(call, /*step=*/2, cancellation);
@@ -142,8 +143,8 @@ TEST_F(MpiCollectivesTest, TheEndOfAGroupEndsWhatHasNotBegun) {
               StatusIs(absl::StatusCode::kAborted, HasSubstr("over")));
 }
 
-// All but one wait for that one, which ends its runtime without a word, or they
-// end theirs.
+// All ranks but one wait for this rank. Then either this rank ends its runtime
+// without a message, or the others end theirs.
 TEST_F(MpiWaitingTest, TheEndOfARuntimeEndsWhatWaitsInItAndForIt) {
   if (size() == 1) return;
   for (const int64_t count : {kFew, kMany}) {
@@ -152,11 +153,11 @@ TEST_F(MpiWaitingTest, TheEndOfARuntimeEndsWhatWaitsInItAndForIt) {
       Call call{
           .request = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape),
           .input = Filled(DType::kInt32, shape, rank())};
-      // So that the instance is known.
+      // Settles the instance.
       Start(call);
       ASSERT_THAT(call.Wait(), IsOk());
-      // Whoever comes out of it knows that this has ended on all; others may
-      // still be in it.
+      // A rank whose barrier has ended knows that the first collective has
+      // ended on all ranks; the barrier itself may still run on others.
       Call barrier{.request = RequestOf("", Barrier(), DType::kInt32, shape)};
       Start(barrier);
       barrier.Wait().IgnoreError();

@@ -13,7 +13,8 @@
 namespace tutti {
 namespace {
 
-// Whether it can, where `delegate` connects the processes.
+// Whether the algorithm can run the collective if `delegate` connects the
+// processes.
 bool Serves(const CollectiveRegistry& registry, absl::string_view name,
             CollectiveType type, const std::string& delegate = "") {
   const GroupLayout layout = GroupLayout::Uniform(1, 1);

@@ -15,14 +15,15 @@ namespace tutti {
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name);
 
-// Errors: also UsageError if the algorithm does not run such a collective
-// on CPU devices, listing those that do, or cannot be made of its parts. One
-// that leaves it to a library runs it where that connects the processes.
+// Errors: also UsageError if the algorithm does not run this collective on CPU
+// devices (the message lists the algorithms that do), or if it cannot be built
+// from its parts. An algorithm that leaves the collective to a library passes:
+// it runs if the library connects the processes.
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name, CollectiveType type);
 
-// The algorithms that run such a collective on CPU devices by themselves, by
-// name.
+// Names of the algorithms that run the collective on CPU devices without a
+// library.
 std::vector<std::string> AlgorithmsFor(const CollectiveRegistry& registry,
                                        CollectiveType type);
 

@@ -23,7 +23,7 @@ std::vector<std::string> LinesOf(const fs::path& path) {
   return lines;
 }
 
-// "MemAvailable:   16250404 kB".
+// Parses a line such as "MemAvailable:   16250404 kB".
 int64_t KernelsEstimate(const fs::path& meminfo) {
   for (const std::string& line : LinesOf(meminfo)) {
     const std::vector<std::string> words =
@@ -37,7 +37,7 @@ int64_t KernelsEstimate(const fs::path& meminfo) {
   return kUnlimited;
 }
 
-// The file's number; a file that is missing or says "max" sets no limit.
+// The number in the file. A file that is missing or says "max" sets no limit.
 int64_t LimitIn(const fs::path& file) {
   const std::vector<std::string> lines = LinesOf(file);
   int64_t bytes = 0;
@@ -45,8 +45,8 @@ int64_t LimitIn(const fs::path& file) {
                                                               : kUnlimited;
 }
 
-// The least limit of the group and of those above it, up to `mount`. In a
-// container the group's own path may not be there, but then the mount is it.
+// Lowest limit of the group and of its parent groups, up to `mount`. In a
+// container the group's own path may be missing; then the mount is the group.
 int64_t LimitOfGroup(const fs::path& mount, const std::string& group,
                      const std::string& file) {
   int64_t least = LimitIn(mount / file);
@@ -58,8 +58,8 @@ int64_t LimitOfGroup(const fs::path& mount, const std::string& group,
   return least;
 }
 
-// Of a line of /proc/self/cgroup: "0::/user" is version 2, "4:memory:/user" is
-// version 1.
+// Limit of the group that a line of /proc/self/cgroup names: "0::/user" is
+// version 2, "4:memory:/user" is version 1.
 int64_t LimitOfLine(const fs::path& mounts, const std::string& line) {
   const std::vector<std::string> fields =
       absl::StrSplit(line, absl::MaxSplits(':', 2));

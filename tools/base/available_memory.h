@@ -6,10 +6,10 @@
 
 namespace tutti {
 
-// How many bytes this process may hope to get: the least of what the kernel
-// calls available and of the limits of the control groups that the process is
-// in, of version 1 or 2, as far as they can be read. The largest int64_t if
-// nothing can. `root` holds proc/ and sys/; tests bring their own.
+// Number of bytes that this process can expect to get: the lowest of the
+// kernel's MemAvailable and the limits of the process's control groups (version
+// 1 or 2). Ignores values that cannot be read; returns the largest int64_t if
+// none can. `root` holds proc/ and sys/; tests pass their own.
 int64_t AvailableMemory(const std::string& root = "/");
 
 }  // namespace tutti

@@ -6,9 +6,10 @@
 
 namespace tutti {
 
-// The text, if it has at most `max_bytes`; else its beginning and, so that
-// texts that begin alike stay different, their sizes and fingerprints, which
-// are the same in all processes. `max_bytes` is at least 100.
+// Returns the text if it has at most `max_bytes`. A longer text becomes its
+// beginning, its size and its fingerprint, so that texts with the same
+// beginning stay different. All processes compute the same fingerprint.
+// `max_bytes` is at least 100.
 std::string BoundedText(const std::string& text, size_t max_bytes);
 
 }  // namespace tutti

@@ -15,7 +15,7 @@ void EndBySignal(int signal) {
   sigaddset(&signals, signal);
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   raise(signal);
-  _exit(128 + signal);  // One that ends no process.
+  _exit(128 + signal);  // Reached if `signal` is not fatal.
 }
 
 }  // namespace tutti

@@ -3,8 +3,8 @@
 
 namespace tutti {
 
-// Ends the process as the signal does where nobody handles it, so that whoever
-// waits for the process sees why it ended.
+// Ends the process by the signal's default action, so that the parent process
+// sees the signal in the exit status.
 [[noreturn]] void EndBySignal(int signal);
 
 }  // namespace tutti

@@ -7,12 +7,12 @@
 
 namespace tutti {
 
-// The value of an environment variable; none if it is not set, or empty, which
-// is what a shell makes of an unset one.
+// Returns the value of an environment variable, or nullopt if it is unset or
+// empty: shells expand an unset variable to an empty string.
 using Variables =
     std::function<std::optional<std::string>(const std::string& name)>;
 
-// Of this process.
+// Reads the environment of this process.
 std::optional<std::string> EnvironmentVariable(const std::string& name);
 
 }  // namespace tutti

@@ -8,18 +8,18 @@
 
 namespace tutti {
 
-// A status that blames the command line, not what it asked for.
+// Error in the command line itself, as opposed to a failure of the run.
 absl::Status UsageError(absl::string_view message);
 bool IsUsageError(const absl::Status& status);
 
-// That of a program that failed with such an exit status, which is not 0.
+// Error of a program that ended with `exit_status`, which is not 0.
 absl::Status ErrorWithExitStatus(int exit_status, absl::string_view message);
 
-// 0 for OK, 2 for a UsageError, its own for an ErrorWithExitStatus, 1 for
-// everything else.
+// Returns 0 for OK, 2 for a UsageError, the given status for an
+// ErrorWithExitStatus, 1 for every other error.
 int ExitStatus(const absl::Status& status);
 
-// "tutti: " and the message, on one line whatever the message holds, and a
+// "tutti: ", the message on one line (even if it contains newlines), and a
 // newline.
 std::string ErrorLine(const absl::Status& status);
 

@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-// For tests: what can be registered and listed, but not run.
+// For tests: an implementation that can be registered and listed, but not run.
 class NamedOnly : public CollectiveFactory {
  public:
   using CollectiveFactory::CollectiveFactory;

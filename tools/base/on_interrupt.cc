@@ -13,8 +13,9 @@ namespace {
 
 constexpr unsigned char kEnd = 0;  // No signal has this number.
 
-// From the handler, which may do little else but write, to the thread. Never
-// closed: a handler may still be running when nobody handles signals any more.
+// Carries the signal number from the handler, which may do little more than
+// write, to the thread. Never closed: a handler may still run after
+// ~OnInterrupt().
 struct SignalPipe {
   int ends[2] = {-1, -1};
 
@@ -50,7 +51,8 @@ unsigned char Receive() {
 
 OnInterrupt::OnInterrupt(std::function<void()> clean_up)
     : clean_up_(std::move(clean_up)) {
-  if (ThePipe().ends[0] < 0) return;  // Signals end the process at once, then.
+  // Without a pipe, signals end the process at once.
+  if (ThePipe().ends[0] < 0) return;
   thread_ = std::thread([this] {
     const unsigned char number = Receive();
     if (number == kEnd) return;

@@ -8,13 +8,13 @@
 
 namespace tutti {
 
-// While it lives, SIGHUP, SIGINT, SIGQUIT and SIGTERM run `clean_up`, and then
-// end the process as they would have. Those that the process ignores stay
-// ignored.
+// While the object exists, SIGHUP, SIGINT, SIGQUIT and SIGTERM first run
+// `clean_up` and then end the process by the same signal. Signals that the
+// process ignores stay ignored.
 //
-// `clean_up` runs on a thread of its own, at any time until the destructor
-// returns, and at most once: it may lock and allocate, which no signal handler
-// may. One object at a time in a process.
+// `clean_up` runs at most once, on a separate thread, at any time until the
+// destructor returns. It may lock and allocate, which signal handlers may not.
+// Only one object may exist in a process at a time.
 class OnInterrupt {
  public:
   explicit OnInterrupt(std::function<void()> clean_up);

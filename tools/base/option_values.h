@@ -9,20 +9,20 @@
 
 namespace tutti {
 
-// What the value of an option may be. Any other is an error that quotes it:
+// Validators of option values. An invalid value is an error that quotes it:
 // `--devices: "x" is no whole number from 1 to 65536`.
 
-// In decimal digits, also with leading zeros; for transform(), as what is only
-// checked CLI11 reads by itself, 010 as 8.
+// Accepts decimal digits, with or without leading zeros. Use it with
+// transform(): after check(), CLI11 parses the text itself and reads 010 as 8.
 CLI::Validator WholeNumber(uint64_t min, uint64_t max);
 
-// Infinity is one.
+// Accepts infinity.
 CLI::Validator PositiveSeconds();
 
-// Infinite where none are given.
+// Infinite if `seconds` is not set.
 absl::Duration DurationOf(std::optional<double> seconds);
 
-// Refuses what an unset variable of a shell leaves.
+// Refuses an empty value, which an unset shell variable expands to.
 CLI::Validator NotEmpty();
 
 }  // namespace tutti

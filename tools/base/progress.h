@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-// One line on a terminal that says what goes on, and is gone afterwards. Does
-// nothing where the errors do not go to a terminal.
+// Shows the current activity in one line of a terminal, and removes it
+// afterwards. Does nothing if standard error is not a terminal.
 class Progress {
  public:
   explicit Progress(const Console& console) : console_(console) {}
@@ -17,10 +17,10 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Instead of what it showed before.
+  // Replaces the text shown before.
   void Show(const std::string& text);
 
-  // Before anything else is printed.
+  // Call it before printing anything else.
   void Clear() { Show(""); }
 
  private:

@@ -20,7 +20,7 @@ constexpr std::array<Unit, 3> kUnits = {{{'G', int64_t{1} << 30},
                                          {'M', int64_t{1} << 20},
                                          {'K', int64_t{1} << 10}}};
 
-// What the last letter multiplies by; 1 if it is no unit.
+// Factor that the last letter stands for; 1 if it is no unit.
 int64_t UnitOf(absl::string_view text) {
   for (const Unit& unit : kUnits) {
     if (!text.empty() && absl::ascii_toupper(text.back()) == unit.letter) {
@@ -59,7 +59,7 @@ std::vector<int64_t> GeometricSizes(int64_t first, int64_t last, int factor) {
   std::vector<int64_t> sizes;
   for (int64_t size = first; size <= last; size *= factor) {
     sizes.push_back(size);
-    if (size > last / factor) break;  // The next one might overflow.
+    if (size > last / factor) break;  // The next size might overflow.
   }
   return sizes;
 }

@@ -13,13 +13,13 @@ namespace tutti {
 enum class Align { kLeft, kRight };
 
 struct Column {
-  std::string title;  // With its unit: "p50 [us]".
+  std::string title;  // Includes the unit: "p50 [us]".
   Align align = Align::kRight;
-  size_t width = 0;  // At least that of the title; wider cells push the rest.
+  size_t width = 0;  // At least the title's width; wider cells shift the rest.
 };
 
-// Text in columns, two spaces apart. Lines end without spaces and with a
-// newline; they can be printed as they come, if the columns were wide enough.
+// Text in columns, two spaces apart. Lines end with a newline and without
+// spaces. If the columns are wide enough, a caller may print each line at once.
 class TextTable {
  public:
   explicit TextTable(std::vector<Column> columns);
@@ -29,7 +29,7 @@ class TextTable {
 
   std::string Header() const;
 
-  // Missing cells are empty.
+  // Missing cells become empty.
   std::string Row(absl::Span<const std::string> cells) const;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-// Owns a file descriptor, and closes it. Below zero: none.
+// Owns a file descriptor and closes it. A negative value means none.
 class UniqueFd {
  public:
   UniqueFd() = default;

@@ -21,12 +21,12 @@ std::string JoinNames(const std::vector<const T*>& named) {
   });
 }
 
-// As the help has it, but on one line.
+// The option's help text on one line.
 std::string DescriptionOf(const CLI::Option& option) {
   return absl::StrReplaceAll(option.get_description(), {{"\n", " "}});
 }
 
-// The command that the line names; the program itself if it names none.
+// The command named on the command line; the program itself if none is named.
 const CLI::App& CommandOf(const CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   return chosen.empty() ? app : *chosen[0];
@@ -58,7 +58,7 @@ std::string MissingArgument(const CLI::ParseError& error,
   const auto missing = command.get_options([](const CLI::Option* option) {
     return option->get_required() && option->count() == 0;
   });
-  if (missing.empty()) return error.what();  // Of a command after "--".
+  if (missing.empty()) return error.what();  // Missing after "--".
   const CLI::Option& option = *missing[0];
   return option.get_positional()
              ? absl::StrCat("wanted a ", option.get_name(), ": ",
@@ -67,13 +67,13 @@ std::string MissingArgument(const CLI::ParseError& error,
                             " is missing: ", DescriptionOf(option));
 }
 
-// The option that an error of CLI11 speaks of; null if that cannot be told.
+// Option that CLI11's error message names; null if it cannot be found.
 const CLI::Option* OptionOf(absl::string_view message,
                             const CLI::App& command) {
   absl::ConsumePrefix(&message, "Could not convert: ");
   const std::string name(message.substr(0, message.find_first_of(": ")));
   const CLI::Option* option = command.get_option_no_throw(name);
-  // Of the value of a flag it leaves out the dashes.
+  // CLI11 omits the dashes in errors about a flag's value.
   return option != nullptr
              ? option
              : command.get_option_no_throw(absl::StrCat("--", name));

@@ -7,9 +7,9 @@
 
 namespace tutti {
 
-// Why `app` refused a command line: what was found and what was wanted. `app`
-// is the whole program, whose sub-commands are the tool's commands, as its
-// parse() that threw `error` left it.
+// Explains why `app` refused a command line: the words found and the words
+// wanted. `app` is the whole program, in the state that parse() left it in when
+// it threw `error`. Its sub-commands are the tool's commands.
 std::string UsageMessage(const CLI::ParseError& error, const CLI::App& app);
 
 }  // namespace tutti

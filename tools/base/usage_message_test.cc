@@ -23,7 +23,7 @@ class UsageMessageTest : public ::testing::Test {
     app_.add_subcommand("stop");
   }
 
-  // What is said of such words.
+  // The message for a command line of `words`.
   std::string MessageOf(std::vector<const char*> words) {
     words.insert(words.begin(), "tutti");
     try {

@@ -15,11 +15,12 @@
 
 namespace tutti {
 
-// Whether the line, without its newline, is one that a WaitingNote says.
+// Whether a WaitingNote printed the line. `line` has no newline.
 bool IsWaitingNote(absl::string_view line);
 
-// Says on standard error for which tasks this one waits, and how long it will:
-// first after two seconds, for most clusters start sooner, then every ten.
+// Prints on standard error which tasks this task waits for, and for how long it
+// will wait. Prints first after two seconds, since most clusters start sooner,
+// then every ten.
 //
 // Thread-safe. `clock` and `console` outlive the object.
 class WaitingNote : public std::enable_shared_from_this<WaitingNote> {
@@ -29,10 +30,10 @@ class WaitingNote : public std::enable_shared_from_this<WaitingNote> {
                                              Clock* clock,
                                              const Console& console);
 
-  // None: it waits no more.
+  // Tasks still awaited. An empty list ends the wait.
   void SetMissing(const std::vector<int>& tasks) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // After this it says nothing.
+  // Ends the wait: the object prints nothing afterwards.
   void End() { SetMissing({}); }
 
  private:

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Which task a process is, is not for a file that all of them read.
+// A file cannot set `task`, which differs between the processes that read it.
 constexpr char kTasks[] = "tasks";
 constexpr std::array kTexts = {"job",      "detect",  "bind",
                                "tls_cert", "tls_key", "tls_ca"};

@@ -8,16 +8,16 @@
 
 namespace tutti {
 
-// What a file such as
+// Parses a file such as
 //   {"job": "worker", "tasks": ["host1:7000", "host2:7000"],
 //    "devices_per_task": 2, "tls_cert": "certs/task-{task}.pem"}
-// says: `text` is in it, and errors call it by its `path`. Errors: UsageError
-// for what is no such JSON, for unknown keys and for values that are lists or
-// the like where one is wanted.
+// `text` is the content, `path` the name in errors. Errors: UsageError if the
+// text is not such JSON, for an unknown key, and for a list or an object in
+// place of a single value.
 absl::StatusOr<ClusterWords> ParseClusterFile(const std::string& text,
                                               const std::string& path);
 
-// Errors also: a file that cannot be read.
+// Errors: also that of a file that cannot be read.
 absl::StatusOr<ClusterWords> ReadClusterFile(const std::string& path);
 
 }  // namespace tutti

@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-// Options of a worker that launch settles by itself.
+// Options of a worker that `tutti launch` sets itself.
 constexpr std::array<absl::string_view, 6> kNotOfLaunch = {
     "cluster", "cluster-file", "task", "bind", "port", "insecure"};
 

@@ -11,27 +11,28 @@
 
 namespace tutti {
 
-// The group of these options in the help.
+// Heading of these options in the help.
 inline constexpr char kClusterGroup[] = "Cluster";
 
-// Options that fill `words`, which outlives the parsing, for
-// ResolveClusterOptions().
+// Add options that fill `words`, for ResolveClusterOptions(). `words` must
+// outlive the parsing.
 
-// How the tasks of a cluster work, whichever they are.
+// Adds options that do not depend on the members of the cluster.
 void AddTaskOptions(CLI::App* app, ClusterWords* words);
 
-// Those, and who takes part.
+// Adds the task options, and the options that name the members of the cluster.
 void AddClusterOptions(CLI::App* app, ClusterWords* words);
 
-// For a command that takes part in a cluster if it is told to: by `words`, its
-// own options; by mpirun, which has started it; or before, when `*cluster` is
-// set. Errors: those of ResolveClusterOptions(); where nothing tells it to,
-// that of CheckNotStartedByHydra(); UsageError for both.
+// For a command that may take part in a cluster. Three sources can request it:
+// `words`, the command's own options; mpirun, which started the process; or
+// `*cluster`, set before the call. Errors: those of ResolveClusterOptions();
+// without a request, that of CheckNotStartedByHydra(); UsageError if both
+// `words` and `*cluster` request a cluster.
 absl::Status TakeOwnCluster(const ClusterWords& words,
                             std::optional<ClusterOptions>* cluster);
 
-// Where there is a cluster, it says how many devices and tasks there are.
-// Errors: UsageError if one of `options` was given with it.
+// Checks that none of `options` was given together with a cluster, which
+// determines the number of devices and tasks. Errors: UsageError.
 absl::Status CheckOptionsOfCluster(const CLI::App& app,
                                    const std::optional<ClusterOptions>& cluster,
                                    std::initializer_list<const char*> options);

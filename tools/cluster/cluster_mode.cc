@@ -26,8 +26,8 @@
 namespace tutti {
 namespace {
 
-// The others ask every 0.2 s, up to a second later where they had to connect,
-// and more where processors are few.
+// Other tasks try again every 0.2 s, up to a second later if they had to
+// connect, and even later on few processors.
 constexpr absl::Duration kStayAfterRefusal = absl::Seconds(3);
 
 GrpcTransportOptions TransportOptions(const Environment& environment,
@@ -50,8 +50,8 @@ GrpcTransportOptions TransportOptions(const Environment& environment,
   return transport;
 }
 
-// Not an error: the others may reach it there all the same, through a router
-// that translates addresses.
+// Only a note: others may still reach the address through a router that
+// translates addresses.
 void TellOfForeignAddress(const ClusterOptions& options,
                           const Console& console) {
   const ClusterSpec& cluster = options.cluster;
@@ -64,7 +64,8 @@ void TellOfForeignAddress(const ClusterOptions& options,
               << std::flush;
 }
 
-// The others would only say that they do not trust this task.
+// Checked here, since the other tasks would only report that they do not trust
+// this one.
 absl::Status CheckCertificates(const ClusterOptions& options, Clock* clock) {
   if (!options.tls.has_value()) return absl::OkStatus();
   for (const std::string& path : {options.tls->certificate, options.tls->ca}) {
@@ -90,8 +91,9 @@ absl::StatusOr<TaskNetwork> GrpcNetwork(const Environment& environment,
       }};
 }
 
-// Ranks are counted by what mpirun says, before MPI is up. Where it is not the
-// mpirun of this MPI, each process may be alone there.
+// Checks that MPI agrees with the variables of mpirun, which determine the
+// ranks before MPI starts. With the mpirun of another MPI, each process may be
+// alone in its job.
 absl::Status CheckMpi(const ClusterSpec& told, const ClusterSpec& found) {
   if (told.num_tasks() == found.num_tasks() &&
       told.this_task == found.this_task) {
@@ -115,14 +117,14 @@ ClusterRuntime::Options RuntimeOptions(const Environment& environment,
                                            : HealthProfile::Default()};
 }
 
-// Nothing that time would mend.
+// Errors that waiting cannot fix.
 bool IsRefusal(const absl::Status& status) {
   return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||
          absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status);
 }
 
-// So that the others, who ask again and again, are refused too, and need not
-// wait for a task that is gone.
+// Waits, so that the other tasks, which retry, are refused too instead of
+// waiting for a task that is gone.
 void StayForOthers(Clock* clock) {
   BlockingCounter over(1);
   clock->CallAt(clock->Now() + kStayAfterRefusal,
@@ -130,7 +132,7 @@ void StayForOthers(Clock* clock) {
   over.Wait();
 }
 
-// In the words of this tool.
+// Names TUTTI_TOKEN in an error about the token.
 absl::Status NameToken(const absl::Status& status) {
   if (!absl::IsUnauthenticated(status) ||
       !absl::StrContains(status.message(), "token")) {
@@ -159,7 +161,7 @@ absl::Status Join(ClusterRuntime* runtime, const Environment& environment,
   return NameToken(result);
 }
 
-// With what all tasks must have in common beside the command's own options.
+// The command, extended by cluster options that must be the same on all tasks.
 std::string CommandOf(const PartyOptions& options) {
   const int devices = options.cluster->devices_per_task;
   if (devices == 1) return options.command;

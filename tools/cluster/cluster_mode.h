@@ -13,27 +13,27 @@
 
 namespace tutti {
 
-// How many ranks the tasks of a cluster have together.
+// Number of ranks of all tasks together.
 int NumRanks(const ClusterOptions& cluster);
 
 struct PartyOptions {
-  // None: the party of this process alone.
+  // Nullopt: the party of this process alone.
   std::optional<ClusterOptions> cluster;
 
-  // What all tasks of the cluster must run, as SharedCommand().
+  // Command that all tasks must run, as SharedCommand() returns it.
   std::string command;
 
   std::shared_ptr<const SelectionRules> rules;  // May be null.
 };
 
-// The party of this process alone, or that of a cluster: then the tasks join
-// when it is made, with a line to `console` now and then that says for whom
-// they wait, and compare their commands. `environment`'s parts and `console`
-// outlive the factory and its party. Errors of making it: those of
-// ClusterRuntime; INVALID_ARGUMENT, on all tasks, for different commands or
-// numbers of devices; FAILED_PRECONDITION where MPI has another number or rank
-// for this process than mpirun's variables; UsageError if the cluster has
-// another number of ranks.
+// Makes the party of this process alone, or that of a cluster. In a cluster the
+// tasks join when the party is made, and compare their commands; now and then a
+// line on `console` names the tasks still awaited. The parts of `environment`
+// and `console` outlive the factory and its party. Errors of making the party:
+// those of ClusterRuntime; INVALID_ARGUMENT, on all tasks, for different
+// commands or numbers of devices; FAILED_PRECONDITION if MPI and mpirun's
+// variables disagree about this process's rank or the number of processes;
+// UsageError if the cluster has another number of ranks.
 PartyFactory PartyOf(const Environment& environment, PartyOptions options,
                      const Console& console);
 

@@ -27,13 +27,14 @@ namespace tutti {
 namespace {
 
 constexpr int kDefaultBasePort = 7000;
-constexpr char kAllAddresses[] = "[::]";  // Those of IPv4 too.
+constexpr char kAllAddresses[] = "[::]";  // IPv6 and IPv4.
 
-// What mpirun tells the processes that it starts.
+// Variables that mpirun sets in the processes that it starts.
 constexpr char kMpiSize[] = "OMPI_COMM_WORLD_SIZE";
 constexpr char kMpiRank[] = "OMPI_COMM_WORLD_RANK";
 
-// What that of MPICH and its like tells them, Hydra; the second Slurm, too.
+// Variables of Hydra, the mpirun of MPICH and similar MPIs; Slurm sets the
+// second one too.
 constexpr char kHydraMark[] = "MPI_LOCALNRANKS";
 constexpr char kHydraSize[] = "PMI_SIZE";
 
@@ -46,7 +47,7 @@ absl::Status Blame(const Setting& setting, absl::string_view message) {
   return UsageError(absl::StrCat(setting.where, ": ", message));
 }
 
-// All sources but Slurm.
+// Settings from all sources except Slurm.
 class Settings {
  public:
   static absl::StatusOr<Settings> Create(const ClusterWords& flags,
@@ -115,13 +116,14 @@ absl::StatusOr<bool> Flag(const Settings& settings, const std::string& name) {
                                       "\" is neither true nor false"));
 }
 
-// The last colon of "host:port", "[::1]:7000"; npos of "host", "[::1]".
+// Position of the last colon of "host:port" or "[::1]:7000"; npos for "host" or
+// "[::1]".
 size_t ColonOfPort(absl::string_view address) {
   if (absl::EndsWith(address, "]")) return absl::string_view::npos;
   return address.rfind(':');
 }
 
-// A name, an IPv4 address, or an IPv6 address in brackets.
+// Whether `host` is a name, an IPv4 address, or an IPv6 address in brackets.
 bool IsHost(absl::string_view host) {
   if (absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]")) {
     in6_addr address;
@@ -145,7 +147,7 @@ absl::Status CheckHosts(const Setting& setting, const ClusterSpec& cluster) {
   return absl::OkStatus();
 }
 
-// Errors are those of a cluster with all but the number of this task.
+// Checks everything except the number of this task.
 absl::Status CheckCluster(const Setting& setting, ClusterSpec cluster) {
   cluster.this_task = 0;
   const absl::Status status = Validate(cluster);
@@ -165,7 +167,7 @@ absl::StatusOr<std::vector<std::string>> AddressesOf(const Settings& settings,
                                    ", whose addresses have ports"));
 }
 
-// Where the addresses come from, and they.
+// Addresses and their source.
 struct FoundAddresses {
   Setting setting;
   std::vector<std::string> addresses;
@@ -193,7 +195,7 @@ absl::StatusOr<FoundAddresses> FindAddresses(const Settings& settings) {
   return FoundAddresses{from, *std::move(addresses)};
 }
 
-// Nothing if mpirun has not started this process, or a cluster is given.
+// Nullopt if mpirun has not started this process, or if a cluster is given.
 absl::StatusOr<std::optional<ClusterSpec>> FindMpiCluster(
     const Settings& settings) {
   const std::optional<Setting> size = settings.FindVariable(kMpiSize);
@@ -258,7 +260,7 @@ absl::StatusOr<ClusterSpec> FindCluster(const Settings& settings) {
   return cluster;
 }
 
-// "host:port" of this task, or what --bind makes of it.
+// "host:port" of this task, changed by --bind.
 absl::StatusOr<std::string> FindListenAddress(const Settings& settings,
                                               const ClusterSpec& cluster) {
   const std::string& own = cluster.addresses[cluster.this_task];
@@ -293,7 +295,7 @@ absl::StatusOr<bool> FindDetection(const Settings& settings) {
                                       "\" is neither default nor fast"));
 }
 
-// All three files or none.
+// Requires all three files or none.
 absl::StatusOr<std::optional<TlsFiles>> FindTls(const Settings& settings,
                                                 int task) {
   TlsFiles files;
@@ -317,7 +319,7 @@ absl::StatusOr<std::optional<TlsFiles>> FindTls(const Settings& settings,
                                     " as well"));
 }
 
-// What others could read; empty if nothing leaves the machine.
+// Data that others could read; empty if none leaves the machine.
 std::string Exposed(const ClusterOptions& options) {
   const auto is_loopback = [](absl::string_view address) {
     return IsLoopback(address.substr(0, ColonOfPort(address)));
@@ -347,7 +349,7 @@ absl::Status CheckSecurity(const ClusterOptions& options) {
       "on the network may read and change all data, --insecure"));
 }
 
-// Who takes part, where they listen, and how safely.
+// Finds the members, their addresses, and the protection of their messages.
 absl::Status FindNetwork(const Settings& settings, ClusterOptions* options) {
   auto cluster = FindCluster(settings);
   if (!cluster.ok()) return cluster.status();

@@ -35,7 +35,7 @@ class ClusterOptionsTest : public ::testing::Test {
     };
   }
 
-  // Flags that suffice, and `more`.
+  // Resolves a sufficient set of flags together with `more`.
   absl::StatusOr<ClusterOptions> ResolveWith(const ClusterWords& more) {
     ClusterWords flags = more;
     flags.insert({"cluster", "localhost:7000,localhost:7001"});
@@ -361,7 +361,8 @@ TEST_F(ClusterOptionsTest, VariablesOfMpirunThatAreWrongAreNamed) {
 TEST_F(ClusterOptionsTest, AnMpirunThatIsNotOpenMpisIsRefused) {
   const auto status = [this] { return CheckNotStartedByHydra(OwnVariables()); };
   EXPECT_THAT(status(), IsOk());
-  variables_ = {{"PMI_SIZE", "2"}, {"PMI_RANK", "0"}};  // Or Slurm's.
+  // Set by Hydra or Slurm.
+  variables_ = {{"PMI_SIZE", "2"}, {"PMI_RANK", "0"}};
   EXPECT_THAT(status(), IsOk());
   variables_["MPI_LOCALNRANKS"] = "1";
   EXPECT_EQ(ExitStatus(status()), 2);

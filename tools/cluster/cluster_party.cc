@@ -17,26 +17,26 @@
 namespace tutti {
 namespace {
 
-// What the tasks say to each other between collectives runs among their first
-// devices, in a group and a step of its own.
+// Messages between collectives run on the first device of each task, in a
+// separate group and step.
 constexpr GroupKey kGroup = GroupKey{1} << 62;
 constexpr int64_t kStep = int64_t{1} << 62;
 
-// Instances of it: one for each length of numbers, and one for each task that
-// may have an error to tell.
+// Instance keys of the group: one for each length of numbers, and one for each
+// task that may report an error.
 constexpr InstanceKey kCommands = -1;
 constexpr InstanceKey kBarrier = 0;
 constexpr InstanceKey kErrors = 1;
 constexpr InstanceKey kNumbers = InstanceKey{1} << 32;
 
-// How much of an error's message the other tasks get.
+// Bytes of an error's message sent to the other tasks.
 constexpr int64_t kErrorBytes = 2048;
 
-// How much of a command they get; its end is a NUL.
+// Bytes of a command sent to the other tasks, with a NUL at the end.
 constexpr int64_t kCommandBytes = 2048;
 
-// How long the others may take to end once this task is done: with its part of
-// the last collective, or with an error of which they hear too.
+// Time that the other tasks get to end after this task ended, with success or
+// with an error that they learn too.
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(30);
 constexpr absl::Duration kFailedTimeout = absl::Seconds(2);
 
@@ -94,8 +94,8 @@ class ClusterParty : public Party {
     return outcome.ok() ? status : outcome;
   }
 
-  // The first thing that the tasks do: were it another one, tasks with
-  // different commands could wait for each other for ever.
+  // Runs before everything else: tasks with different commands could otherwise
+  // wait for each other for ever.
   absl::Status AgreeOnCommand(const std::string& command) {
     std::string mine = BoundedText(command, kCommandBytes - 1);
     mine.resize(kCommandBytes, '\0');
@@ -125,7 +125,7 @@ class ClusterParty : public Party {
     return request;
   }
 
-  // `commands`: those of all tasks, kCommandBytes each.
+  // `commands` holds kCommandBytes of each task.
   absl::Status CheckAlike(absl::string_view commands) const {
     const auto command_of = [&](int task) {
       const absl::string_view bytes =
@@ -142,7 +142,8 @@ class ClusterParty : public Party {
     return absl::OkStatus();
   }
 
-  // The error of `task`, which is `mine` there.
+  // Returns the error of `task` on all tasks; `mine` is this error on `task`
+  // itself.
   absl::Status TellError(int task, const absl::Status& mine) {
     std::string text(kErrorBytes, '\0');
     if (task == this_task()) {

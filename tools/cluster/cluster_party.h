@@ -11,12 +11,13 @@
 
 namespace tutti {
 
-// The party of the tasks of a cluster, which have joined, and each say which
-// `command` they run; rank r is device r % devices_per_task of task
-// r / devices_per_task. `environment`'s parts outlive it.
+// Makes the party of the tasks of a cluster that have joined. Each task passes
+// its `command`, which must be equal on all tasks. Rank r is device r %
+// devices_per_task of task r / devices_per_task. The parts of `environment`
+// outlive the party.
 //
-// Errors: INVALID_ARGUMENT, on all tasks, naming two whose commands differ;
-// those of a collective.
+// Errors: INVALID_ARGUMENT, on all tasks, naming two tasks with different
+// commands; those of a collective.
 absl::StatusOr<std::unique_ptr<Party>> MakeClusterParty(
     const Environment& environment, std::unique_ptr<ClusterRuntime> runtime,
     const std::string& command);

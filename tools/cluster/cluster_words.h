@@ -6,8 +6,8 @@
 
 namespace tutti {
 
-// What one source (the command line, a file) says of who takes part and how,
-// before it is understood: values by the names of the options, "start-timeout".
+// Raw cluster settings of one source (command line or file): values by option
+// name, such as "start-timeout".
 using ClusterWords = std::map<std::string, std::string>;
 
 }  // namespace tutti

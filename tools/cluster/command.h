@@ -15,21 +15,22 @@ namespace tutti {
 
 // A sub-command of the tool.
 struct Command {
-  // Its options and help. Parsing fills what `run` reads.
+  // Options and help of the command. Parsing fills the data that `run` reads.
   CLI::App* app = nullptr;
 
-  // Errors: a UsageError for what is wrong on the command line whatever the
-  // machine holds; others for a run that failed.
+  // Errors: UsageError if the command line is wrong on every machine; others if
+  // the run failed.
   std::function<absl::Status(const Console&)> run;
 
-  // Runs even where a registration failed; says so itself.
+  // Whether `run` may be called after a failed registration, and reports it.
   bool tolerates_registration_errors = false;
 
-  // Makes the next `run` one task of a cluster. Null if it cannot be.
+  // Makes the next `run` one task of a cluster. Null if the command cannot be a
+  // task.
   std::function<void(const ClusterOptions&)> join;
 
-  // Not null: it runs another command, whose command line comes after "--" and
-  // is put here as it is.
+  // Not null if the command runs another command: then the command line after
+  // "--" is stored here unchanged.
   std::shared_ptr<std::vector<std::string>> rest;
 };
 

@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// The names of all GPUs.
+// Adds the names of all GPUs.
 absl::Status AddNames(GpuRuntime& runtime, std::vector<std::string>* names) {
   const absl::StatusOr<int> num_gpus = runtime.NumGpus();
   if (!num_gpus.ok()) return num_gpus.status();

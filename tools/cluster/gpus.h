@@ -6,23 +6,23 @@
 
 namespace tutti {
 
-// What this build and this machine have of GPUs.
+// GPU support of this build and GPUs of this machine.
 struct GpuReport {
-  bool has_cuda = false;     // Whether it was built with CUDA.
-  std::string cuda;          // Which, and from where, or why not.
-  bool has_nccl = false;     // Whether it was built with NCCL.
-  std::string nccl;          // The same of NCCL's header.
-  std::string nccl_version;  // Of the library here; empty if none opens.
-  std::string why_no_nccl;   // Empty if it opens.
+  bool has_cuda = false;     // The build includes CUDA.
+  std::string cuda;          // Version and origin, or why not.
+  bool has_nccl = false;     // The build includes NCCL.
+  std::string nccl;          // Version of NCCL's header, or why not.
+  std::string nccl_version;  // Of the opened library; empty if none.
+  std::string why_no_nccl;   // Empty if the library opens.
 
-  // Why it serves groups of one process alone; empty if it serves others too.
+  // Reason why NCCL serves only groups within one process; empty if it serves
+  // all groups.
   std::string why_nccl_within_process;
-  std::vector<std::string> names;  // Of the GPUs that are here.
-  std::string why_none;            // Empty if there are some.
+  std::vector<std::string> names;  // Names of this machine's GPUs.
+  std::string why_none;            // Empty if there are GPUs.
 };
 
-// Asks the driver, if it was built with CUDA, and opens NCCL, if it was built
-// with that.
+// Queries the driver if built with CUDA, and opens NCCL if built with NCCL.
 GpuReport GpusHere();
 
 }  // namespace tutti

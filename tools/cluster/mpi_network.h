@@ -10,13 +10,13 @@ namespace tutti {
 // Whether this tool was built with MPI.
 bool HasMpi();
 
-// Whether that MPI takes memory of GPUs, as its header says. False without MPI.
+// Whether MPI's header says that it accepts GPU memory. False without MPI.
 bool HasCudaAwareMpi();
 
-// Brings MPI up in this process, which mpirun has started. MPI ends when nobody
-// has the network any more. Blocks until all processes of the job do the same.
-// Errors: those of MpiRuntime::Start(); UNIMPLEMENTED if this tool was built
-// without MPI.
+// Starts MPI in this process, which mpirun must have started. MPI ends when the
+// last owner of the network releases it. Blocks until all processes of the job
+// call this. Errors: those of MpiRuntime::Start(); UNIMPLEMENTED if this tool
+// was built without MPI.
 absl::StatusOr<TaskNetwork> MpiNetwork(const Environment& environment);
 
 }  // namespace tutti

@@ -18,13 +18,13 @@
 
 namespace tutti {
 
-// The ranks on which a command runs collectives, of which this process has
-// some: all of them, or those of one task of a cluster, whose other tasks run
-// the same command on theirs. Each process has consecutive ranks, device i the
-// rank first_rank() + i.
+// The ranks on which a command runs collectives. This process has all ranks, or
+// those of one task of a cluster; the other tasks run the same command on
+// theirs. The ranks of a process are consecutive: device i has rank
+// first_rank() + i.
 //
-// For one thread, which may block. Of the operations that all tasks take part
-// in, each task calls the same ones in the same order.
+// For one thread, which may block. All tasks call the collective operations
+// (Align, Agree, Combine, Leave) in the same order.
 class Party {
  public:
   virtual ~Party() = default;
@@ -34,45 +34,47 @@ class Party {
   virtual const std::vector<Device*>& devices() const = 0;
   virtual CollectiveExecutorMgr& manager() = 0;
 
-  // By what this process chooses algorithms for the ranks, where it leads them:
-  // in a cluster, task 0.
+  // Policy by which this process chooses algorithms for the ranks that it
+  // leads: in a cluster, task 0 leads.
   virtual SelectionPolicy policy() const = 0;
 
-  // Whether this process prints what the command came to.
+  // Whether this process prints the command's results.
   virtual bool reports() const = 0;
 
-  // Returns on all tasks at about the same time. Errors: those of a collective.
+  // Barrier: returns on all tasks at about the same time. Errors: those of a
+  // collective.
   virtual absl::Status Align() = 0;
 
-  // OK on all tasks if it is on all; else `mine` where that is an error, and
-  // elsewhere the error of a task, which it names.
+  // Returns OK on all tasks if `mine` is OK on all tasks. Otherwise returns
+  // `mine` if it is an error, and else the error of another task, naming the
+  // task.
   virtual absl::Status Agree(const absl::Status& mine) = 0;
 
-  // Replaces each number by what those of all tasks come to. Errors: those of a
+  // Reduces each number over all tasks, in place. Errors: those of a
   // collective.
   virtual absl::Status Combine(ReductionKind kind,
                                absl::Span<int64_t> numbers) = 0;
 
-  // The command is done with its collectives, which came to `outcome`; call it
-  // once, last. Waits until the other tasks are done too, not long if it is an
-  // error. Errors: the outcome; a task that did not end.
+  // Ends the party after the last collective; `outcome` is the result of the
+  // command. Call it once, last. Waits until the other tasks end too, but not
+  // long if `outcome` is an error. Errors: `outcome`; a task that did not end.
   virtual absl::Status Leave(const absl::Status& outcome) = 0;
 
   int num_local() const { return static_cast<int>(devices().size()); }
 };
 
-// Makes the party for so many ranks, which `num_tasks` divides.
+// Makes the party for a number of ranks that `num_tasks` divides.
 using PartyFactory = std::function<absl::StatusOr<std::unique_ptr<Party>>(
     int num_ranks, int num_tasks)>;
 
-// All ranks are CPU devices of this process; tasks are only a matter of their
-// names. `environment`'s parts outlive the party; `rules` may be null.
+// Makes a party whose ranks are all CPU devices of this process; tasks only
+// affect the devices' names. The parts of `environment` outlive the party;
+// `rules` may be null.
 PartyFactory LocalParty(const Environment& environment,
                         std::shared_ptr<const SelectionRules> rules = nullptr);
 
 // Runs one collective call on each device of the party, in step `step_id`, and
-// waits; calls[i] is that of device i. OK if all are, else the first that is
-// not.
+// waits. calls[i] runs on device i. Returns the first error, or OK.
 absl::Status RunCalls(Party* party, int64_t step_id,
                       absl::Span<CollectiveArgs> calls);
 

@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// Each task may have its own.
+// Options that may differ between tasks.
 constexpr std::array<absl::string_view, 4> kOfOneTask = {"--input", "--output",
                                                          "--json", "--rules"};
 

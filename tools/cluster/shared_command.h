@@ -7,12 +7,13 @@
 
 namespace tutti {
 
-// What the tasks of a cluster must have in common of the parsed `command`:
-// "perf all_reduce --iterations 5 --check", in the order in which the command
-// defines its options, not that of the line. Without what may differ: who takes
-// part, names of files, and how the result is printed. Options that are not
-// given are left out, so that one given with its default differs. Flags take no
-// values ("--check=false"), which it would not see.
+// The part of the parsed `command` that all tasks of a cluster must share:
+// "perf all_reduce --iterations 5 --check". Options stand in the order of their
+// definition, not of the command line. Omits options that may differ: cluster
+// members, names of files, and the format of the output. Options that are not
+// given are omitted too, so an option given with its default value makes a
+// difference. REQUIRES: flags take no values ("--check=false"), which are not
+// included.
 std::string SharedCommand(const CLI::App& command);
 
 }  // namespace tutti

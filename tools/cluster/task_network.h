@@ -5,11 +5,11 @@
 
 namespace tutti {
 
-// Who the tasks of a cluster are, and how this one talks to them.
+// Members of a cluster, and the transport of this task.
 struct TaskNetwork {
   ClusterSpec cluster;
 
-  // Keeps what the transports need, and is kept for longer than these.
+  // Owns what the transports need; must outlive them.
   ClusterRuntime::TransportFactory make_transport;
 };
 

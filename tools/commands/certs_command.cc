@@ -84,7 +84,7 @@ subjectAltName = DNS:task-$TASK, DNS:localhost, IP:127.0.0.1, IP:::1$HOSTS
 )";
 
 bool IsIpAddress(const std::string& host) {
-  in6_addr address;  // Holds one of IPv4, too.
+  in6_addr address;  // Large enough for IPv4 too.
   return inet_pton(AF_INET, host.c_str(), &address) == 1 ||
          inet_pton(AF_INET6, host.c_str(), &address) == 1;
 }
@@ -95,7 +95,7 @@ bool IsHostName(absl::string_view host) {
   });
 }
 
-// ", DNS:host1, IP:10.0.0.7"
+// Text such as ", DNS:host1, IP:10.0.0.7".
 absl::StatusOr<std::string> AlternativeNames(
     const std::vector<std::string>& hosts) {
   std::string names;
@@ -111,7 +111,7 @@ absl::StatusOr<std::string> AlternativeNames(
   return names;
 }
 
-// The file that a shell would run.
+// Path of the program that a shell would run.
 absl::StatusOr<std::string> FindOpenssl() {
   const std::string folders = EnvironmentVariable("PATH").value_or("");
   for (absl::string_view folder :
@@ -138,7 +138,7 @@ absl::Status WriteText(const std::string& path, const std::string& text) {
   return out ? absl::OkStatus() : SystemError(path, "cannot be written");
 }
 
-// On one line.
+// Content of a file on one line.
 std::string ReadText(const std::string& path) {
   const std::ifstream in(path);
   std::ostringstream text;
@@ -157,13 +157,13 @@ bool IsThere(const std::string& folder) {
   return std::filesystem::exists(folder, ignored);
 }
 
-// Makes the files in a directory of their own, which then takes its name, or
-// whose files move to the empty one that has the name: that may be a link or
-// where a disk is mounted. Remove() may be called on any thread, the rest is
-// for one.
+// Makes the files in a temporary directory. At the end the directory gets its
+// final name; if an empty directory already has that name (it may be a link or
+// a mount point), the files move there instead. Remove() may be called on any
+// thread, all other methods are for one thread.
 class CertMaker {
  public:
-  // The directory is to be called `folder`.
+  // `folder` is the final name of the directory.
   CertMaker(std::string openssl, std::string folder, int days)
       : openssl_(std::move(openssl)),
         name_(std::move(folder)),
@@ -181,7 +181,7 @@ class CertMaker {
     return made_ ? absl::OkStatus() : SystemError(name_, "cannot be made");
   }
 
-  // Last, once all files are there.
+  // Call it last, once all files exist.
   absl::Status TakeName() {
     MutexLock lock(&mu_);
     if (removed_) return Removed();
@@ -190,8 +190,8 @@ class CertMaker {
     return status;
   }
 
-  // Ends openssl, and removes what has not taken its name. Nothing is made any
-  // more.
+  // Stops openssl and removes everything that TakeName() has not moved. Later
+  // calls make nothing.
   void Remove() {
     MutexLock lock(&mu_);
     removed_ = true;
@@ -261,7 +261,7 @@ class CertMaker {
     return SystemError(to, "cannot be made");
   }
 
-  // Moves all files to the directory that was there, or none.
+  // Moves all files, or none, to the existing directory.
   absl::Status Fill() const {
     for (const std::string& name : NamesIn(name_)) {
       if (File(name_, name) != folder_) return NotNewOrEmpty(name_);
@@ -283,7 +283,7 @@ class CertMaker {
     return absl::OkStatus();
   }
 
-  // openssl says nothing where a disk is full.
+  // openssl reports no error if the disk is full.
   absl::Status CheckWhole(const std::vector<std::string>& names) const {
     for (const std::string& name : names) {
       std::ifstream file(File(name));
@@ -302,7 +302,7 @@ class CertMaker {
     return WriteText(File("openssl.cnf"), text);
   }
 
-  // Also makes a key.
+  // Runs openssl, which also makes a key.
   absl::Status Run(std::vector<std::string> words, const std::string& key) {
     const std::vector<std::string> making_key = {
         "-config", File("openssl.cnf"), "-newkey",
@@ -335,14 +335,14 @@ class CertMaker {
     return pid;
   }
 
-  // Returns its wait status.
+  // Returns the wait status.
   int WaitFor(pid_t pid) {
     siginfo_t info = {};
     while (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) <
                0 &&
            errno == EINTR) {
     }
-    MutexLock lock(&mu_);  // The number is not free before the next line.
+    MutexLock lock(&mu_);  // waitpid() releases the pid.
     int wait_status = 0;
     waitpid(pid, &wait_status, 0);
     openssl_pid_ = 0;
@@ -353,13 +353,13 @@ class CertMaker {
   const std::string openssl_;
   const std::string name_;
   const std::string days_;
-  const bool fills_;    // A directory that was there.
-  std::string folder_;  // Fixed once MakeFolder() has ended.
+  const bool fills_;    // The directory exists already.
+  std::string folder_;  // Fixed once MakeFolder() has returned.
 
   Mutex mu_;
   CondVar openssl_ended_;
-  pid_t openssl_pid_ ABSL_GUARDED_BY(mu_) = 0;  // 0 while none runs.
-  bool made_ ABSL_GUARDED_BY(mu_) = false;      // And is to be removed.
+  pid_t openssl_pid_ ABSL_GUARDED_BY(mu_) = 0;  // 0: not running.
+  bool made_ ABSL_GUARDED_BY(mu_) = false;      // To be removed.
   bool removed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
@@ -385,7 +385,7 @@ absl::Status CheckIsNewOrEmpty(const std::filesystem::path& folder) {
   return NotNewOrEmpty(folder.string());
 }
 
-// Without the slashes at its end.
+// Path without trailing slashes.
 std::filesystem::path FolderOf(const std::string& out) {
   const std::filesystem::path path =
       std::filesystem::path(out).lexically_normal();

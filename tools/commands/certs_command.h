@@ -10,17 +10,17 @@
 
 namespace tutti {
 
-// `tutti certs`: certificates to try TLS with.
+// `tutti certs`: makes certificates to try out TLS.
 struct CertsOptions {
   int tasks = 1;
-  std::string out;                 // A directory that is new or empty.
-  std::vector<std::string> hosts;  // Names and addresses, of all tasks.
+  std::string out;                 // A new or empty directory.
+  std::vector<std::string> hosts;  // Names and addresses of all tasks.
   int days = 365;
 };
 
 // Makes ca.pem and ca.key, and for each task I task-I.pem and task-I.key, with
-// the program openssl. After an error, or a signal that asks the process to
-// end, nothing of it is there. Errors: as Command::run; what openssl says.
+// the program openssl. After an error, or a signal that ends the process, none
+// of these files exists. Errors: as Command::run; the messages of openssl.
 absl::Status MakeCerts(const CertsOptions& options, const Console& console);
 
 Command AddCertsCommand(CLI::App* app);

@@ -34,7 +34,7 @@ class CertsCommandTest : public ::testing::Test {
     return MakeCerts(options, {out_, err_});
   }
 
-  // Whether openssl finds the certificate good for such a name.
+  // Whether openssl accepts the certificate for the name in `check`.
   bool IsGood(const std::string& certificate, const std::string& check) const {
     return Succeeds(
         absl::StrCat("openssl verify -x509_strict -purpose "
@@ -166,7 +166,7 @@ TEST_F(CertsCommandTest, DirectoriesThatCannotBeMadeAreNamed) {
                        HasSubstr("/none/certs: cannot be made")));
 }
 
-// With a program of ours in the place of openssl, or none.
+// Replaces openssl by a script, or hides it.
 class CertsWithoutOpensslTest : public CertsCommandTest {
  protected:
   CertsWithoutOpensslTest() { setenv("PATH", root_.c_str(), 1); }
@@ -214,7 +214,7 @@ TEST_F(CertsWithoutOpensslTest, WhatComesMeanwhileStays) {
   EXPECT_THAT(NamesIn(certs_), ElementsAre("ca.pem"));
 }
 
-// As openssl does where the disk is full.
+// Simulates openssl on a full disk.
 TEST_F(CertsWithoutOpensslTest, AFileThatIsNotWholeIsNamedAndNothingStays) {
   MakeOpenssl(
       "for word; do case $word in */request|*.pem) echo -----END----- >$word;;"

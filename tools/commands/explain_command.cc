@@ -92,22 +92,24 @@ Examples:
   tutti explain all_reduce --layout 8x1 --mpi --processors 2
   tutti explain all_reduce --layout 4x2 --algorithm TreeReduce)";
 
-// A question to the selection, with its answer.
+// A selection request and its answer.
 struct Explanation {
   Workload workload;
   GroupLayout layout = GroupLayout::Uniform(1, 1);
   bool one_process = true;
   bool mpi = false;
-  Determinism determinism = Determinism::kNotGuaranteed;  // Demanded.
+  // Lowest level accepted.
+  Determinism determinism = Determinism::kNotGuaranteed;
   CostModel model;
   std::vector<Candidate> candidates;           // In the order of the output.
   std::string chosen;                          // Empty if `refusal` is not OK.
-  std::vector<Selection::MatchingRule> rules;  // That were asked.
+  std::vector<Selection::MatchingRule> rules;  // Rules consulted.
   absl::Status refusal;
 };
 
-// Those that can serve by cost, those without a prediction last; then those
-// that do such a collective, but not this one; then the rest. Each by name.
+// Order of candidates: first those that can run, by cost, without a prediction
+// last; then those that support this collective, but not this request; then the
+// rest. Equal ones are ordered by name.
 void Sort(const CollectiveRegistry& registry, CollectiveType type,
           std::vector<Candidate>* candidates) {
   const auto does_it = [&](const Candidate& candidate) {
@@ -185,7 +187,8 @@ bool HasData(const Explanation& explanation) {
   return explanation.workload.spec.type != CollectiveType::kBarrier;
 }
 
-// "all_reduce sum of 1048576 bytes (262144 float32) on 4x2, 4 processes"
+// Text such as "all_reduce sum of 1048576 bytes (262144 float32) on 4x2, 4
+// processes".
 std::string Question(const Explanation& explanation) {
   const Workload& workload = explanation.workload;
   std::string text(Name(workload.spec.type));
@@ -343,7 +346,7 @@ absl::Status ExplainChoice(const ExplainOptions& options,
   const auto explanation = Explain(options, registry);
   if (!explanation.ok()) return explanation.status();
   if (options.json) {
-    // The name of a file of rules may be no UTF-8.
+    // The name of a rules file may not be valid UTF-8.
     console.out << ToJson(*explanation)
                        .dump(2, ' ', false, Json::error_handler_t::replace)
                 << "\n";

@@ -13,24 +13,25 @@
 
 namespace tutti {
 
-// `tutti explain`: which algorithm the library would choose, and why.
+// `tutti explain`: shows which algorithm the library would choose, and why.
 struct ExplainOptions {
   CollectiveWords collective;
   std::string layout = "1x8";
-  bool one_process = false;  // However many tasks there are.
-  bool mpi = false;          // Connects the processes, else gRPC.
-  int processors = 0;        // Of the host of those; 0: one for each.
+  bool one_process = false;  // Even with several tasks.
+  bool mpi = false;          // Processes use MPI, not gRPC.
+  int processors = 0;        // Of a host; 0: one per process.
   std::string bytes = "1M";
   std::string dtype = "float32";
   std::string algorithm;  // Empty: the library chooses.
   ChoiceOptions choice;
-  std::shared_ptr<const SelectionRules> rules;  // May be null: none.
+  std::shared_ptr<const SelectionRules> rules;  // Null: none.
   bool json = false;
 };
 
-// Prints all that are registered: first those that can serve, the cheapest
-// first, then the others with what rules them out. Errors: as Command::run;
-// INVALID_ARGUMENT if the named one, or any, cannot serve, after printing.
+// Prints all registered algorithms: first those that can run, the cheapest
+// first, then the others with the reason why they cannot. Errors: as
+// Command::run; INVALID_ARGUMENT, after printing, if the named algorithm (or,
+// without a name, every one) cannot run.
 absl::Status ExplainChoice(const ExplainOptions& options,
                            const CollectiveRegistry& registry,
                            const Console& console);

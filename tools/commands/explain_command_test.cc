@@ -203,7 +203,7 @@ TEST_F(ExplainCommandTest, TheJsonHasTheQuestionAndTheModel) {
   EXPECT_EQ(json["ranks"], 4);
   EXPECT_EQ(json["tasks"], 2);
   EXPECT_EQ(json["one_process"], false);
-  EXPECT_EQ(json["bytes"], 16);  // Whole elements.
+  EXPECT_EQ(json["bytes"], 16);  // Rounded to whole elements.
   EXPECT_EQ(json["count"], 4);
   EXPECT_EQ(json["dtype"], "float32");
   EXPECT_EQ(json["reduction"], "sum");

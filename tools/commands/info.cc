@@ -43,7 +43,7 @@ constexpr char kCompiler[] = __VERSION__;
 constexpr char kCompiler[] = "GCC " __VERSION__;
 #endif
 
-// Best first: Highway numbers better instruction sets lower.
+// Instruction sets, best first: Highway gives better ones lower numbers.
 std::vector<std::string> SimdTargets() {
   std::vector<std::string> names;
   int64_t left = hwy::SupportedTargets() & HWY_TARGETS;
@@ -79,7 +79,7 @@ std::string CollectivesOf(const ImplementationTraits& traits) {
 
 std::string YesOrNo(bool value) { return value ? "yes" : "no"; }
 
-// A schedule of ours, code of ours, or the library that does it all.
+// Kind of an algorithm: a schedule, other code of Tutti, or a library.
 std::string KindOf(const CollectiveFactory& factory) {
   if (AlgorithmOf(factory) != nullptr) return "schedule";
   const std::string& delegate = factory.traits().delegate;

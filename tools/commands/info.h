@@ -10,32 +10,32 @@
 
 namespace tutti {
 
-// What this build is and what it runs on.
+// Properties of this build and of the machine.
 struct BuildInfo {
   std::string version;
   std::string compiler;
   bool optimized = false;
-  std::vector<std::string> simd;  // That this CPU has; the first one is used.
+  std::vector<std::string> simd;  // Supported by this CPU; uses the first.
   std::string sanitizer;          // Empty: none.
-  std::string processor;          // Its model; empty if unknown.
+  std::string processor;          // Model; empty if unknown.
   int num_processors = 0;
   int64_t memory_bytes = 0;
 
-  // Transports and devices that were linked in besides the CPU's.
+  // Linked-in transports and devices besides the CPU's.
   std::vector<std::string> extensions;
   std::vector<std::string> missing_extensions;
-  bool has_cuda_aware_mpi = false;  // As its header says.
+  bool has_cuda_aware_mpi = false;  // According to MPI's header.
 
   GpuReport gpus;
 };
 
 BuildInfo ThisBuild();
 
-// For people: the build, then a table of algorithms.
+// Text for people: the build, then a table of algorithms.
 std::string FormatInfo(const BuildInfo& build,
                        const CollectiveRegistry& registry);
 
-// The same: {version, build, processors, ..., algorithms: [...]}.
+// Same content as JSON: {version, build, processors, ..., algorithms: [...]}.
 nlohmann::ordered_json InfoAsJson(const BuildInfo& build,
                                   const CollectiveRegistry& registry);
 

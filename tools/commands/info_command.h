@@ -5,7 +5,7 @@
 
 namespace tutti {
 
-// `tutti info`: the build, the machine and the registered algorithms.
+// `tutti info`: shows the build, the machine and the registered algorithms.
 Command AddInfoCommand(CLI::App* app);
 
 }  // namespace tutti

@@ -61,10 +61,10 @@ Examples:
   tutti launch --tasks 2 --tls-cert tls/task-{task}.pem \
       --tls-key tls/task-{task}.key --tls-ca tls/ca.pem -- perf all_gather)";
 
-// Beyond that a machine runs out of files rather than of patience.
+// With more tasks a machine runs out of file descriptors.
 constexpr int kMaxTasks = 1024;
 
-// 128 bits that nobody guesses.
+// 128 random bits.
 absl::StatusOr<std::string> RandomToken() {
   std::array<char, 16> bytes;
   if (getrandom(bytes.data(), bytes.size(), /*flags=*/0) !=
@@ -74,18 +74,20 @@ absl::StatusOr<std::string> RandomToken() {
   return absl::BytesToHexString({bytes.data(), bytes.size()});
 }
 
-// "127.0.0.1:40001,127.0.0.1:40003"
+// Text such as "127.0.0.1:40001,127.0.0.1:40003".
 std::string Addresses(const std::vector<int>& ports) {
   return absl::StrJoin(ports, ",", [](std::string* out, int port) {
     absl::StrAppend(out, "127.0.0.1:", port);
   });
 }
 
-// What our own environment says of another cluster is not for this one.
+// Variables of this process that describe another cluster; tasks must not see
+// them.
 constexpr std::array kForeignVariables = {"TUTTI_CLUSTER_FILE", "TUTTI_BIND",
                                           "TUTTI_PORT"};
 
-// What is wrong in what all tasks are told is said once, before any starts.
+// Checks the options that all tasks get, so that a mistake is reported once,
+// before any task starts.
 absl::Status CheckCluster(const LaunchOptions& options) {
   std::vector<int> ports(options.tasks);
   std::iota(ports.begin(), ports.end(), 1);
@@ -103,7 +105,7 @@ absl::Status CheckCluster(const LaunchOptions& options) {
       .status();
 }
 
-// What differs between the launches of the same options.
+// Data that differs between two launches with the same options.
 struct Cluster {
   std::string addresses;
   std::string token;
@@ -120,7 +122,8 @@ Program TaskProgram(const LaunchOptions& options, const std::string& program,
   }
   words.emplace_back("--");
   words.insert(words.end(), options.words.begin(), options.words.end());
-  // The token is in no argument, which every user of the machine can see.
+  // Passes the token in the environment: every user of the machine can see
+  // arguments.
   std::vector<std::string> environment = {
       absl::StrCat("TUTTI_TOKEN=", cluster.token)};
   for (const char* name : kForeignVariables) {
@@ -162,7 +165,8 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> StartTasks(
                  .queues = queues});
 }
 
-// "failed", "was killed by signal 9 (Killed)", and the exit status.
+// Text such as "failed" or "was killed by signal 9 (Killed)", and the exit
+// status.
 struct Failure {
   std::string what;
   int exit_status;
@@ -190,7 +194,7 @@ absl::Status ErrorOf(const ProcessGroup::Result& result,
                                           error.empty() ? "" : ": ", error));
 }
 
-// The file of the program that this process runs.
+// Path of the program that this process runs.
 absl::StatusOr<std::string> ThisProgram() {
   std::error_code error;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -218,7 +222,7 @@ absl::Status Launch(const LaunchOptions& options, const std::string& program,
   OutputQueue err(STDERR_FILENO);
   std::ostream queued_out(&out);
   std::ostream queued_err(&err);
-  // Other streams, as of tests, take all at once.
+  // Other streams, used by tests, never block.
   const bool is_queued = console.out.rdbuf() == std::cout.rdbuf() &&
                          console.err.rdbuf() == std::cerr.rdbuf();
   LaunchOutput output(is_queued ? Console{queued_out, queued_err} : console,
@@ -226,7 +230,7 @@ absl::Status Launch(const LaunchOptions& options, const std::string& program,
   auto group = StartTasks(options, program, &output, {&out, &err});
   if (!group.ok()) return group.status();
   const ProcessGroup::Result result = (*group)->Wait();
-  group->reset();  // Signals are this process's own again.
+  group->reset();  // Restores this process's signals.
   output.Finish();
   err.WriteAll();
   if (result.signal.has_value()) EndBySignal(*result.signal);

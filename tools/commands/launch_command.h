@@ -13,22 +13,23 @@
 
 namespace tutti {
 
-// `tutti launch`: all tasks of a cluster, on this machine.
+// `tutti launch`: runs all tasks of a cluster on this machine.
 struct LaunchOptions {
   int tasks = 1;
-  ClusterWords cluster;            // What all tasks are told.
-  std::vector<std::string> words;  // The command line of the command.
+  ClusterWords cluster;            // Options passed to all tasks.
+  std::vector<std::string> words;  // Command line of the command.
   absl::Duration grace = absl::Seconds(10);
 };
 
-// Runs `program worker ... -- WORDS` once for each task, and prints what they
-// print. Ends the process if a signal came. Errors: why the first task that
-// failed did, with its exit status, or 128 + the signal that killed it.
+// Runs `program worker ... -- WORDS` once for each task, and prints the tasks'
+// output. If a signal arrives, ends the process by it. Errors: the error of the
+// first task that failed, with its exit status, or 128 + the signal that killed
+// it.
 absl::Status Launch(const LaunchOptions& options, const std::string& program,
                     const Console& console);
 
-// Looks at a command line before it is run many times. Errors: those of the
-// command line. May print its help instead, and then sets `*printed_help`.
+// Checks a command line before many tasks run it. Errors: those of the command
+// line. May print its help instead; then sets `*printed_help`.
 using CheckTaskWords =
     std::function<absl::Status(const std::vector<std::string>& words,
                                const Console& console, bool* printed_help)>;

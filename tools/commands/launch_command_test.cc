@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 
-// With a script in the place of the tool, whose words are
+// Replaces the tool by a script, which gets the words
 //   worker --cluster ADDRESSES --task I ... -- WORDS
 class LaunchTest : public ::testing::Test {
  protected:

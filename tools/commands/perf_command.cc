@@ -93,7 +93,7 @@ Examples:
 constexpr int kCopiesBefore = 9;
 constexpr int kCopiesPerRow = 3;
 
-// What is printed of the rows: a table as they come, or JSON at the end.
+// Prints rows: each row of a table at once, or JSON at the end.
 class Report {
  public:
   // `bandwidth` outlives the object; null if no row has a limit.
@@ -102,7 +102,7 @@ class Report {
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
 
-  // Ends the list or the table, whatever happened.
+  // Ends the list or the table, also after an error.
   ~Report() {
     if (json_) {
       PrintJson();
@@ -123,7 +123,7 @@ class Report {
   int64_t wrong() const { return wrong_; }
 
  private:
-  // What comes before the first row, and only if there is one.
+  // Prints the header, just before the first row.
   void Start() {
     first_bandwidth_ = Bandwidth();
     if (!json_) console_.out << table_.Header();
@@ -166,7 +166,7 @@ RankRange RangeOf(const Party& party) {
   return {party.first_rank(), party.num_local()};
 }
 
-// Whether all sizes fit, before time goes into any.
+// Checks that every size fits into memory, before any is measured.
 absl::Status CheckMemory(const PerfOptions& options, const PerfPlan& plan,
                          RankRange range) {
   for (const Workload& workload : plan.workloads) {
@@ -177,10 +177,10 @@ absl::Status CheckMemory(const PerfOptions& options, const PerfPlan& plan,
   return absl::OkStatus();
 }
 
-// All that measuring needs, and the rows it has led to.
+// State of the measurement, and its rows.
 class Sweep {
  public:
-  // `bandwidth` is null where memory sets no limit.
+  // `bandwidth` is null if memory sets no limit.
   Sweep(const PerfOptions& options, const PerfPlan& plan, PerfRunner* runner,
         CopyBandwidth* bandwidth, const Console& console)
       : options_(options),
@@ -204,8 +204,8 @@ class Sweep {
   CopyBandwidth* const bandwidth_;
   const Console& console_;
   Report report_;
-  std::set<std::string> measured_;  // Algorithms with a row,
-  std::set<std::string> skipped_;   // and without one, ever.
+  std::set<std::string> measured_;  // Algorithms with a row.
+  std::set<std::string> skipped_;   // Algorithms without any row.
   absl::Status last_refusal_;
 };
 
@@ -241,7 +241,8 @@ absl::Status Sweep::RunSize(PerfBuffers* buffers) {
   return absl::OkStatus();
 }
 
-// An algorithm that served one size has to serve all.
+// Allows a skip only before the first row: an algorithm that ran one size must
+// run all.
 bool Sweep::MaySkip(const std::string& algorithm,
                     const absl::Status& status) const {
   return plan_.may_skip && IsRefusal(status) && !measured_.contains(algorithm);
@@ -271,7 +272,7 @@ absl::Status Sweep::RunRow(PerfBuffers* buffers, const std::string& algorithm) {
   progress.Clear();
   report_.Add(MakePerfRow(buffers->workload(), *measurement));
   if (console_.out || !runner_->party().reports()) return absl::OkStatus();
-  // Nobody reads the rows that would follow.
+  // Stops here, since later rows could not be printed.
   return absl::DataLossError("standard output cannot be written");
 }
 
@@ -327,7 +328,7 @@ void AddMeasuringOptions(CLI::App* app, PerfOptions* options) {
   app->add_flag("--json", options->json, "print a JSON list of rows");
 }
 
-// What the words say together.
+// Checks options that depend on each other.
 absl::Status CheckCommandLine(const CLI::App& app, const ClusterWords& words,
                               PerfOptions* options) {
   absl::Status status = CheckOptionsOfBarrier(

@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-// Measures and prints a row per size and algorithm. `num_workers` is how many
-// threads the environment's queue has. Errors: as Command::run; those of
+// Measures and prints a row per size and algorithm. `num_workers` is the number
+// of threads of the environment's queue. Errors: as Command::run; those of
 // `make_party`; DATA_LOSS if elements were wrong.
 absl::Status MeasureCollective(const PerfOptions& options,
                                const Environment& environment, int num_workers,

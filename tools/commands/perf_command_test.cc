@@ -39,7 +39,7 @@ class PerfCommandTest : public ::testing::Test {
                              {out_, err_, err_is_terminal});
   }
 
-  // That key of each printed row.
+  // Value of `key` in each printed row.
   std::vector<nlohmann::json> Printed(const std::string& key) const {
     std::vector<nlohmann::json> values;
     const auto rows = nlohmann::json::parse(out_.str());

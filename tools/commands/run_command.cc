@@ -117,8 +117,8 @@ absl::StatusOr<Tensor> ReadInput(const InputFile& file) {
                    ToString(file.header), " to ", ToString(now)));
 }
 
-// One call for each rank of this process, with its input and a place in
-// `outputs`.
+// Makes one call for each rank of this process, with its input and an element
+// of `outputs`.
 absl::StatusOr<std::vector<CollectiveArgs>> MakeCalls(
     const Party& party, const RunPlan& plan,
     const std::vector<InputFile>& files, std::vector<Tensor>* outputs) {
@@ -150,15 +150,16 @@ absl::Status WriteAll(int first_rank, const std::vector<Tensor>& tensors,
   return absl::OkStatus();
 }
 
-// "out/rank0.npy", "out/rank0.npy out/rank1.npy", "out/rank0.npy ... ".
+// Text such as "out/rank0.npy", "out/rank0.npy out/rank1.npy" or "out/rank0.npy
+// ... ".
 std::string Shortened(const std::vector<std::string>& paths) {
   if (paths.size() == 1) return paths[0];
   return absl::StrCat(paths.front(), paths.size() == 2 ? " " : " ... ",
                       paths.back());
 }
 
-// Runs them in the one step of the command, and prints what comes of them if
-// that is wanted. Fails on all tasks if it does on one.
+// Runs the calls in the command's only step, and prints the results if --watch
+// is given. Fails on all tasks if it fails on one.
 absl::Status RunAndShow(const RunOptions& options,
                         const Environment& environment, Party* party,
                         absl::Span<CollectiveArgs> calls,
@@ -175,7 +176,7 @@ absl::Status RunAndShow(const RunOptions& options,
   return status.ok() ? party->Agree((*watch)->Finish()) : status;
 }
 
-// What the ranks of this process get. Fails on all tasks if it does on one.
+// Outputs of the ranks of this process. Fails on all tasks if it fails on one.
 absl::StatusOr<std::vector<Tensor>> Results(const RunOptions& options,
                                             const Environment& environment,
                                             Party* party, const RunPlan& plan,
@@ -205,7 +206,8 @@ std::vector<std::string> OutputNames(const RunPlan& plan) {
   return names;
 }
 
-// A later reader may take them for results of this run.
+// Prints a note, since a later reader may take the other files for results of
+// this run.
 void TellOfOthers(const std::string& directory,
                   const std::vector<std::string>& others,
                   const Console& console) {
@@ -214,7 +216,8 @@ void TellOfOthers(const std::string& directory,
               << Shortened(others) << ", not of this run\n";
 }
 
-// "rank 0 has a.npy, rank 1 has b.npy, rank 2 has c.npy, ..., rank 9 has j.npy"
+// Text such as "rank 0 has a.npy, rank 1 has b.npy, rank 2 has c.npy, ..., rank
+// 9 has j.npy".
 std::string WhoHasWhat(absl::string_view who,
                        const std::vector<InputFile>& files) {
   constexpr size_t kMaxShown = 4;
@@ -228,7 +231,7 @@ std::string WhoHasWhat(absl::string_view who,
   return absl::StrJoin(parts, ", ");
 }
 
-// Whoever gave another order may have meant it.
+// Prints a note, since the user may have meant the order of the command line.
 void TellOfOrder(const RunPlan& plan, const std::vector<InputFile>& files,
                  const Console& console) {
   const bool one_per_rank = files.size() == plan.ranks.size();
@@ -237,7 +240,7 @@ void TellOfOrder(const RunPlan& plan, const std::vector<InputFile>& files,
               << WhoHasWhat(one_per_rank ? "rank" : "group", files) << "\n";
 }
 
-// All tasks' files, or none.
+// Writes the files of all tasks, or none.
 absl::Status RunAndWrite(const RunOptions& options,
                          const Environment& environment, Party* party,
                          const RunPlan& plan,
@@ -251,11 +254,11 @@ absl::Status RunAndWrite(const RunOptions& options,
       Results(options, environment, party, plan, inputs, console);
   if (!results.ok()) return results.status();
   status = party->Agree(WriteAll(party->first_rank(), *results, files->get()));
-  // One that fails or is stopped up to here puts back what was there, and so
-  // do the others then.
+  // A task that fails or is interrupted before this point restores the old
+  // files; the other tasks then do the same.
   if (status.ok()) status = party->Agree((*files)->Replace());
   if (status.ok()) return (*files)->Keep();
-  // Once more when all have, for only then are directories empty.
+  // Discards twice: directories are empty only after all tasks discarded.
   (*files)->Discard();
   party->Align().IgnoreError();
   (*files)->Discard();

@@ -15,11 +15,11 @@
 
 namespace tutti {
 
-// `tutti run`: one collective on the arrays of .npy files.
+// `tutti run`: runs one collective on the arrays of .npy files.
 struct RunOptions {
   CollectiveWords collective;
-  std::vector<std::vector<std::string>> inputs;  // As for ExpandInputs().
-  std::string output;                            // A directory.
+  std::vector<std::vector<std::string>> inputs;  // For ExpandInputs().
+  std::string output;                            // Path of a directory.
   int groups = 1;
   std::optional<int> devices;
   int tasks = 1;
@@ -27,15 +27,15 @@ struct RunOptions {
   ChoiceOptions choice;
   std::optional<double> deadline_seconds;
   bool watch = false;                     // Prints a line for each result.
-  std::optional<ClusterOptions> cluster;  // None: all ranks are here.
+  std::optional<ClusterOptions> cluster;  // Nullopt: one process.
 };
 
-// Reads, runs and writes, and prints a line that says what was done. After an
-// error, or a signal that asks the process to end, no file has appeared or
-// changed; what else may happen says OutputFiles. Errors: as Command::run; a
-// UsageError also where a result would replace an input; those of `make_party`.
-// Of several tasks, each has the files of its own ranks, and none appears
-// unless all tasks have succeeded.
+// Reads, runs and writes, and prints a line that describes the run. After an
+// error, or a signal that ends the process, no file has appeared or changed;
+// OutputFiles states the exceptions. Errors: as Command::run; UsageError also
+// if a result would replace an input; those of `make_party`. Each task of a
+// cluster writes the files of its ranks; no file appears unless all tasks
+// succeed.
 absl::Status RunOnFiles(const RunOptions& options,
                         const Environment& environment,
                         const PartyFactory& make_party, const Console& console);

@@ -16,18 +16,18 @@ bool OnlyRootHasInput(CollectiveType type) {
   return type == CollectiveType::kBroadcast || type == CollectiveType::kScatter;
 }
 
-// Whether `num_files` are the roots' alone.
+// Whether the files are the inputs of the roots alone.
 bool AreRootsAlone(const RunSettings& settings, int num_files) {
   return settings.devices.has_value() && *settings.devices != num_files &&
          OnlyRootHasInput(settings.spec.type) && num_files == settings.groups;
 }
 
-// "1 rank", "3 ranks".
+// Text such as "1 rank" or "3 ranks".
 std::string Count(int count, absl::string_view what) {
   return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
 }
 
-// Why `num_files` are not one for each rank.
+// Explains why `num_files` is not one file for each rank.
 std::string Misfit(const RunSettings& settings, int num_files) {
   const int devices = *settings.devices;
   if (!settings.tasks_of_cluster.has_value()) {
@@ -70,7 +70,7 @@ bool DifferOnlyInFirstDim(const TensorShape& a, const TensorShape& b) {
   return std::equal(a.dims().begin() + 1, a.dims().end(), b.dims().begin() + 1);
 }
 
-// Whether the members of one group have what fits together.
+// Checks that the inputs of one group fit together.
 absl::Status CheckAlike(CollectiveType type,
                         absl::Span<const InputFile> files) {
   const bool may_be_uneven = type == CollectiveType::kAllGather;
@@ -96,10 +96,10 @@ bool AreUneven(absl::Span<const InputFile> files) {
   });
 }
 
-// The files of one group: one per rank, the root's alone, or none.
+// Files of one group: one per rank, the root's alone, or none.
 struct GroupFiles {
   absl::Span<const InputFile> files;
-  int first = 0;  // Among all.
+  int first = 0;  // Index among all files.
   bool one_per_rank = false;
   bool uneven = false;
 };
@@ -151,7 +151,7 @@ absl::Status PlanGroup(const RunSettings& settings, int group_key,
   return absl::OkStatus();
 }
 
-// "float32[3]", "float32[2], float32[3]", ...: every kind once.
+// Text such as "float32[3]" or "float32[2], float32[3]", ...: each kind once.
 std::string Kinds(const std::vector<InputFile>& files) {
   constexpr size_t kMaxShown = 4;
   std::vector<std::string> kinds;

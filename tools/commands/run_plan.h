@@ -17,40 +17,42 @@ struct InputFile {
   NpyHeader header;
 };
 
-// How `tutti run` spreads a collective over files.
+// Settings by which `tutti run` distributes a collective over files.
 struct RunSettings {
   CollectiveSpec spec;
-  int groups = 1;              // Ranks fall into so many groups, in order.
+  int groups = 1;              // Equal parts of the ranks, in order.
   std::optional<int> devices;  // Default: one per file.
 
-  // Of a cluster, which have equally many of the `devices`; none without one.
+  // Number of tasks, which have equally many of the `devices`; nullopt without
+  // a cluster.
   std::optional<int> tasks_of_cluster;
 
-  std::string algorithm;  // Empty: the library chooses.
-  Determinism determinism = Determinism::kNotGuaranteed;  // Wanted at least.
+  std::string algorithm;  // Empty: library's choice.
+  // Lowest level accepted.
+  Determinism determinism = Determinism::kNotGuaranteed;
   std::vector<int> rank_list;  // As CollImplDetails::rank_list.
 };
 
 struct PlannedRank {
   CollectiveRequest request;
-  std::optional<int> input;  // Which file; none where it contributes nothing.
+  std::optional<int> input;  // Index of the file; nullopt if none.
   bool has_output = false;
 };
 
 struct RunPlan {
   int group_size = 0;
-  std::vector<PlannedRank> ranks;  // Of all groups, in order.
+  std::vector<PlannedRank> ranks;  // Ranks of all groups, in order.
   std::string description;         // "all_reduce sum float32[3] on 4 ranks"
 };
 
-// Who does what. One file per rank, all alike; of a broadcast or a scatter the
-// root's file alone serves too, one per group, if `devices` says how many ranks
-// there are. Pure.
+// Assigns files and roles to ranks. Usually takes one file per rank, all with
+// the same dtype and shape. A broadcast or a scatter also accepts the root's
+// file alone, one per group, if `devices` gives the number of ranks. Pure.
 //
-// Errors: UsageError where files, groups and devices do not fit each other or
-// the collective; INVALID_ARGUMENT naming two files and what they hold where
-// ranks of one group differ in dtype or shape (all_gather may differ in the
-// first dimension), or one file, whose array the collective cannot take.
+// Errors: UsageError if files, groups and devices do not fit each other or the
+// collective; INVALID_ARGUMENT naming two files and their contents if ranks of
+// one group differ in dtype or shape (all_gather may differ in the first
+// dimension), or naming one file with an array that the collective cannot take.
 absl::StatusOr<RunPlan> PlanRun(const RunSettings& settings,
                                 const std::vector<InputFile>& files);
 

@@ -63,11 +63,11 @@ Examples:
 constexpr int kMaxRanks = 1024;
 constexpr int kMaxDrawnRanks = 64;
 
-// Subdivisions of one offset. Each does the same as the one before it, a round
-// later: four show how they follow each other, and fit on a page.
+// Subdivisions of one offset. Each repeats the previous one a round later: four
+// show the pattern and fit on a page.
 constexpr size_t kMaxDrawnPieces = 4;
 
-// What is shown.
+// Schedule to show.
 struct Shown {
   std::string title;
   ScheduleRequest of;
@@ -87,7 +87,7 @@ absl::Status CheckFormat(const ScheduleOptions& options, int num_ranks) {
                                  " ranks, not ", num_ranks));
 }
 
-// With no more pieces than a picture can show.
+// Limits the pieces to the number that a picture can show.
 Shown Drawn(const ScheduleWords& words, Shown shown) {
   std::vector<int>& offsets = shown.of.request.subdiv_offsets;
   const size_t num_subdivs = offsets.size();
@@ -111,13 +111,13 @@ absl::StatusOr<Shown> Choose(const ScheduleOptions& options,
   return Shown{TitleOf(options.words, *request), *std::move(request)};
 }
 
-// What runs otherwise than shown; empty if nothing does.
+// Note on differences between the shown and the executed steps; empty if none.
 std::string NoteLine(const Shown& shown) {
   const std::string& note = shown.of.shown.note;
   return note.empty() ? "" : absl::StrCat("note: ", note, "\n");
 }
 
-// Also of plans that do not fit together, whose author wants to see why.
+// Prints even plans that do not fit together, so that their author sees why.
 absl::Status PrintText(const Shown& shown, const Console& console) {
   const auto schedules = PlanAll(shown.of.shown.algorithm, shown.of.request);
   if (!schedules.ok()) return schedules.status();
@@ -155,7 +155,7 @@ absl::StatusOr<std::string> Svg(const Shown& shown) {
 absl::StatusOr<std::string> Goal(const Shown& shown) {
   const auto plan = PlanGroup(shown.of.shown.algorithm, shown.of.request);
   if (!plan.ok()) return plan.status();
-  const auto run = RunSymbolically(*plan);  // A trace that ends.
+  const auto run = RunSymbolically(*plan);  // Checks that the trace ends.
   if (!run.ok()) return run.status();
   return GoalTrace(*plan, TransferBytes(*plan, shown.of.workload));
 }

@@ -10,18 +10,18 @@
 
 namespace tutti {
 
-// `tutti schedule`: the steps of an algorithm.
+// `tutti schedule`: shows the steps of an algorithm.
 struct ScheduleOptions {
   ScheduleWords words;
 
-  // At most one of these; none is `text`.
+  // At most one format is set; none means `text`.
   bool text = false;
-  std::string svg;  // Files.
+  std::string svg;  // Paths of files.
   std::string goal;
 };
 
 // Prints the steps, or writes them to a file. Errors: as Command::run;
-// INVALID_ARGUMENT if the algorithm's own plans do not fit together, except as
+// INVALID_ARGUMENT if the plans of the algorithm do not fit together, except as
 // text.
 absl::Status ShowSchedule(const ScheduleOptions& options,
                           const CollectiveRegistry& registry,

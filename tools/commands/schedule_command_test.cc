@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-// Rank 0 sends what nobody receives.
+// Rank 0 sends a message that no rank receives.
 Schedule Lose(const PlanRequest& request) {
   Schedule schedule;
   if (request.rank == 0) {

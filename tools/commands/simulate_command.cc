@@ -93,7 +93,7 @@ Examples:
 
 constexpr int kMaxRanks = 1'000'000;
 
-// The most bytes that a rank has.
+// Largest size of any rank's buffers, in bytes.
 struct Buffers {
   double input = 0;
   double output = 0;
@@ -111,7 +111,7 @@ struct Report {
   Simulation simulation;
 };
 
-// The token of a barrier is one byte.
+// A barrier's token is one byte.
 double BytesOfBuffer(const Workload& workload) {
   const bool is_barrier = workload.spec.type == CollectiveType::kBarrier;
   return is_barrier ? 1 : static_cast<double>(BytesOf(workload));
@@ -123,7 +123,7 @@ Buffers BuffersOf(const Workload& workload, const Outline& outline,
   Buffers buffers = {.scratch =
                          static_cast<double>(outline.size().scratch_chunks) *
                          chunk_bytes};
-  // Ranks differ from the root, and from each other by one element at most.
+  // Ranks other than the root differ by at most one element.
   for (int rank : {0, workload.spec.root, workload.group_size - 1}) {
     const auto input = static_cast<double>(InputElements(workload, rank));
     const auto output = static_cast<double>(OutputElements(workload, rank));
@@ -144,7 +144,7 @@ PlanRequest PlanRequestOf(const VerifyCase& request) {
           .permutation = request.permutation};
 }
 
-// Of times that only a machine of one's own can make.
+// Reports times that only a topology file can cause.
 absl::Status OutOfRange(const SimulateOptions& options,
                         const absl::Status& status) {
   return UsageError(absl::StrCat(
@@ -183,7 +183,7 @@ absl::StatusOr<Report> MakeReport(const SimulateOptions& options,
                 .simulation = *std::move(simulation)};
 }
 
-// None where there is nothing to wait for.
+// Ratio of the lower bound to the simulated time; nullopt if either is 0.
 std::optional<double> ShareOf(const Report& report) {
   if (report.simulation.seconds == 0 || report.lower_bound_seconds == 0) {
     return std::nullopt;
@@ -191,7 +191,7 @@ std::optional<double> ShareOf(const Report& report) {
   return report.lower_bound_seconds / report.simulation.seconds;
 }
 
-// Of all hosts; none if there are none.
+// Number of processors of all hosts; nullopt without hosts.
 std::optional<int64_t> ProcessorsOf(const Report& report) {
   const Host& host = report.cluster.host;
   if (host.processors == 0) return std::nullopt;
@@ -199,7 +199,7 @@ std::optional<int64_t> ProcessorsOf(const Report& report) {
   return int64_t{host.processors} * num_hosts;
 }
 
-// Of the time of all processors; none if there are none, or no time.
+// Share of all processors' time that is used; nullopt without hosts or time.
 std::optional<double> ProcessorsShareOf(const Report& report) {
   const auto processors = ProcessorsOf(report);
   if (!processors.has_value() || report.simulation.seconds == 0) {

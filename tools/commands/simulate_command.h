@@ -10,10 +10,11 @@
 
 namespace tutti {
 
-// `tutti simulate`: the time of an algorithm on a machine that need not exist.
+// `tutti simulate`: predicts the time of an algorithm on a machine that need
+// not exist.
 struct SimulateOptions {
   ScheduleWords words;
-  std::string topology;  // A file. Empty: the machine of the cost model.
+  std::string topology;  // A file. Empty: the cost model's machine.
   bool json = false;
 };
 

@@ -30,7 +30,7 @@ class SimulateCommandTest : public ::testing::Test {
                              {out_, err_});
   }
 
-  // Of a command line, as the tool takes it.
+  // Runs a command line as the tool parses it.
   absl::Status RunLine(const std::string& line) {
     CLI::App app;
     const Command command = AddSimulateCommand(&app);
@@ -156,8 +156,8 @@ TEST_F(SimulateCommandTest, HostsSayHowLongTheirProcessorsWork) {
       {"name": "all", "latency_us": 3, "gb_per_s": 1}],
       "host": {"tasks": 2, "processors": 1, "inline_bytes": 0},
       "copied_gb_per_s": 1e9})";
-  // Two hosts of two ranks, 1000 bytes each: in each of three rounds of 3 + 1
-  // one of a host's two messages leaves it.
+  // Two hosts of two ranks, 1000 bytes each: in each of three rounds of 3 + 1,
+  // one of a host's two messages leaves the host.
   SimulateOptions options = {
       .words = {.name = "RingGather", .layout = "4x1", .bytes = "4000"},
       .topology = path};
@@ -252,7 +252,7 @@ TEST_F(SimulateCommandTest, DoubleTreesOfAHundredThousandRanksAreSimulated) {
   const auto whole = JsonOf(
       {.words = {
            .name = "DoubleTreeReduce", .layout = "12500x8", .bytes = "8"}});
-  EXPECT_EQ(whole["chunk_bytes"], 4);  // A piece for each tree.
+  EXPECT_EQ(whole["chunk_bytes"], 4);  // One piece for each tree.
   EXPECT_LE(whole["rounds"], 3 * 17);
   const double bytes = 1 << 20;
   const auto pieces = JsonOf(
@@ -271,9 +271,9 @@ TEST_F(SimulateCommandTest, WhatStandsForCodeIsSimulatedWithANote) {
   const SimulateOptions options = {
       .words = {.name = "LocalThenRing", .layout = "2x3", .bytes = "5000000"}};
   EXPECT_THAT(Run(options), IsOk());
-  // 2 x 5 MB at 5 GB/s reach the first ranks, which reduce them at 10 GB/s,
-  // half of it goes each way between tasks at 2.5 GB/s, twice, and is reduced
-  // once; they copy at 10 GB/s, and 2 x 5 MB leave them.
+  // 2 x 5 MB at 5 GB/s reach the first ranks, which reduce them at 10 GB/s.
+  // Half of it goes each way between tasks at 2.5 GB/s, twice, and is reduced
+  // once. The first ranks copy at 10 GB/s, and 2 x 5 MB leave them.
   const double want =
       (1 + 2000 + 1000) + 2 * (50 + 1000) + 250 + 500 + (1 + 2000);
   EXPECT_EQ(

@@ -62,10 +62,10 @@ standard error; results go to standard output.)";
 
 constexpr int kColumnWidth = 26;
 
-// Of an error that says whose help to read.
+// Ends an error that names the help to read.
 constexpr char kEndOfHint[] = " --help`)";
 
-// A command line, without the name of the program.
+// Command line without the program's name.
 using Words = std::vector<std::string>;
 
 absl::Status RunAsTaskOfCluster(const Words& words,
@@ -92,14 +92,15 @@ std::shared_ptr<HelpFormatter> MakeFormatter() {
   return formatter;
 }
 
-// The options of all commands, and where parsing puts them.
+// Options of all commands, and the data that parsing fills.
 struct Tool {
   CLI::App app{kDescription, "tutti"};
   std::vector<Command> commands;
 
   Tool() {
-    // "--watch=false" in some tasks only would go unseen by SharedCommand().
-    app.option_defaults()->disable_flag_override();  // Of all commands.
+    // Refuses "--watch=false": SharedCommand() would not see the difference
+    // between tasks.
+    app.option_defaults()->disable_flag_override();
     app.set_version_flag("--version", absl::StrCat("tutti ", kVersion),
                          "print the version and exit");
     app.set_help_flag("-h,--help", "print this help and exit");
@@ -123,7 +124,7 @@ struct Tool {
     }
   }
 
-  // The command that the words name; null if they name none.
+  // Parsed command; null if none.
   const Command* Chosen() const {
     const auto chosen = absl::c_find_if(
         commands, [](const Command& command) { return command.app->parsed(); });
@@ -138,8 +139,8 @@ struct Tool {
   }
 };
 
-// Moves what follows "--" to the command that runs another one, as it is: the
-// parser would change words such as "[1,2]".
+// Moves the words after "--" unchanged to the command that runs another one:
+// the parser would change words such as "[1,2]".
 void TakeRest(const Tool& tool, Words* words) {
   const auto mark = absl::c_find(*words, "--");
   if (mark == words->end()) return;
@@ -153,8 +154,8 @@ void TakeRest(const Tool& tool, Words* words) {
   }
 }
 
-// Whose values follow the word "--layout" or "--layout=", or null; of an empty
-// word, what the command takes without a name.
+// Option that the word names, as "--layout" or "--layout=", if values follow
+// it; else null. For an empty word: the option that takes words without a name.
 const CLI::Option* OptionOf(const CLI::App& command, const std::string& word) {
   if (word.empty()) {
     const auto positional = command.get_options(
@@ -168,8 +169,7 @@ const CLI::Option* OptionOf(const CLI::App& command, const std::string& word) {
   return is_flag ? nullptr : option;
 }
 
-// Errors: an item of a list such as "1,,0" that is empty, which the parser
-// would leave out.
+// Errors: an empty item in a list such as "1,,0", which the parser would skip.
 absl::Status CheckItems(const CLI::Option& option, absl::string_view value) {
   if (option.get_delimiter() == '\0' || value.empty()) return absl::OkStatus();
   for (absl::string_view item : absl::StrSplit(value, option.get_delimiter())) {
@@ -180,8 +180,8 @@ absl::Status CheckItems(const CLI::Option& option, absl::string_view value) {
   return absl::OkStatus();
 }
 
-// The parser takes "[1,2]" for a list where an option takes many words. Mostly
-// these are files.
+// Adds "./" to a file name such as "[1,2]", which the parser would split if the
+// option takes many words.
 std::string AsOneWord(const CLI::Option& option, const std::string& value) {
   const bool is_changed = option.get_allow_extra_args() &&
                           absl::StartsWith(value, "[") &&
@@ -189,22 +189,22 @@ std::string AsOneWord(const CLI::Option& option, const std::string& value) {
   return is_changed ? absl::StrCat("./", value) : value;
 }
 
-// Whether the parser, where no value must come, takes the word for an option.
+// Whether the parser takes the word for an option if no value must come.
 bool IsOption(const CLI::App& command, const std::string& word) {
   return absl::StartsWith(word, "-") &&
          command.get_option_no_throw(word.substr(0, word.find('='))) != nullptr;
 }
 
-// Lets the parser take the values of options as they are, or refuses them.
+// Changes values so that the parser keeps them as they are, or refuses them.
 absl::Status GuardValues(const CLI::App& command, Words* words) {
-  const CLI::Option* option = nullptr;  // Whose values come.
-  bool needs_value = false;             // The option, which has none yet.
+  const CLI::Option* option = nullptr;  // Takes the next values.
+  bool needs_value = false;             // `option` has no value yet.
   for (auto word = words->begin() + 1; word != words->end(); ++word) {
     if (needs_value && IsOption(command, *word)) {
       return UsageError(absl::StrCat(option->get_name(),
                                      " needs a value, found \"", *word, "\""));
     }
-    std::string name;  // What stays as it is, up to the value.
+    std::string name;  // Part before the value.
     if (absl::StartsWith(*word, "-") && !needs_value) {
       option = OptionOf(command, *word);
       const size_t end = word->find('=');
@@ -226,14 +226,14 @@ absl::Status GuardValues(const CLI::App& command, Words* words) {
   return absl::OkStatus();
 }
 
-// "tutti", "tutti run": whose help to read.
+// Program whose help applies: "tutti" or "tutti run".
 std::string Program(const Tool& tool) {
   const Command* chosen = tool.Chosen();
   return chosen == nullptr ? "tutti"
                            : absl::StrCat("tutti ", chosen->app->get_name());
 }
 
-// Says so of a command line that is wrong.
+// Adds the command that prints the help to an error in the command line.
 absl::Status NameHelp(const absl::Status& status, const std::string& program) {
   if (!IsUsageError(status) || absl::EndsWith(status.message(), kEndOfHint)) {
     return status;
@@ -261,7 +261,7 @@ std::string MessageOf(const CLI::ParseError& error, const Tool& tool) {
   return message;
 }
 
-// "run, perf, ... or simulate"
+// Text such as "run, perf, ... or simulate".
 std::string NamesOf(const Tool& tool) {
   std::string names;
   for (const Command& command : tool.commands) {
@@ -284,15 +284,15 @@ absl::Status CheckChosen(const Tool& tool) {
                                  " ... -- perf all_reduce`"));
 }
 
-// Fills what the words name. Prints help if that is what they ask for, and then
-// sets `*printed_help`.
+// Parses the words into the options that they name. Prints help instead if
+// requested, and then sets `*printed_help`.
 absl::Status Parse(Tool* tool, Words words, const Console& console,
                    bool* printed_help) {
   if (!words.empty()) TakeRest(*tool, &words);
   absl::Status status = GuardValues(*tool, &words);
   if (!status.ok()) return status;
   try {
-    absl::c_reverse(words);  // The order in which CLI11 takes them.
+    absl::c_reverse(words);  // CLI11 takes words in reverse order.
     tool->app.parse(std::move(words));
   } catch (const CLI::Success& help_or_version) {
     tool->app.exit(help_or_version, console.out, console.err);

@@ -5,10 +5,9 @@
 
 namespace tutti {
 
-// The `tutti` program. Returns its exit status: 0; 1 if what was asked for
-// failed; 2 for a command line that says nothing to do or nothing possible;
-// that of a task that failed, of `launch`. Errors take one line on
-// `console.err`. Throws nothing.
+// Runs the `tutti` program. Returns its exit status: 0 for success; 1 for a
+// failed run; 2 for a wrong command line; for `launch`, the exit status of the
+// task that failed. Errors take one line on `console.err`. Throws nothing.
 int RunTool(int argc, const char* const* argv, const Console& console);
 
 }  // namespace tutti

@@ -12,7 +12,7 @@ namespace tool_test {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Of a program into which one name was linked twice.
+// Simulates a program that registers one name twice.
 class ToolWithARegistrationErrorTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {

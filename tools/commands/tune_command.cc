@@ -72,7 +72,7 @@ Examples:
   tutti launch --tasks 4 -- tune --output between.json
   tutti perf all_reduce --rules rules.json)";
 
-// What was measured of the questions, in their order.
+// Measures the questions; returns their points in the same order.
 absl::StatusOr<std::vector<TunedPoint>> MeasureAll(
     const std::vector<TuneQuestion>& questions, Tuner* tuner,
     const Console& console) {
@@ -98,7 +98,7 @@ absl::StatusOr<std::vector<TunedPoint>> MeasureAll(
   return points;
 }
 
-// One side's choices, and how they did.
+// Choices of the cost model or of the rules, and their score.
 struct Score {
   std::vector<std::string> cells;
   int num_near = 0;
@@ -128,7 +128,7 @@ std::vector<std::string> Cells(const TunedPoint& point) {
           absl::StrFormat("%.1f", fastest->second * 1e6)};
 }
 
-// The table, and the scores of the model and of the rules.
+// Table of points, and the scores of the cost model and of the rules.
 absl::StatusOr<std::string> Report(
     const std::vector<TuneQuestion>& questions,
     const std::vector<TunedPoint>& points, const SelectionPolicy& policy,
@@ -217,7 +217,7 @@ void AddOptions(CLI::App* app, TuneOptions* options) {
       ->option_text("SECONDS");
 }
 
-// What the words say together.
+// Checks options that depend on each other.
 absl::Status CheckCommandLine(const CLI::App& app, const ClusterWords& words,
                               TuneOptions* options) {
   const absl::Status taken = TakeOwnCluster(words, &options->cluster);
@@ -238,8 +238,8 @@ absl::Status CheckCommandLine(const CLI::App& app, const ClusterWords& words,
   return CheckOptionsOfCluster(app, options->cluster, {"--layout"});
 }
 
-// What is looked at before anything is measured. `output` is set on the task
-// that reports.
+// Checks everything that can be checked before measuring. Sets `output` on the
+// task that reports.
 absl::Status Prepare(const TuneOptions& options,
                      const std::vector<TuneQuestion>& questions, bool reports,
                      std::unique_ptr<OutputFile>* output) {
@@ -251,7 +251,8 @@ absl::Status Prepare(const TuneOptions& options,
   return absl::OkStatus();
 }
 
-// What memory does with results: nothing where several processes share it.
+// Measures stores, but not in a cluster, where several processes share the
+// memory.
 absl::StatusOr<std::vector<StoreTimes>> MeasureStoresIfAlone(
     const TuneOptions& options, const Environment& environment) {
   if (options.cluster.has_value()) return std::vector<StoreTimes>();
@@ -262,11 +263,11 @@ absl::StatusOr<std::vector<StoreTimes>> MeasureStoresIfAlone(
 
 struct Measured {
   std::vector<TuneQuestion> questions;
-  std::vector<TunedPoint> points;  // In their order.
-  std::vector<StoreTimes> stores;  // None: not measured.
+  std::vector<TunedPoint> points;  // In the order of `questions`.
+  std::vector<StoreTimes> stores;  // Empty: not measured.
 };
 
-// Prints, and writes the file.
+// Prints the report and writes the file.
 absl::Status Tell(const Measured& measured, const SelectionPolicy& policy,
                   OutputFile* output, const Console& console) {
   SelectionRules rules = RulesFrom(measured.points);
@@ -274,7 +275,7 @@ absl::Status Tell(const Measured& measured, const SelectionPolicy& policy,
     rules.past_caches_from_bytes = PastCachesFrom(measured.stores);
   }
   const std::string text = RulesFileText(rules);
-  // As whoever uses the file will read it.
+  // Parses the text as readers of the file do.
   const auto read = ParseRulesFile(text, "the new rules", *policy.registry);
   if (!read.ok()) return read.status();
   const auto report =
@@ -286,7 +287,7 @@ absl::Status Tell(const Measured& measured, const SelectionPolicy& policy,
   return output->Write(text);
 }
 
-// All that comes once there is a party.
+// Runs the command once a party exists.
 absl::Status Tune(const TuneOptions& options, const Environment& environment,
                   std::vector<TuneQuestion> questions, Tuner* tuner,
                   const Console& console) {

@@ -9,14 +9,14 @@
 
 namespace tutti {
 
-// `tutti tune`: measures the algorithms, and writes rules that choose by what
-// was measured.
+// `tutti tune`: measures the algorithms, and writes rules that choose the
+// fastest ones.
 
 // On the task that reports: prints a row for each collective, layout and size,
-// and the scores of the model and of the rules; then the file is there, whole.
-// In a cluster all tasks call it, with the party of all. Errors: as
-// Command::run; those of `make_party`; those of the algorithms, which name the
-// one and what it was to do; those of WriteOutputFile().
+// and the scores of the cost model and of the rules; then writes the whole
+// file. In a cluster all tasks call this, with the party of the cluster.
+// Errors: as Command::run; those of `make_party`; those of an algorithm, naming
+// it and its workload; those of WriteOutputFile().
 absl::Status TuneRules(const TuneOptions& options,
                        const Environment& environment,
                        const PartyFactory& make_party, const Console& console);

@@ -46,7 +46,7 @@ class TuneCommandTest : public testing::Test {
                      {out_, err_});
   }
 
-  // A wrong command line that says this, and leaves no file.
+  // Expects a UsageError that contains `text`, and no output file.
   void ExpectUsageError(const std::string& text) {
     const absl::Status status = Tune();
     EXPECT_EQ(ExitStatus(status), 2) << status;
@@ -97,7 +97,7 @@ TEST_F(TuneCommandTest, WritesFromWhereResultsGoPastTheCaches) {
   const auto rules =
       ReadRulesFile(options_.output, CollectiveRegistry::Global());
   ASSERT_THAT(rules, IsOk());
-  // Of the one size that was measured, or twice it.
+  // Equals the one measured size, or twice it.
   EXPECT_THAT((*rules)->past_caches_from_bytes,
               AnyOf(Optional(1 << 20), Optional(2 << 20)));
   EXPECT_THAT(out_.str(),
@@ -146,7 +146,7 @@ TEST_F(TuneCommandTest, AFileThatCannotBeWrittenIsNamedBeforeAllMeasuring) {
     const absl::Status status = Tune();
     EXPECT_EQ(ExitStatus(status), 1) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(path.substr(0, 4)));
-    EXPECT_EQ(out_.str(), "");  // The report of what was measured.
+    EXPECT_EQ(out_.str(), "");  // No report.
   }
 }
 

@@ -51,22 +51,22 @@ Examples:
   tutti verify RingReduce TreeReduce --max-ranks 16
   tutti verify --max-ranks 8 --json)";
 
-// What became of one algorithm.
+// Result for one algorithm.
 struct Verdict {
   std::string name;
   bool is_schedule = false;
-  std::optional<VerifyReport> report;  // None where there is nothing to prove.
-  std::string note;                    // As StandIn::note.
+  std::optional<VerifyReport> report;  // Nullopt: nothing to prove.
+  std::string note;                    // From StandIn::note.
 
   bool failed() const { return report.has_value() && report->failed > 0; }
 };
 
-// Of one that cannot be planned at all.
+// Report of an algorithm that makes no plan at all.
 VerifyReport NoPlan(absl::Status why) {
   return {.cases = 1, .failed = 1, .first_failure = std::move(why)};
 }
 
-// `place` is that of the algorithm among all, as "3 of 11".
+// `place` is the algorithm's position among all, such as "3 of 11".
 Verdict Verify(const CollectiveRegistry::Entry& entry, const std::string& place,
                int max_ranks, const Console& console) {
   Verdict verdict = {.name = entry.name,
@@ -95,7 +95,7 @@ Verdict Verify(const CollectiveRegistry::Entry& entry, const std::string& place,
   return verdict;
 }
 
-// "1..16"; "1..64 + 11 up to 1000" where not all sizes took part.
+// Text such as "1..16", or "1..64 + 11 up to 1000" if some sizes were skipped.
 std::string Sizes(const VerifyReport& report) {
   if (report.num_sizes == 0) return "-";
   if (report.num_sizes == report.largest_group) {
@@ -131,7 +131,7 @@ Json ToJson(const Verdict& verdict) {
   return json;
 }
 
-// The entries that `names` name, in their order; all if there are none.
+// Entries that `names` name, in their order; all if `names` is empty.
 absl::StatusOr<std::vector<CollectiveRegistry::Entry>> Choose(
     const std::vector<std::string>& names, const CollectiveRegistry& registry) {
   if (names.empty()) return registry.List();
@@ -161,7 +161,7 @@ TextTable VerdictTable(const std::vector<CollectiveRegistry::Entry>& entries,
                     {"result", Align::kLeft}});
 }
 
-// The first failure and the note on lines of their own, indented.
+// The first failure and the note on separate, indented lines.
 std::string LinesBelow(const Verdict& verdict) {
   std::string lines;
   if (verdict.failed()) {
@@ -195,7 +195,8 @@ absl::Status VerifyAlgorithms(const VerifyOptions& options,
       console.out << table.Row(Cells(verdict)) << LinesBelow(verdict)
                   << std::flush;
     }
-    if (!console.out) {  // The rest, which may take hours, is for nobody.
+    // Stops here: nobody could read the rest, which may take hours.
+    if (!console.out) {
       return absl::DataLossError("standard output cannot be written");
     }
   }

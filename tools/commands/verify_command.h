@@ -12,12 +12,12 @@ namespace tutti {
 
 // `tutti verify`: proves schedules right without running them.
 struct VerifyOptions {
-  std::vector<std::string> names;  // Empty: all that are registered.
+  std::vector<std::string> names;  // Empty: all registered ones.
   int max_ranks = 64;
   bool json = false;
 };
 
-// Prints what was proved of each algorithm, and what failed. Errors: as
+// Prints a line for each algorithm with the proof or the failure. Errors: as
 // Command::run; INTERNAL if an algorithm failed.
 absl::Status VerifyAlgorithms(const VerifyOptions& options,
                               const CollectiveRegistry& registry,

@@ -12,12 +12,12 @@
 
 namespace tutti {
 
-// Runs the command line of another command of the tool, in a cluster.
+// Runs the command line of another command in a cluster.
 using RunAsTask = std::function<absl::Status(
     const std::vector<std::string>& words, const ClusterOptions& cluster,
     const Console& console)>;
 
-// `tutti worker`: one task of a cluster.
+// `tutti worker`: runs one task of a cluster.
 Command AddWorkerCommand(CLI::App* app, RunAsTask run_as_task);
 
 }  // namespace tutti

@@ -7,7 +7,8 @@
 namespace tutti {
 namespace {
 
-// Not a message of 0 bytes: LogGOPSim takes one byte off each size.
+// Stands for a transfer of no bytes: LogGOPSim takes one byte off each message,
+// so a message of 0 bytes is impossible.
 constexpr absl::string_view kNothing = "calc 0";
 
 std::string Label(int step, int first) {
@@ -21,7 +22,8 @@ std::string Operation(const Step& step, int64_t bytes) {
                       sends ? "to " : "from ", step.peer, " tag ", step.tag);
 }
 
-// What the step waits for; `first` is the first one of its rank.
+// Appends the steps that `step` waits for; `first` is the first step of the
+// rank.
 void AppendNeeds(const GroupPlan& plan, int step, int first,
                  std::string* text) {
   const auto append = [&](int needed) {
@@ -44,7 +46,7 @@ std::string GoalTrace(const GroupPlan& plan, absl::Span<const int64_t> bytes) {
       absl::StrAppend(&text, Label(step, first), ": ",
                       Operation(plan.step(step), bytes[step]), "\n");
     }
-    // LogGOPSim needs something to do somewhere.
+    // LogGOPSim requires at least one operation.
     if (step == first) {
       absl::StrAppend(&text, Label(step, first), ": ", kNothing, "\n");
     }

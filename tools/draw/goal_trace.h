@@ -12,11 +12,11 @@ namespace tutti {
 // The plan in GOAL, the language of LogGOPSim's traces (T. Hoefler, C. Siebert,
 // A. Lumsdaine, "Group Operation Assembly Language - A Flexible Way to Express
 // Collective Communication", ICPP 2009). The steps of a rank are l1, l2, ... in
-// the order of the plan, and require what they wait for. Reductions and copies
-// take no time, and so do transfers without bytes, which do not take place, and
-// a rank that has nothing to do: "calc 0". Pure.
+// the order of the plan, and require the steps that they wait for. "calc 0",
+// which takes no time, stands for reductions, copies, transfers without bytes,
+// and a rank without steps. Pure.
 //
-// `bytes` are those of each step (TransferBytes).
+// `bytes` holds the bytes of each step (TransferBytes).
 std::string GoalTrace(const GroupPlan& plan, absl::Span<const int64_t> bytes);
 
 }  // namespace tutti

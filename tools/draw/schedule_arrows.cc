@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// Columns that an arrow spans.
+// Leftmost column that the arrow touches.
 int LeftOf(const Arrow& arrow) { return std::min(arrow.from, arrow.to); }
 int RightOf(const Arrow& arrow) { return std::max(arrow.from, arrow.to); }
 
@@ -33,8 +33,8 @@ std::vector<Arrow> Join(const GroupPlan& plan, absl::Span<const int> depths) {
   return result;
 }
 
-// The first line that is free from `left` on, which is then taken up to
-// `right`. With arrows from left to right, no other way needs fewer lines.
+// First line that is free from `left` on; marks it as taken up to `right`. If
+// all arrows go from left to right, this needs the fewest lines.
 int TakeLine(int left, int right, std::vector<int>* taken) {
   const auto line = std::find_if(taken->begin(), taken->end(),
                                  [left](int end) { return end <= left; });
@@ -57,7 +57,7 @@ std::vector<Arrow> ArrowsOf(const GroupPlan& plan,
     return place(a) < place(b);
   });
   int depth = 0;
-  std::vector<int> taken;  // How far each line of the depth is.
+  std::vector<int> taken;  // Rightmost taken column of each line.
   for (Arrow& arrow : arrows) {
     if (std::exchange(depth, arrow.depth) != arrow.depth) taken.clear();
     arrow.line = TakeLine(LeftOf(arrow), RightOf(arrow), &taken);

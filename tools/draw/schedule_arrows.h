@@ -9,21 +9,21 @@
 
 namespace tutti {
 
-// All that one rank sends to another at one depth (schedule/step_depth.h), as
-// an arrow in a picture whose columns are ranks.
+// All sends of one rank to another at one depth (schedule/step_depth.h), drawn
+// as one arrow in a picture whose columns are ranks.
 struct Arrow {
   int depth = 0;
-  int line = 0;  // Of its depth, from 0 on. Arrows of one line do not overlap.
+  int line = 0;  // Within its depth. Arrows of one line do not overlap.
   int from = 0;
   int to = 0;
   std::vector<int> sends;  // Steps of the plan, in order.
 };
 
-// By depth and line, on as few lines as hold them. Pure.
+// Arrows ordered by depth and line, on as few lines as possible. Pure.
 std::vector<Arrow> ArrowsOf(const GroupPlan& plan,
                             absl::Span<const int> depths);
 
-// The chunks that go along, each once: "0-3,7".
+// Chunks that the arrow carries, each once: "0-3,7".
 std::string ChunksOf(const GroupPlan& plan, const Arrow& arrow);
 
 }  // namespace tutti

@@ -19,7 +19,7 @@ struct Transfer {
   int chunk;
 };
 
-// Each transfer on lanes of its own, in this order of sends.
+// Places each transfer on a separate lane, with the sends in this order.
 GroupPlan PlanOf(int num_ranks, const std::vector<Transfer>& transfers) {
   constexpr int kNumChunks = 16;
   std::vector<Schedule> schedules(num_ranks, {.num_chunks = kNumChunks});
@@ -40,7 +40,7 @@ GroupPlan PlanOf(int num_ranks, const std::vector<Transfer>& transfers) {
                             schedules);
 }
 
-// "depth.line from-to: chunks" of each.
+// "depth.line from-to: chunks" for each arrow.
 std::vector<std::string> Shown(const GroupPlan& plan,
                                const std::vector<int>& depths) {
   std::vector<std::string> texts;
@@ -78,7 +78,7 @@ TEST(ScheduleArrowsTest, AllThatGoesTheSameWayIsOneArrow) {
 
 TEST(ScheduleArrowsTest, DepthsAreApart) {
   const GroupPlan plan = PlanOf(2, {{0, 1, 0}, {0, 1, 1}});
-  // Both sends of rank 0, then both receives of rank 1.
+  // Both sends of rank 0 come first, then both receives of rank 1.
   EXPECT_THAT(Shown(plan, {2, 1, 2, 1}),
               ElementsAre("1.0 0-1: 1", "2.0 0-1: 0"));
 }

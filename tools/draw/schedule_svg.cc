@@ -14,22 +14,22 @@
 namespace tutti {
 namespace {
 
-// Pixels, as far as a viewer does not scale them.
-constexpr int kLeft = 70;     // Of the first column.
-constexpr int kRight = 40;    // Beyond the last one.
-constexpr int kColumn = 56;   // From one to the next.
+// Pixels, unless a viewer scales the picture.
+constexpr int kLeft = 70;     // Left of the first column.
+constexpr int kRight = 40;    // Right of the last column.
+constexpr int kColumn = 56;   // Between two columns.
 constexpr int kTop = 100;     // Above the first band.
-constexpr int kLine = 18;     // From one line of arrows to the next.
-constexpr int kDots = 14;     // Below the arrows of a band, where it has dots.
-constexpr int kPadding = 10;  // Of each band.
+constexpr int kLine = 18;     // Between two lines of arrows.
+constexpr int kDots = 14;     // Below the arrows of a band with dots.
+constexpr int kPadding = 10;  // Around each band.
 constexpr int kBottom = 20;
 constexpr int kGap = 5;          // Between an arrow and its columns.
-constexpr int kHead = 7;         // The head of an arrow.
-constexpr int kCharacter = 7;    // The width of one in a label,
-constexpr int kTitleLetter = 9;  // and in the title, at most.
-constexpr int kMinWidth = 520;   // That of the legend.
+constexpr int kHead = 7;         // Length of an arrow's head.
+constexpr int kCharacter = 7;    // Maximum width in a label.
+constexpr int kTitleLetter = 9;  // Maximum width in the title.
+constexpr int kMinWidth = 520;   // Width of the legend.
 
-// Colours stand out from white and from black.
+// Colours are visible on white and on black.
 constexpr char kStyle[] = R"(<style>
 text { font-family: sans-serif; font-size: 11px; fill: #7d7d7d; }
 text.title { font-size: 15px; font-weight: bold; }
@@ -59,8 +59,8 @@ std::string Escaped(absl::string_view text) {
 
 int ColumnOf(int rank) { return kLeft + rank * kColumn; }
 
-// The middle of a label: that of its arrow, or the nearest one between two
-// columns if it fits there.
+// Middle of a label: the middle of its arrow, or the nearest middle between two
+// columns if the label fits there.
 int MiddleOf(const Arrow& arrow, size_t label_size) {
   const int middle = (ColumnOf(arrow.from) + ColumnOf(arrow.to)) / 2;
   const bool on_column = (arrow.to - arrow.from) % 2 == 0;
@@ -143,7 +143,7 @@ void Painter::PlaceBands() {
   }
 }
 
-// Only where nothing happens before the first transfers.
+// Whether the depth has no steps, which only depth 0 can be.
 bool Painter::IsEmpty(int depth) const {
   return bands_[depth].num_lines == 0 && !bands_[depth].has_dots;
 }

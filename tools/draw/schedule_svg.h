@@ -9,21 +9,21 @@
 
 namespace tutti {
 
-// What a picture is of. The plan is for the ranks of the layout.
+// Input of a picture. The plan is for the ranks of the layout.
 struct SchedulePicture {
   std::string title;
-  std::string note;  // Below all; empty: none.
+  std::string note;  // Below everything; empty: none.
   const GroupLayout& layout;
   const GroupPlan& plan;
-  absl::Span<const int> depths;  // StepDepths().
+  absl::Span<const int> depths;  // Result of StepDepths().
 };
 
-// The picture, as a self-contained SVG file without scripts, in colours for
-// light and dark pages. Columns are ranks, under a line for each task; time
-// goes down, one band for each depth. An arrow is all that one rank sends to
-// another in that band, with its chunks above it, and the steps in its tooltip;
-// a dot is reductions of a rank after its transfers of that band, a ring is
-// copies. Pure.
+// Draws the picture as a self-contained SVG file without scripts, in colours
+// for light and dark pages. Columns are ranks, under a line for each task. Time
+// goes down, one band for each depth. An arrow shows all sends of one rank to
+// another in the band: their chunks stand above it, their steps in its tooltip.
+// A dot shows reductions of a rank after its transfers of that band; a ring
+// shows copies. Pure.
 std::string ScheduleSvg(const SchedulePicture& picture);
 
 }  // namespace tutti

@@ -19,10 +19,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Reads one field; what is wrong with it, or nothing.
+// Reads one field; returns the error text, empty if none.
 using Reader = std::function<std::string(const Json&)>;
 
-// It would spoil the table, or do something to the terminal.
+// Whether `c` is a control character, which would spoil the table or the
+// terminal.
 bool IsControl(char c) {
   return absl::ascii_iscntrl(static_cast<unsigned char>(c));
 }
@@ -50,7 +51,7 @@ Reader Size(double* into) {
   };
 }
 
-// Microseconds, into seconds.
+// Reads microseconds, stores seconds.
 Reader Time(double* into) {
   return [into](const Json& value) -> std::string {
     const double number = NumberOr(value, -1);
@@ -60,7 +61,7 @@ Reader Time(double* into) {
   };
 }
 
-// GB/s, into bytes per second.
+// Reads GB/s, stores bytes per second.
 Reader Rate(double* into) {
   return [into](const Json& value) -> std::string {
     const double number = NumberOr(value, 0);
@@ -85,7 +86,7 @@ Reader Count(int* into) {
   };
 }
 
-// Errors name fields after `prefix`.
+// Error messages put `prefix` before the field's name.
 absl::Status ReadFields(const Json& json, const std::string& prefix,
                         const std::map<std::string, Reader>& readers) {
   for (const auto& [key, value] : json.items()) {

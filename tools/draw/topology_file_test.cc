@@ -110,7 +110,7 @@ TEST(TopologyFileTest, FieldsThatCannotBeAreNamed) {
   EXPECT_THAT(ErrorOf(R"({"links": []})"), HasSubstr("links is empty"));
 }
 
-// They once were as long as the value.
+// Regression: error messages were as long as the value.
 TEST(TopologyFileTest, ErrorsAreShortWhateverTheFileHas) {
   const std::string name(100'000, '1');
   const std::string text = "\"" + name + "\"";

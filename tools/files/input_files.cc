@@ -25,13 +25,12 @@ bool IsPattern(const std::string& word) {
   return HasWildcards(word) && !fs::exists(word, ignored);
 }
 
-// Whether a part of a pattern is not a name as it stands.
+// Whether a part of a path contains a pattern.
 bool IsForGlob(const std::string& part) {
   return HasWildcards(part) || part.find('\\') != std::string::npos;
 }
 
-// Whether the directories above the file exist, as far as no pattern stands
-// for them.
+// Checks that the directories above the file exist, up to the first pattern.
 absl::Status CheckDirectories(const std::string& word, bool is_pattern) {
   fs::path directory;
   for (const fs::path& part : fs::path(word).parent_path()) {
@@ -40,7 +39,7 @@ absl::Status CheckDirectories(const std::string& word, bool is_pattern) {
     std::error_code error;
     const fs::file_type type = fs::status(directory, error).type();
     if (type == fs::file_type::directory) continue;
-    if (type == fs::file_type::none) break;  // It cannot be told.
+    if (type == fs::file_type::none) break;  // The type cannot be read.
     return absl::NotFoundError(absl::StrCat(
         "--input '", word, "': ",
         type == fs::file_type::not_found
@@ -70,7 +69,7 @@ absl::StatusOr<std::vector<std::string>> Matches(const std::string& pattern) {
   return paths;
 }
 
-// What one word stands for, in natural order.
+// The files that one word names, in natural order.
 absl::StatusOr<std::vector<std::string>> Expand(const std::string& word) {
   const bool is_pattern = IsPattern(word);
   const absl::Status status = CheckDirectories(word, is_pattern);

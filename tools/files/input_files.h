@@ -11,19 +11,18 @@ namespace tutti {
 struct ExpandedInputs {
   std::vector<std::string> paths;  // In rank order.
 
-  // The words of some option were given in another order.
+  // Whether natural order changed the order of some option's words.
   bool reordered = false;
 };
 
 // The files that --input options name.
 //
-// Each entry of `inputs` is one option with its words: file names, or patterns
-// as the shell knows them (* ? [] and ~). What the words of one option stand
-// for is put in natural order as a whole, so that a pattern means the same
-// whether the shell or this function expands it; options follow one another as
-// given. A word that names an existing file is no pattern. Errors: NOT_FOUND
-// for a pattern that matches nothing, and for a word whose directory does not
-// exist.
+// Each entry of `inputs` holds the words of one option: file names, or patterns
+// in the shell's syntax (* ? [] and ~). All files of one option are sorted in
+// natural order together, so that a pattern means the same whether the shell or
+// this function expands it. Options keep their order. A word that names an
+// existing file is no pattern. Errors: NOT_FOUND for a pattern that matches
+// nothing, and for a word whose directory does not exist.
 absl::StatusOr<ExpandedInputs> ExpandInputs(
     const std::vector<std::vector<std::string>>& inputs);
 

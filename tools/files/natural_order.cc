@@ -12,7 +12,7 @@ bool StartsWithDigit(absl::string_view text) {
   return !text.empty() && absl::ascii_isdigit(text[0]);
 }
 
-// Takes the digits that `text` starts with; without their leading zeros.
+// Takes the leading digits off `text` and returns them without leading zeros.
 absl::string_view TakeNumber(absl::string_view* text) {
   size_t end = 0;
   while (end < text->size() && absl::ascii_isdigit((*text)[end])) ++end;
@@ -22,13 +22,14 @@ absl::string_view TakeNumber(absl::string_view* text) {
   return digits;
 }
 
-// Negative, zero or positive; numbers without leading zeros.
+// Returns a negative number, zero or a positive number. The arguments have no
+// leading zeros.
 int CompareNumbers(absl::string_view a, absl::string_view b) {
   if (a.size() != b.size()) return a.size() < b.size() ? -1 : 1;
   return a.compare(b);
 }
 
-// Takes a number or one other byte from each and compares them.
+// Takes a number or one other byte off each text and compares the two.
 int CompareNext(absl::string_view* a, absl::string_view* b) {
   if (StartsWithDigit(*a) && StartsWithDigit(*b)) {
     return CompareNumbers(TakeNumber(a), TakeNumber(b));

@@ -20,13 +20,13 @@ absl::Status Invalid(const Args&... args) {
   return absl::InvalidArgumentError(absl::StrCat(args...));
 }
 
-// A stream of which we know how much is left.
+// A stream with a known number of bytes left.
 struct Source {
   std::istream& in;
   int64_t left_bytes;
 
-  // Errors: INVALID_ARGUMENT if so much is not left, naming `what`; DATA_LOSS
-  // if it cannot be read all the same.
+  // Errors: INVALID_ARGUMENT naming `what` if fewer than `num_bytes` are left;
+  // DATA_LOSS if reading them fails.
   absl::Status Read(void* into, int64_t num_bytes, absl::string_view what) {
     if (left_bytes < num_bytes) {
       return Invalid("is truncated: ", what, " takes ", num_bytes,
@@ -49,7 +49,8 @@ absl::Status ReadMagic(Source& source) {
   return Invalid("is no .npy file: it does not start with \"\\x93NUMPY\"");
 }
 
-// How many bytes the length of the header takes: by the version.
+// Reads the version, and returns the size in bytes of the header's length
+// field.
 absl::StatusOr<int64_t> ReadVersion(Source& source) {
   uint8_t version[kVersionBytes];
   const absl::Status status =
@@ -141,7 +142,7 @@ absl::StatusOr<File> Open(const std::string& path) {
   return file;
 }
 
-// What `read` makes of the file.
+// Opens the file and returns the result of `read`.
 template <typename Result>
 absl::StatusOr<Result> ReadFrom(const std::string& path,
                                 absl::StatusOr<Result> (*read)(std::istream&,

@@ -11,21 +11,20 @@
 
 namespace tutti {
 
-// Arrays in NumPy's .npy format, versions 1.0, 2.0 and 3.0, in C order and
-// little-endian. Nothing a file says is believed before it is compared with the
-// size of the file: in particular, memory is allocated only for bytes that are
-// there.
+// Reads arrays in NumPy's .npy format, versions 1.0, 2.0 and 3.0, in C order
+// and little-endian. Checks every size that a file states against the file's
+// size before using it: memory is allocated only for bytes that exist.
 
-// What the file holds, without its elements. Errors, naming the file:
-// NOT_FOUND, PERMISSION_DENIED and the like; INVALID_ARGUMENT for what is no
-// such file, too short or too long for its shape, or of a kind that Tutti does
-// not hold (npy_header.h).
+// Reads the header. Errors, naming the file: NOT_FOUND, PERMISSION_DENIED and
+// the like; INVALID_ARGUMENT if the file is not a .npy file, is too short or
+// too long for its shape, or holds a kind of array that Tutti does not support
+// (npy_header.h).
 absl::StatusOr<NpyHeader> ReadNpyHeader(const std::string& path);
 
-// The whole array. Errors: also RESOURCE_EXHAUSTED where memory is short.
+// Reads the whole array. Errors: also RESOURCE_EXHAUSTED if memory is short.
 absl::StatusOr<Tensor> ReadNpy(const std::string& path);
 
-// The same from a stream that holds `size_bytes`; errors name no file.
+// Reads from a stream that holds `size_bytes`; errors name no file.
 absl::StatusOr<NpyHeader> ReadNpyHeader(std::istream& in, int64_t size_bytes);
 absl::StatusOr<Tensor> ReadNpy(std::istream& in, int64_t size_bytes);
 

@@ -24,7 +24,7 @@ struct DescrOfDType {
   DType dtype;
 };
 
-// The first of each dtype is the one that is written.
+// Spellings of each dtype in `descr`. The first is the one written.
 constexpr std::array<DescrOfDType, 10> kDescrs = {{{"<f2", DType::kFloat16},
                                                    {"<V2", DType::kBFloat16},
                                                    {"|V2", DType::kBFloat16},
@@ -43,7 +43,7 @@ absl::string_view DescrOf(DType dtype) {
   return "";
 }
 
-// Text of a file as it may stand in an error message.
+// Text of a file, quoted for an error message.
 std::string Quoted(absl::string_view text) {
   constexpr size_t kMaxShown = 40;
   const bool is_long = text.size() > kMaxShown;
@@ -77,8 +77,8 @@ absl::Status UnknownDescr(absl::string_view descr) {
                       : "");
 }
 
-// `descr` as NumPy writes it. One byte has no order: NumPy says "|u1", where
-// other writers say "<u1", "=u1", ">u1" or "u1".
+// `descr` as NumPy writes it. One byte has no order: NumPy writes "|u1", other
+// writers "<u1", "=u1", ">u1" or "u1".
 std::string Normalized(absl::string_view descr) {
   const bool has_order =
       !descr.empty() && absl::StrContains("<=>|", descr.front());
@@ -95,7 +95,7 @@ absl::StatusOr<DType> DTypeOf(absl::string_view descr) {
   return UnknownDescr(descr);
 }
 
-// Reads the dictionary from left to right; the first error stays.
+// Reads the dictionary from left to right and keeps the first error.
 class HeaderParser {
  public:
   explicit HeaderParser(absl::string_view text) : rest_(text) {}
@@ -114,7 +114,7 @@ class HeaderParser {
 
   void SkipSpace() { rest_ = absl::StripLeadingAsciiWhitespace(rest_); }
 
-  // True if `token` came next; it is taken then.
+  // Takes `token` if it comes next; returns whether it did.
   bool Take(absl::string_view token) {
     SkipSpace();
     return absl::ConsumePrefix(&rest_, token);
@@ -204,7 +204,7 @@ absl::Status HeaderParser::ParseShape() {
     }
     after_comma = Take(",");
   }
-  // Python's (3) is a number; the tuple is (3,).
+  // Python reads (3) as a number; the tuple is (3,).
   if (dims.size() == 1 && !after_comma) return Unexpected("',' before ')'");
   absl::StatusOr<TensorShape> shape = TensorShape::Create(dims);
   if (!shape.ok()) return shape.status();
@@ -221,7 +221,7 @@ absl::StatusOr<int64_t> HeaderParser::ParseDim() {
     return Unexpected("a size from 0 to 2^63-1");
   }
   rest_.remove_prefix(end);
-  absl::ConsumePrefix(&rest_, "L");  // Python 2 wrote its long numbers so.
+  absl::ConsumePrefix(&rest_, "L");  // Python 2 wrote long numbers with an L.
   return dim;
 }
 
@@ -250,7 +250,7 @@ absl::StatusOr<NpyHeader> HeaderParser::Finish() const {
   if (!shape_.has_value()) return Invalid("its header lacks the key 'shape'");
   const absl::StatusOr<DType> dtype = DTypeOf(*descr_);
   if (!dtype.ok()) return dtype.status();
-  // With one dimension there is only one order.
+  // With one dimension both orders are the same.
   if (*fortran_order_ && shape_->num_dims() > 1) {
     return Invalid("is in Fortran order, shape ", shape_->ToString(),
                    "; wanted C order: save numpy.ascontiguousarray(array)");
@@ -258,7 +258,7 @@ absl::StatusOr<NpyHeader> HeaderParser::Finish() const {
   return NpyHeader{*dtype, *shape_};
 }
 
-// "()", "(3,)", "(3, 4)".
+// Prints "()", "(3,)", "(3, 4)".
 std::string PythonTuple(const TensorShape& shape) {
   return absl::StrCat("(", absl::StrJoin(shape.dims(), ", "),
                       shape.num_dims() == 1 ? ",)" : ")");

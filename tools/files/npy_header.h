@@ -26,20 +26,20 @@ struct NpyHeader {
   TensorShape shape;
 };
 
-// "float32[3,4]".
+// Prints "float32[3,4]".
 std::string ToString(const NpyHeader& header);
 
-// Reads the text of a header. Stricter than Python: exactly the three keys,
-// each once, and nothing around the dictionary but space. Errors:
-// INVALID_ARGUMENT saying what was found and what was wanted, for anything else
-// and for arrays that Tutti cannot hold: of other dtypes, not in C order, not
+// Reads the text of a header. Stricter than Python: wants exactly the three
+// keys, each once, and only spaces around the dictionary. Errors:
+// INVALID_ARGUMENT with the found and the wanted text for everything else, and
+// for arrays that Tutti cannot hold: other dtypes, not C order, not
 // little-endian.
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view text);
 
-// The preamble, version 1.0, that NumPy writes for such an array.
+// The preamble, version 1.0, that NumPy writes for this array.
 std::string NpyPreamble(const NpyHeader& header);
 
-// As NumPy.
+// Limit of NumPy.
 inline constexpr int kMaxNpyDims = 64;
 inline constexpr size_t kMaxNpyHeaderBytes = 65536;
 

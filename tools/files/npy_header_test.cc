@@ -25,7 +25,7 @@ std::string Dictionary(absl::string_view descr, absl::string_view order,
                       ", 'shape': ", shape, ", }");
 }
 
-// The message with which the text is refused; "" if it is not.
+// The error message of parsing the text; "" if parsing succeeds.
 std::string ErrorOf(absl::string_view text) {
   const absl::StatusOr<NpyHeader> header = ParseNpyHeader(text);
   if (header.ok()) return "";
@@ -86,7 +86,7 @@ TEST(NpyHeaderTest, ThePreambleAlignsTheElements) {
   for (int i = 0; i < kMaxNpyDims; ++i) {
     EXPECT_EQ(NpyPreamble(HeaderOf(DType::kFloat32, dims)).size() % 64, 0u);
     dims.push_back(1 + i % 2 * 1000);
-    if (i % 2 == 1) dims.back() = 0;  // Else there are too many elements.
+    if (i % 2 == 1) dims.back() = 0;  // Otherwise there are too many elements.
   }
 }
 

@@ -17,13 +17,13 @@ using ::testing::HasSubstr;
 constexpr char kDictionary[] =
     "{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }\n";
 
-// A file of int32[3]: 7, 8, 9.
+// Elements of a file that holds int32[3]: 7, 8, 9.
 std::string Elements() {
   const int32_t elements[] = {7, 8, 9};
   return std::string(reinterpret_cast<const char*>(elements), sizeof(elements));
 }
 
-// A file of any version with any header and elements.
+// A file of the given version with the given header and elements.
 std::string FileOf(int major, const std::string& header,
                    const std::string& elements) {
   std::string file = "\x93NUMPY";
@@ -124,8 +124,8 @@ TEST(NpyTest, EveryTruncationIsRefused) {
   }
 }
 
-// Whatever a byte becomes, the file is refused or read as an array of exactly
-// the bytes that are there.
+// With any byte changed to any value, the file is refused or read as an array
+// of exactly its own bytes.
 TEST(NpyTest, EveryCorruptionOfAByteIsRefusedOrHarmless) {
   for (int major : {1, 2}) {
     const std::string file = FileOf(major, kDictionary, Elements());

@@ -14,16 +14,17 @@
 
 namespace tutti {
 
-// One file that is written as OutputFiles does: it appears whole or not at all,
-// also if the process is interrupted. A link stays, and what it leads to is
-// written. Errors name the file, or what is in its way. For one thread; one
-// object at a time, as of OnInterrupt.
+// Writes one file as OutputFiles does: the file appears whole or not at all,
+// even if the process is interrupted. A link stays, and its target is written.
+// Errors name the file, or the obstacle. For one thread; only one object at a
+// time, as OnInterrupt requires.
 class OutputFile {
  public:
-  // Looks for all that is in its way, before time goes into what is written,
-  // and makes missing directories. If nothing is written, they go again.
-  // Errors: also for what a process has open ("/dev/stdout") and for the file
-  // that is standard output or error, which would lose what it has.
+  // Looks for obstacles before the caller spends time on the content, and makes
+  // missing directories. If nothing is written, the destructor removes these
+  // directories. Errors: also for a file that a process has open
+  // ("/dev/stdout"), and for the file that is standard output or error, whose
+  // content would be lost.
   static absl::StatusOr<std::unique_ptr<OutputFile>> Create(
       const std::string& path);
 
@@ -45,7 +46,7 @@ class OutputFile {
   const OnInterrupt on_interrupt_;
 };
 
-// Both at once.
+// Creates the OutputFile and writes it.
 absl::Status WriteOutputFile(const std::string& path,
                              absl::string_view content);
 

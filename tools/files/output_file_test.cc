@@ -35,7 +35,7 @@ class OutputFileTest : public ::testing::Test {
   const fs::path root_;
 };
 
-// Standard output goes to a file for so long.
+// Redirects standard output to a file while the object exists.
 class StandardOutputTo {
  public:
   explicit StandardOutputTo(const std::string& path) : before_(dup(1)) {

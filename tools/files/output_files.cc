@@ -39,10 +39,10 @@ std::vector<std::string> MissingDirectories(const fs::path& directory) {
   return missing;
 }
 
-// A descriptor of a file that is being written, and is closed in any case.
+// Closes the descriptor of a file being written.
 class OpenFile {
  public:
-  // Errors name `path`, whatever the file is called for now.
+  // Errors name `path`, although the file has a temporary name.
   OpenFile(const std::string& path, int descriptor)
       : path_(path), descriptor_(descriptor) {}
   ~OpenFile() {
@@ -63,8 +63,8 @@ class OpenFile {
     return absl::OkStatus();
   }
 
-  // Returns when all bytes are on disk. File systems may report a full disk as
-  // late as here. EINVAL: there is no disk behind this one.
+  // Returns when all bytes are on disk: some file systems report a full disk
+  // only here. EINVAL means that no disk stores the file.
   absl::Status Close() {
     const int synced = fsync(descriptor_);
     if (synced != 0 && errno != EINVAL) {
@@ -83,10 +83,12 @@ class OpenFile {
 
 constexpr int kMaxAttempts = 100;
 
-// Of a file's name in its temporary one, which has a limit, too.
+// Bytes of a file's name that its temporary name repeats: the length of
+// temporary names is limited too.
 constexpr size_t kMaxShownBytes = 100;
 
-// A name beside the file's that sorts apart and that no other process uses.
+// A name in the file's directory that begins with a dot and that no other
+// process uses.
 std::string TemporaryPath(const fs::path& path, int attempt) {
   const std::string shown = path.filename().string().substr(0, kMaxShownBytes);
   const std::string name =
@@ -162,7 +164,7 @@ absl::Status OutputFiles::Write(const std::string& name, absl::string_view head,
   if (!whole.ok()) return whole.status();
   std::error_code error;
   if (fs::status(*whole, error).type() == fs::file_type::none) {
-    // Such as of a name that is too long.
+    // Happens for a name that is too long, for example.
     return Failed(path, "cannot be made", error.value());
   }
   const absl::StatusOr<int> descriptor = MakeTemporary(path, whole->string());
@@ -183,10 +185,11 @@ absl::Status OutputFiles::ReplaceOne(Staged* file) {
     if (status != 0 &&
         fs::is_regular_file(fs::symlink_status(file->whole, ignored))) {
       status =
-          std::rename(file->whole.c_str(), kept.c_str());  // No links here.
+          // Used by file systems without hard links.
+          std::rename(file->whole.c_str(), kept.c_str());
     }
     if (status == 0) file->kept = std::move(kept);
-    break;  // Else there is nothing to keep.
+    break;  // Otherwise there is no old file.
   }
   if (std::rename(file->temporary.c_str(), file->whole.c_str()) != 0) {
     return Failed(file->path, "cannot be replaced", errno);
@@ -195,8 +198,8 @@ absl::Status OutputFiles::ReplaceOne(Staged* file) {
   return absl::OkStatus();
 }
 
-// The last first, so that what one of them has replaced that another one had
-// put there is replaced in its turn.
+// Restores the last file first, so that files with the same target end with the
+// oldest content.
 void OutputFiles::RestoreAll() {
   for (auto file = staged_.rbegin(); file != staged_.rend(); ++file) {
     Restore(&*file);
@@ -207,7 +210,8 @@ void OutputFiles::Restore(Staged* file) {
   if (file->in_place && file->kept.empty()) unlink(file->whole.c_str());
   if (!file->kept.empty()) {
     std::rename(file->kept.c_str(), file->whole.c_str());
-    unlink(file->kept.c_str());  // Two names of one file stay as they are.
+    // rename() keeps both of two names of one file.
+    unlink(file->kept.c_str());
   }
   file->in_place = false;
   file->kept.clear();

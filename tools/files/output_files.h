@@ -19,61 +19,59 @@ namespace tutti {
 
 // Files that appear in a directory together or not at all.
 //
-// Each is written under a temporary name beside its own; Commit() then renames
-// them, over files that have those names, or if one cannot be renamed, none. A
-// link of such a name stays, and what it leads to is replaced; no two may lead
-// to one file.
-// The destructor removes what was not committed, and the directories that
-// Create() found missing if they are empty. All errors name the file, by its
-// own name.
+// Write() gives each file a temporary name beside its final name. Commit() then
+// renames all files, replacing existing ones; if one cannot be renamed, it
+// renames none. A link with a final name stays, and its target is replaced; two
+// links must not lead to one file. The destructor removes files that were not
+// committed, and directories that Create() made if they are empty. All errors
+// name the file by its final name.
 //
-// That is what holds whatever fails in this process. If it is killed, or the
-// machine stops, temporary files may stay, and in the middle of Commit() some
-// files may be new and others old; but each of them is whole, since all bytes
-// are on disk before the first rename.
+// All this holds whatever fails in this process. If the process is killed,
+// or the machine stops, temporary files may stay. Killed in the middle of
+// Commit(), it may leave some files new and others old; each of them is whole,
+// since all bytes are on disk before the first rename.
 //
-// Discard() may be called on any thread, the rest is for one.
+// Discard() may be called on any thread; all other methods are for one thread.
 class OutputFiles {
  public:
-  // Makes the directory, and those above it, where they are missing.
+  // Makes the directory and its parents if they are missing.
   static absl::StatusOr<std::unique_ptr<OutputFiles>> Create(
       const std::string& directory);
   ~OutputFiles();
   OutputFiles(const OutputFiles&) = delete;
   OutputFiles& operator=(const OutputFiles&) = delete;
 
-  // Writes `head`, then `body`, to the disk, and closes the file. Errors: also
+  // Writes `head`, then `body`, to disk, and closes the file. Errors: also
   // those of ReplaceablePath(), and CANCELLED after Discard().
   absl::Status Write(const std::string& name, absl::string_view head,
                      absl::Span<const std::byte> body) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Gives all files their names, but for Keep() to make final: until then
-  // Discard() puts back what they replaced. Call once. Errors: what a rename
-  // can fail with after all files were written, such as a directory that
-  // somebody removed meanwhile; then all is as it was. CANCELLED after
-  // Discard().
+  // Gives all files their final names. Until Keep(), Discard() can still put
+  // back the files that were replaced. Call once. Errors: those of a rename
+  // after all files were written, for example because somebody removed a
+  // directory; then Replace() restores everything. CANCELLED after Discard().
   absl::Status Replace() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Last. Errors: CANCELLED after Discard().
+  // Makes the replacement final. Errors: CANCELLED after Discard().
   absl::Status Keep() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Both.
+  // Replace() and Keep().
   absl::Status Commit() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What the destructor does, now, and for good. After Keep() there is nothing
-  // to discard. Each time it looks anew at directories that were not empty, as
-  // while another process had files there.
+  // Discards, as the destructor does, now and for good. Does nothing after
+  // Keep(). Each call tries again to remove directories that were not empty,
+  // for example because another process had files there.
   void Discard() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What has been written so far, by its final path, in order.
+  // Final paths of the files written until now, in order.
   std::vector<std::string> paths() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Staged {
     std::string temporary;
-    std::string path;   // As the caller calls it,
-    std::string whole;  // and where links of that name lead.
-    std::string kept;   // Another name of what it replaces; empty: of nothing.
+    std::string path;   // As the caller spells it.
+    std::string whole;  // `path` with links resolved.
+    std::string kept;   // Name of the replaced file; empty if none.
     bool in_place = false;
   };
 
@@ -86,8 +84,8 @@ class OutputFiles {
   static void Restore(Staged* file);
   void RestoreAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Makes a file beside `whole` under a temporary name that Discard() knows.
-  // Returns its descriptor, open for writing. Errors name `path`.
+  // Makes a file under a temporary name beside `whole`, for Discard() to
+  // remove. Returns a descriptor open for writing. Errors name `path`.
   absl::StatusOr<int> MakeTemporary(const std::string& path,
                                     const std::string& whole)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -33,7 +33,7 @@ class OutputFilesTest : public ::testing::Test {
 
   std::string Path(const std::string& name) const { return root_ / name; }
 
-  // The names of all files under `directory`, hidden ones too, in order.
+  // Names of all files under `directory`, hidden ones too, in order.
   static std::vector<std::string> NamesIn(const fs::path& directory) {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(directory)) {
@@ -93,7 +93,7 @@ TEST_F(OutputFilesTest, ALinkStaysAndWhatItLeadsToIsReplacedOrComesBack) {
   fs::create_directories(Path("far"));
   std::ofstream(Path("far/old")) << "old";
   fs::create_symlink("../far/old", Path("out/a"));
-  fs::create_symlink("../far/new", Path("out/b"));  // Which is not there.
+  fs::create_symlink("../far/new", Path("out/b"));  // Does not exist.
   for (const bool keep : {false, true}) {
     auto files = OutputFiles::Create(Path("out"));
     ASSERT_THAT(files, IsOk());
@@ -195,7 +195,7 @@ TEST_F(OutputFilesTest, AFailedRenameLeavesNoTemporaryFiles) {
   auto files = OutputFiles::Create(root_);
   ASSERT_THAT(files, IsOk());
   ASSERT_THAT((*files)->Write("a", "x", {}), IsOk());
-  fs::create_directory(Path("a"));  // After the check.
+  fs::create_directory(Path("a"));  // Made after the check.
   EXPECT_FALSE((*files)->Commit().ok());
   files->reset();
   EXPECT_THAT(NamesIn(root_), ElementsAre("a"));
@@ -253,7 +253,8 @@ TEST_F(OutputFilesTest, WhatIsCommittedCannotBeDiscarded) {
   EXPECT_THAT(NamesIn(root_), ElementsAre("a"));
 }
 
-// Stands for a full disk: the kernel refuses to let any file grow so large.
+// Simulates a full disk: the kernel refuses to let any file grow beyond a
+// limit.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes)

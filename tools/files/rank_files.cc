@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 constexpr absl::string_view kPrefix = "rank";
 constexpr absl::string_view kSuffix = ".npy";
 
-// What tells whether two paths lead to one file.
+// Identity of a file: two paths lead to one file if their ids are equal.
 using FileId = std::pair<dev_t, ino_t>;
 
 std::optional<FileId> IdOf(const std::string& path) {
@@ -73,7 +73,7 @@ absl::Status CheckFilesApart(const std::string& directory,
   std::map<fs::path, std::string> name_of_file;
   for (const std::string& name : names) {
     const auto whole = ReplaceablePath(fs::path(directory) / name);
-    if (!whole.ok()) continue;  // Whoever writes it says so.
+    if (!whole.ok()) continue;  // Writing the file reports the error.
     std::error_code error;
     const fs::path file = fs::weakly_canonical(*whole, error);
     if (error) continue;

@@ -8,21 +8,22 @@
 
 namespace tutti {
 
-// The name of a rank's result: "rank12.npy".
+// File name of a rank's result: "rank12.npy".
 std::string RankFileName(int rank);
 
-// Whether writing files of such names into the directory leaves the inputs
-// alone. Errors: UsageError naming the input that it would replace.
+// Checks that writing files of these names into the directory replaces no
+// input. Errors: UsageError naming the input that would be replaced.
 absl::Status CheckReplacesNoInput(const std::string& directory,
                                   const std::vector<std::string>& names,
                                   const std::vector<std::string>& inputs);
 
-// Whether each of the names in the directory has a file to itself, where they
-// are links too. Errors: UsageError naming two that lead to one file.
+// Checks that each name in the directory leads to a different file, links
+// included. Errors: UsageError naming two names that lead to one file.
 absl::Status CheckFilesApart(const std::string& directory,
                              const std::vector<std::string>& names);
 
-// What else has the name of a rank's result in the directory, in natural order.
+// Other files in the directory whose names are those of rank results, in
+// natural order.
 std::vector<std::string> OtherRankFiles(const std::string& directory,
                                         const std::vector<std::string>& names);
 

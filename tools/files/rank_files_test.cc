@@ -65,7 +65,7 @@ TEST_F(RankFilesTest, NamesThatLeadToOneFileAreRefused) {
                                           "rank2.npy"};
   EXPECT_THAT(CheckFilesApart(root_, names), IsOk());
   EXPECT_THAT(CheckFilesApart(root_ / "new", names), IsOk());
-  // What is wrong with that is for whoever makes the directory to say.
+  // The function that makes the directory reports the long name.
   EXPECT_THAT(CheckFilesApart(root_ / std::string(300, 'x'), names), IsOk());
   Make("rank0.npy");
   fs::create_symlink("other", root_ / "rank1.npy");

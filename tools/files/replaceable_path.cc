@@ -14,9 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMaxLinks = 40;  // As Linux.
+constexpr int kMaxLinks = 40;  // Limit of Linux.
 
-// Whether both are the same, by whatever names.
+// Whether `path` leads to the open file of `descriptor`.
 bool IsOpenAs(const fs::path& path, int descriptor) {
   struct stat file = {};
   struct stat open_file = {};
@@ -24,7 +24,8 @@ bool IsOpenAs(const fs::path& path, int descriptor) {
          file.st_dev == open_file.st_dev && file.st_ino == open_file.st_ino;
 }
 
-// "/dev/stdout" leads to such a link, which is that of an open file.
+// Whether the link is in /proc: "/dev/stdout" leads to such a link, which
+// stands for an open file.
 bool IsInProc(const fs::path& link) {
   std::error_code ignored;
   const fs::path folder =
@@ -34,7 +35,7 @@ bool IsInProc(const fs::path& link) {
          *std::next(folder.begin()) == "proc";
 }
 
-// What `path` leads to by links, whether it exists or not: the links stay.
+// Path at the end of a chain of links, whether it exists or not.
 absl::StatusOr<fs::path> FollowLinks(const std::string& path) {
   fs::path last(path);
   for (int i = 0; i < kMaxLinks; ++i) {
@@ -54,8 +55,8 @@ absl::StatusOr<fs::path> FollowLinks(const std::string& path) {
       absl::StrCat(path, ": is a link that leads nowhere"));
 }
 
-// Errors: what of `path` as the user calls it rules out `whole`, which it
-// means.
+// Errors: reasons not to replace `whole`, the target of `path`. Messages name
+// `path`, as the user spelled it.
 absl::Status CheckCanBeReplaced(const std::string& path,
                                 const fs::path& whole) {
   std::error_code ignored;
@@ -64,7 +65,7 @@ absl::Status CheckCanBeReplaced(const std::string& path,
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": names a directory, not a file to write"));
   }
-  // Of a status that cannot be had, the directory's error says more.
+  // If the status cannot be read, the directory's error says more.
   if (type != fs::file_type::not_found && type != fs::file_type::regular &&
       type != fs::file_type::none) {
     return absl::InvalidArgumentError(

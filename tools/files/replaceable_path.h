@@ -8,11 +8,11 @@
 
 namespace tutti {
 
-// Where a file has to be renamed to, so that `path` names it: links stay, and
-// what they lead to is replaced, whether it exists or not. Errors,
-// INVALID_ARGUMENT and naming `path`: a directory, or what else is no regular
-// file; a link that leads nowhere; what a process has open ("/dev/stdout"), and
-// the file that is standard output or error, which would lose what it has.
+// Path to rename a file to, so that `path` names it: links stay, and their
+// target is replaced, whether it exists or not. Errors, INVALID_ARGUMENT and
+// naming `path`: a directory, or another file that is not regular; a link that
+// leads nowhere; a file that a process has open ("/dev/stdout"); the file that
+// is standard output or error, whose content would be lost.
 absl::StatusOr<std::filesystem::path> ReplaceablePath(const std::string& path);
 
 }  // namespace tutti

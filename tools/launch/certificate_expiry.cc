@@ -22,7 +22,7 @@ struct FreeCertificate {
 };
 using Certificate = std::unique_ptr<X509, FreeCertificate>;
 
-// Null if there is none.
+// Null if the file holds no certificate.
 Certificate ReadCertificate(const std::string& path) {
   const std::unique_ptr<FILE, CloseFile> file(fopen(path.c_str(), "re"));
   if (file == nullptr) return nullptr;

@@ -8,9 +8,9 @@
 
 namespace tutti {
 
-// Whether the first certificate in the file, in PEM format, is good at `now` as
-// far as its end goes. Errors: FAILED_PRECONDITION naming the file and when it
-// expired. A file without a certificate is for whoever uses it to refuse.
+// Checks that the first certificate in the file, in PEM format, has not expired
+// at `now`. Errors: FAILED_PRECONDITION naming the file and the expiry time.
+// Accepts a file without a certificate: the TLS library refuses it later.
 absl::Status CheckNotExpired(const std::string& path, absl::Time now);
 
 }  // namespace tutti

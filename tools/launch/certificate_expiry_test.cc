@@ -24,7 +24,7 @@ std::string PathOf(const std::string& name) {
   return ::testing::TempDir() + "/" + name;
 }
 
-// A certificate that ends at kExpiry.
+// Writes a certificate that expires at kExpiry.
 std::string WriteCertificate() {
   const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(
       EVP_EC_gen("P-256"), &EVP_PKEY_free);

@@ -9,17 +9,17 @@
 
 namespace tutti {
 
-// TCP ports of 127.0.0.1 that nobody else gets as long as this object lives.
+// Reserves TCP ports of 127.0.0.1 while the object exists.
 //
-// For servers that are about to start and cannot be handed a socket: destroy
-// the object just before. From then on until such a server listens, somebody
-// else may take its port, but only by asking for that very port, or for any
-// port and being given this one of some 14,000: outgoing connections, of which
-// the servers themselves make many, do not get it, since Linux gives these the
-// other half of its range (even numbers, where bind() gets odd ones).
+// For servers that start soon and cannot take over an open socket: destroy the
+// object just before they start. Until such a server listens, another process
+// may take its port, but only by requesting this port, or by requesting any
+// port and getting this one of about 14,000. Outgoing connections, which the
+// servers make too, never get the port: Linux gives them even numbers, and
+// bind() odd numbers.
 class HeldPorts {
  public:
-  // Errors: what the system says.
+  // Errors: those of the system.
   static absl::StatusOr<HeldPorts> Create(int count);
 
   const std::vector<int>& ports() const { return ports_; }

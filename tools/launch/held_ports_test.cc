@@ -36,7 +36,7 @@ TEST(HeldPortsTest, NobodyElseGetsThemUntilTheyAreLetGo) {
   EXPECT_EQ(std::set<int>(ports.begin(), ports.end()).size(), 20);
   for (int port : ports) EXPECT_FALSE(CanListenAt(port)) << port;
   held.reset();
-  // One may have gone to somebody else meanwhile.
+  // Another process may have taken some of the ports meanwhile.
   int num_free = 0;
   for (int port : ports) num_free += CanListenAt(port) ? 1 : 0;
   EXPECT_GT(num_free, 0);

@@ -12,7 +12,7 @@ namespace {
 
 using Stream = ProcessGroup::Stream;
 
-// Of what is repeated at the end.
+// Limit of the error text that is repeated at the end.
 constexpr size_t kMaxErrorBytes = 4096;
 
 }  // namespace

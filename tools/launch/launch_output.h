@@ -12,28 +12,28 @@
 
 namespace tutti {
 
-// What the tasks of `tutti launch` write, on one console. Lines begin with the
-// task, "[2] ", but what task 0 writes to its standard output, which is the
-// result of the whole: that passes unchanged. A line that lacks its newline
-// gets one when somebody else writes. Of the notes that say for whom a task
-// waits, only those of one task pass: they say the same.
+// Merges the output of the tasks of `tutti launch` on one console. Lines begin
+// with the task, "[2] ". Standard output of task 0 is the result of the whole
+// run and passes unchanged. A line without a newline gets one when another task
+// writes. Only one task's waiting notes pass, since all tasks print the same
+// ones.
 class LaunchOutput {
  public:
   LaunchOutput(const Console& console, int num_tasks)
       : console_(console), tasks_(num_tasks) {}
 
-  // As ProcessGroup::Options::on_output.
+  // For ProcessGroup::Options::on_output.
   void Add(int task, ProcessGroup::Stream stream, absl::string_view piece);
 
-  // False once the console could not be written.
+  // False after a write to the console failed.
   bool may_go_on() const { return console_.out.good() && console_.err.good(); }
 
-  // Ends a last line of errors that has no newline.
+  // Ends the last line of standard error if it has no newline.
   void Finish();
 
-  // Why a task that failed did: the last error in the words of this tool, on
-  // its standard error, without the "tutti: "; else the last line there; empty
-  // if there is none.
+  // Reason why a task failed: the last line on its standard error that begins
+  // with "tutti: ", without this prefix; else the last line there; empty if
+  // there is none.
   const std::string& ErrorOf(int task) const;
 
  private:
@@ -47,9 +47,9 @@ class LaunchOutput {
 
   const Console console_;
   std::vector<Task> tasks_;
-  // By stream: whose line has no newline yet.
+  // Task whose line has no newline yet, by stream.
   std::array<std::optional<int>, 2> open_;
-  std::optional<int> waiting_;  // Whose notes pass: the first to say one.
+  std::optional<int> waiting_;  // Task whose waiting notes pass.
 };
 
 }  // namespace tutti

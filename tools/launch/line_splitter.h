@@ -9,10 +9,10 @@
 
 namespace tutti {
 
-// Cuts a stream of bytes into lines, each with its newline. What is handed on
-// is the stream, unchanged. A line longer than kMaxPieceBytes comes in pieces,
-// so that no stream takes more memory than that; the last line comes without a
-// newline if it has none.
+// Cuts a stream of bytes into lines, each with its newline. The pieces together
+// equal the stream. A line longer than kMaxPieceBytes comes in several pieces,
+// which bounds the memory of a stream. The last line has no newline if the
+// stream ends without one.
 class LineSplitter {
  public:
   static constexpr size_t kMaxPieceBytes = size_t{64} << 10;
@@ -21,7 +21,7 @@ class LineSplitter {
 
   void Add(absl::string_view bytes, Take take);
 
-  // Hands on what has no newline yet.
+  // Passes on the last piece if it has no newline.
   void Finish(Take take);
 
  private:

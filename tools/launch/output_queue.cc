@@ -8,7 +8,8 @@
 namespace tutti {
 namespace {
 
-// Of a pipe that poll(2) calls writable, so much never blocks: PIPE_BUF.
+// PIPE_BUF: a write of this size never blocks on a pipe that poll(2) calls
+// writable.
 constexpr size_t kWriteBytes = 4096;
 
 }  // namespace

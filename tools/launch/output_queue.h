@@ -7,32 +7,32 @@
 
 namespace tutti {
 
-// What is still to be written to a descriptor whose reader may be slow: as a
-// buffer of a stream it takes all at once, and it writes when poll(2) says that
-// it can. For one thread.
+// Queue of bytes for a descriptor whose reader may be slow. As a stream buffer
+// it accepts everything at once; the owner calls WriteSome() when poll(2) says
+// that the descriptor is writable. For one thread.
 class OutputQueue : public std::streambuf {
  public:
-  // From then on it is full: who fills it is to wait.
+  // Size from which the queue counts as full: producers should wait.
   static constexpr size_t kFullBytes = size_t{1} << 20;
 
-  // Does not own the descriptor, which is -1 where there is none.
+  // Does not own the descriptor; -1 means none.
   explicit OutputQueue(int descriptor) : descriptor_(descriptor) {}
 
   int descriptor() const { return descriptor_; }
   bool is_empty() const { return next_ == text_.size(); }
   bool is_full() const { return text_.size() - next_ >= kFullBytes; }
 
-  // After a write that failed, or Drop(), nothing is taken any more.
+  // True after a failed write or Drop(): the queue then accepts nothing.
   bool failed() const { return failed_; }
 
-  // REQUIRES: the descriptor is writable, or may block. Writes no more than a
-  // pipe that has room takes at once.
+  // Writes no more than a writable pipe accepts at once. REQUIRES: the
+  // descriptor is writable, or may block.
   void WriteSome();
 
-  // Blocks until all is written.
+  // Blocks until everything is written.
   void WriteAll();
 
-  // Gives up what is not written.
+  // Drops all bytes not yet written.
   void Drop();
 
  protected:
@@ -42,7 +42,7 @@ class OutputQueue : public std::streambuf {
  private:
   const int descriptor_;
   std::string text_;
-  size_t next_ = 0;  // In `text_`: what comes before is written.
+  size_t next_ = 0;  // In `text_`: the bytes before it are written.
   bool failed_ = false;
 };
 

@@ -5,8 +5,9 @@
 
 namespace tutti {
 
-// Whether `host`, "10.0.0.1" or "::1", is an address in numbers that this
-// machine does not have. False of a name, which others may resolve otherwise.
+// Whether `host` is a numeric address, "10.0.0.1" or "::1", that this machine
+// does not have. False for a name, which other machines may resolve
+// differently.
 bool IsAddressOfAnotherMachine(const std::string& host);
 
 }  // namespace tutti

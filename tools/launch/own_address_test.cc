@@ -11,7 +11,8 @@ TEST(OwnAddressTest, AddressesOfThisMachine) {
 }
 
 TEST(OwnAddressTest, AddressesOfOthers) {
-  EXPECT_TRUE(IsAddressOfAnotherMachine("192.0.2.1"));  // Of documents alone.
+  // Reserved for documents.
+  EXPECT_TRUE(IsAddressOfAnotherMachine("192.0.2.1"));
 }
 
 TEST(OwnAddressTest, NamesMayBeOfThisMachine) {

@@ -28,11 +28,11 @@ bool IsIgnored(int signal) {
   return action.sa_handler == SIG_IGN;
 }
 
-// What is read from a pipe at once: all that one holds by default.
+// Bytes read from a pipe at once: the default capacity of a pipe.
 constexpr size_t kReadBytes = size_t{64} << 10;
 
-// Asked again before each write: two descriptors may be of one pipe, whose last
-// room the other has taken.
+// Called before each write: two descriptors may share a pipe, and the other may
+// have filled it.
 bool IsWritable(int descriptor) {
   pollfd polled = {descriptor, POLLOUT, 0};
   return poll(&polled, 1, /*timeout=*/0) > 0;
@@ -62,7 +62,7 @@ ProcessGroup::~ProcessGroup() {
 }
 
 absl::Status ProcessGroup::TakeSignals() {
-  // Whoever ignores it cannot wait for children.
+  // Processes that ignore SIGCHLD cannot wait for children.
   if (IsIgnored(SIGCHLD)) signal(SIGCHLD, SIG_DFL);
   sigset_t taken;
   sigemptyset(&taken);
@@ -91,7 +91,7 @@ absl::Status ProcessGroup::StartOne(const Program& program) {
     }
     process.pipes[stream].fd = UniqueFd(ends[0]);
     child_ends[stream] = UniqueFd(ends[1]);
-    // The child's end stays blocking: most programs want it so.
+    // The child's end stays blocking, as most programs expect.
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
   }
   const auto pid = StartProcess(
@@ -160,7 +160,7 @@ int ProcessGroup::ReadPipe(int index, Stream stream) {
   Pipe& pipe = processes_[index].pipes[static_cast<int>(stream)];
   std::array<char, kReadBytes> buffer;
   const ssize_t size = read(pipe.fd.get(), buffer.data(), buffer.size());
-  if (size < 0) return 0;  // Nothing there after all.
+  if (size < 0) return 0;  // Nothing to read after all.
   if (size == 0) {
     ClosePipe(index, stream);
     return 0;
@@ -202,7 +202,8 @@ void ProcessGroup::Reap() {
     if (info.si_pid == 0) continue;
     ended.push_back({static_cast<int>(i), info.si_code != CLD_EXITED});
   }
-  // One that was killed is more likely why another failed than the reverse.
+  // Killed processes come first: a kill more likely causes another failure than
+  // the reverse.
   std::stable_partition(ended.begin(), ended.end(),
                         [](const Ended& one) { return one.by_signal; });
   for (const Ended& one : ended) End(one.index);
@@ -210,11 +211,12 @@ void ProcessGroup::Reap() {
 
 void ProcessGroup::End(int index) {
   Process& process = processes_[index];
-  // The number of the group is not free before its leader is waited for.
+  // The process group's number stays reserved until the leader is waited for.
   kill(-process.pid, SIGKILL);
   for (Stream stream : kStreams) {
     const UniqueFd& fd = process.pipes[static_cast<int>(stream)].fd;
-    // What is there now, and no more: somebody out of reach may still write.
+    // Reads only the bytes that are there now: processes beyond reach may still
+    // write.
     int left_bytes = 0;
     if (fd.is_set()) ioctl(fd.get(), FIONREAD, &left_bytes);
     while (fd.is_set() && left_bytes > 0) {
@@ -235,11 +237,11 @@ void ProcessGroup::End(int index) {
 
 void ProcessGroup::Stop(int signal) {
   SignalAll(signal);
-  SignalAll(SIGCONT);  // Whoever is stopped takes no other signal.
+  SignalAll(SIGCONT);  // Stopped processes take no other signal.
   if (stopping_) return;
   stopping_ = true;
   if (options_.grace == absl::InfiniteDuration()) return;
-  // Zero would never come.
+  // A timer set to zero would never expire.
   const absl::Duration grace = std::max(options_.grace, absl::Nanoseconds(1));
   itimerspec when = {};
   when.it_value = absl::ToTimespec(grace);

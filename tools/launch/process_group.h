@@ -22,20 +22,20 @@
 
 namespace tutti {
 
-// Programs that run together, as children of this process: what they print is
-// handed on line by line, and when one fails, all are stopped.
+// Runs programs together as children of this process. Passes on their output
+// line by line, and stops all of them if one fails.
 //
-// Stopping is SIGTERM (to processes that stand still too), and SIGKILL to those
-// that are still there when the grace period is over. SIGHUP, SIGINT and
-// SIGTERM that come to this process, unless it ignores them, go to all of them
-// instead, and begin the grace period too.
+// Stopping sends SIGTERM and SIGCONT, then SIGKILL to processes that still run
+// after the grace period. If this process receives SIGHUP, SIGINT or SIGTERM,
+// and does not ignore it, it sends that signal to all children instead, which
+// starts the grace period too.
 //
-// Nothing is left: each child leads a process group of its own, which ends with
-// it, and the kernel kills the children if this process is gone, however that
-// came. Out of reach are only those of their children that made a process group
-// of their own.
+// No process is left over: each child leads its own process group, which ends
+// with the child, and the kernel kills the children if this process ends for
+// any reason. Only descendants in a process group that they made themselves are
+// beyond reach.
 //
-// All of it is for one thread, in a process in which no other thread has
+// All methods are for one thread, in a process where no other thread has
 // SIGCHLD or the signals above unblocked. One object at a time.
 class ProcessGroup {
  public:
@@ -44,56 +44,59 @@ class ProcessGroup {
   struct Options {
     absl::Duration grace = absl::Seconds(10);
 
-    // Takes what process `index` wrote: pieces as of LineSplitter. All pieces
-    // of a stream come, in order, before the process counts as ended.
+    // Receives the output of process `index` in pieces as LineSplitter makes
+    // them. All pieces of a stream come, in order, before the process counts as
+    // ended.
     std::function<void(int index, Stream stream, absl::string_view piece)>
         on_output;
 
-    // Asked after output was handed on: false stops all. Null: never.
+    // Called after each piece of output; returning false stops all processes.
+    // Null: never called.
     std::function<bool()> may_go_on;
 
-    // Where `on_output` puts things. Wait() writes them when they can be, and
-    // takes no output while one of them is full. What is not written when all
-    // were to end and the grace period is over is given up.
+    // Queues that `on_output` writes to. Wait() writes them out whenever
+    // possible, and reads no output while one of them is full. If bytes remain
+    // unwritten when all processes were stopped and the grace period is over,
+    // they are dropped.
     std::vector<OutputQueue*> queues;
   };
 
   struct Result {
-    std::vector<int> wait_statuses;  // As of waitpid(2), by index.
+    std::vector<int> wait_statuses;  // As from waitpid(2), by index.
 
-    // Why the others were stopped, whichever came first; neither is set if
-    // all ended by themselves, with success.
-    std::optional<int> first_failed;  // By index.
-    std::optional<int> signal;        // That came to this process.
+    // First reason to stop the processes. Neither is set if all of them ended
+    // by themselves with success.
+    std::optional<int> first_failed;  // Index of the process.
+    std::optional<int> signal;        // Received by this process.
   };
 
-  // Runs the programs with nothing on their standard input. Errors: those of
-  // StartProcess(), after which none runs; what else the system refuses.
+  // Starts the programs with an empty standard input. Errors: those of
+  // StartProcess(), after which none runs; those of other system calls.
   static absl::StatusOr<std::unique_ptr<ProcessGroup>> Start(
       const std::vector<Program>& programs, Options options);
 
-  // Kills what still runs.
+  // Kills the processes that still run.
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
-  // Blocks until all have ended, and what they wrote is written.
+  // Blocks until all processes have ended and their output is written.
   Result Wait();
 
-  // By index; those of processes that have ended may belong to others now.
+  // By index. Ids of ended processes may be reused by other processes.
   const std::vector<pid_t>& pids() const { return pids_; }
 
  private:
   struct Pipe {
-    UniqueFd fd;  // Not set once the other end is closed.
+    UniqueFd fd;  // Closed once the other end is closed.
     LineSplitter lines;
   };
   struct Process {
     pid_t pid = 0;
     bool running = false;
-    Pipe pipes[2];  // By Stream.
+    Pipe pipes[2];  // Indexed by Stream.
   };
-  // A process that has ended, and is still there to be waited for.
+  // A process that has ended, but was not waited for yet.
   struct Ended {
     int index;
     bool by_signal;
@@ -104,10 +107,10 @@ class ProcessGroup {
   absl::Status TakeSignals();
   absl::Status StartOne(const Program& program);
 
-  // One look at all that can happen.
+  // Handles the next batch of events.
   void WaitForEvents();
   bool IsWriting() const;
-  // Returns how many bytes it took.
+  // Returns the number of bytes read.
   int ReadPipe(int index, Stream stream);
   void ClosePipe(int index, Stream stream);
   void ReadSignals();
@@ -115,14 +118,14 @@ class ProcessGroup {
   void Reap();
   void End(int index);
 
-  // To all that run, which have the grace period from now on.
+  // Sends `signal` to all running processes and starts their grace period.
   void Stop(int signal);
   void SignalAll(int signal);
 
   const Options options_;
-  std::optional<sigset_t> old_mask_;  // Of this thread, once it is changed.
-  UniqueFd signals_;                  // Of signalfd(2).
-  UniqueFd grace_;  // Of timerfd_create(2); runs from the first Stop() on.
+  std::optional<sigset_t> old_mask_;  // Of this thread, once changed.
+  UniqueFd signals_;                  // From signalfd(2).
+  UniqueFd grace_;  // From timerfd_create(2); the first Stop() starts it.
   bool stopping_ = false;
   std::vector<Process> processes_;
   std::vector<pid_t> pids_;

@@ -49,8 +49,8 @@ MATCHER_P(KilledBy, signal, "") {
   return WIFSIGNALED(arg) && WTERMSIG(arg) == signal;
 }
 
-// Children of children come to this process when their parents end, so that a
-// test can wait for their end.
+// Makes orphaned descendants children of this process, so that a test can wait
+// for their end.
 class Subreaper {
  public:
   Subreaper() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
@@ -59,7 +59,7 @@ class Subreaper {
 
 class ProcessGroupTest : public ::testing::Test {
  protected:
-  // Scripts wait for lines that others write to it.
+  // Scripts read lines from the FIFO, which others write.
   static std::string MakeFifo(const std::string& name) {
     std::string path = absl::StrCat(::testing::TempDir(), "/", name, getpid());
     unlink(path.c_str());
@@ -69,7 +69,7 @@ class ProcessGroupTest : public ::testing::Test {
 
   void Start(const std::vector<Program>& programs,
              absl::Duration grace = absl::InfiniteDuration()) {
-    group_.reset();  // One at a time.
+    group_.reset();  // Only one object may exist at a time.
     auto group = ProcessGroup::Start(
         programs, {.grace = grace,
                    .on_output = [this](int index, Stream stream,
@@ -170,13 +170,14 @@ TEST_F(ProcessGroupTest, WhatIsWrittenBeforeTheEndIsReadWhoeverIsFaster) {
   };
   on_output_ = [&](int index, absl::string_view) {
     if (index == 1) {
-      // The end of process 1 and the first line of process 0 are seen together.
+      // The group sees the end of process 1 and the first line of process 0
+      // together.
       std::ofstream(go) << "\n" << std::flush;
       std::ifstream(wrote).get();
       std::ofstream(end) << "\n" << std::flush;
       wait_for_end(1);
     } else if (out_[0] == "first\n") {
-      // And before the former is looked at, process 0 ends too.
+      // Process 0 ends too, before the group handles the end of process 1.
       std::ofstream(go) << "\n" << std::flush;
       wait_for_end(0);
     }
@@ -208,7 +209,7 @@ TEST_F(ProcessGroupTest, AProgramKilledByASignalHasFailed) {
 
 TEST_F(ProcessGroupTest, SuccessOfOneStopsNobody) {
   const std::string fifo = MakeFifo("success");
-  // `cat` ends when the other process has ended.
+  // `cat` ends after the other process has ended.
   const auto result = Run({Sh(absl::StrCat("exec 3> ", fifo, "; exit 0")),
                            Sh(absl::StrCat("cat ", fifo, "; echo last"))});
   EXPECT_THAT(result.wait_statuses, ElementsAre(Exited(0), Exited(0)));
@@ -280,7 +281,7 @@ TEST_F(ProcessGroupTest, ChildrenOfAnEndedProgramAreKilled) {
 
 TEST_F(ProcessGroupTest, WhoHoldsTheOutputOpenElsewhereDelaysNothing) {
   const Subreaper subreaper;
-  // The outer shell ends once the inner one is in a session of its own.
+  // The outer shell ends once the inner shell is in its own session.
   const std::string fifo = MakeFifo("elsewhere");
   Run({Sh(absl::StrCat("setsid sh -c 'echo $$ > ", fifo,
                        "; exec sleep 1000' & read pid < ", fifo,
@@ -317,7 +318,7 @@ TEST_F(ProcessGroupTest, NeitherDoesOneOfTwoStreamsThatAreOnePipe) {
   const std::string page(4096, 'x');
   while (write(ends[1], page.data(), page.size()) > 0) {
   }
-  std::string taken(page);  // One has room again.
+  std::string taken(page);  // Makes room for one page.
   ASSERT_EQ(read(ends[0], taken.data(), taken.size()), 4096);
   fcntl(ends[1], F_SETFL, 0);
   OutputQueue out(ends[1]), err(other);

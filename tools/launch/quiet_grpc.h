@@ -5,9 +5,9 @@
 
 namespace tutti {
 
-// Keeps gRPC from writing lines of its own to standard error, unless the
-// variable GRPC_VERBOSITY asks for them: what they say, the errors of the tool
-// say in one line. For the whole process, from then on.
+// Stops gRPC from writing its own lines to standard error, unless the variable
+// GRPC_VERBOSITY requests them: the tool's errors contain the same facts in one
+// line. Affects the whole process from then on.
 void SilenceGrpc(const Variables& variables);
 
 }  // namespace tutti

@@ -11,7 +11,7 @@ namespace tutti {
 namespace quiet_grpc_test {
 
 std::string PrintedByGrpc() {
-  gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);  // As gRPC when it begins.
+  gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);  // The default of gRPC.
   testing::internal::CaptureStderr();
   gpr_log(GPR_ERROR, "a line of gRPC");
   return testing::internal::GetCapturedStderr();

@@ -23,7 +23,8 @@ namespace {
 constexpr size_t kMaxEntries = 65536;
 constexpr int kMaxPort = 65535;
 
-// Digits only, and no number that could overflow anything.
+// Parses digits only; refuses a number large enough to overflow later
+// arithmetic.
 std::optional<int> ParseNumber(absl::string_view text) {
   int number = 0;
   if (text.size() > 9 || !absl::c_all_of(text, absl::ascii_isdigit) ||
@@ -33,7 +34,7 @@ std::optional<int> ParseNumber(absl::string_view text) {
   return number;
 }
 
-// At the commas that stand in no bracket.
+// Splits at the commas outside brackets.
 std::vector<absl::string_view> SplitOutsideBrackets(absl::string_view list) {
   std::vector<absl::string_view> parts;
   size_t begin = 0;
@@ -49,8 +50,9 @@ std::vector<absl::string_view> SplitOutsideBrackets(absl::string_view list) {
   return parts;
 }
 
-// Host names that grow from left to right: each call adds one part to all of
-// them. False: that is no list of hosts, or too long a one.
+// Host names that grow from left to right: each call appends one part to all
+// names. Calls return false if the text is not a list of hosts, or the list is
+// too long.
 class HostNames {
  public:
   bool Add(absl::string_view text) {
@@ -59,7 +61,7 @@ class HostNames {
     return true;
   }
 
-  // "01-03,7".
+  // Appends ranges such as "01-03,7".
   bool AddRanges(absl::string_view ranges) {
     std::vector<std::string> endings;
     for (absl::string_view range : absl::StrSplit(ranges, ',')) {
@@ -77,7 +79,7 @@ class HostNames {
   const std::vector<std::string>& names() const { return names_; }
 
  private:
-  // Numbers have at least as many digits as the first one.
+  // Pads numbers to the width of the first one.
   static bool AddRange(absl::string_view range,
                        std::vector<std::string>* endings) {
     const std::vector<absl::string_view> ends = absl::StrSplit(range, '-');
@@ -98,7 +100,7 @@ class HostNames {
   std::vector<std::string> names_ = {""};
 };
 
-// "node[01-03,7]", "rack[0-1]node[0-3].local".
+// Expands "node[01-03,7]" or "rack[0-1]node[0-3].local".
 bool ExpandHosts(absl::string_view pattern, HostNames* names) {
   if (pattern.empty()) return false;
   while (!pattern.empty()) {
@@ -120,7 +122,7 @@ struct Variable {
   std::string value;
 };
 
-// Those of the step, which `srun` started, come before those of the whole job.
+// Prefers the variable of the step, which `srun` started, to that of the job.
 absl::StatusOr<Variable> FindOneOf(const Variables& variables,
                                    const std::string& of_step,
                                    const std::string& of_job) {
@@ -133,7 +135,7 @@ absl::StatusOr<Variable> FindOneOf(const Variables& variables,
                    " from Slurm, found neither: start the tasks with srun"));
 }
 
-// Slurm can deal tasks out in other orders, which are for --cluster.
+// Refuses other orders of tasks, which Slurm supports; they need --cluster.
 absl::Status CheckDistribution(const Variables& variables) {
   const std::optional<std::string> order = variables("SLURM_DISTRIBUTION");
   if (!order.has_value() || absl::StartsWith(*order, "block")) {

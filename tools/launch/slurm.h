@@ -10,18 +10,19 @@
 
 namespace tutti {
 
-// What Slurm tells the processes that `srun` starts. Pure; no list makes more
-// than 65,536 of anything. Errors: UsageError quoting what is wrong.
+// Reads the variables that Slurm sets for processes started by `srun`. Pure; no
+// list expands to more than 65,536 entries. Errors: UsageError quoting the bad
+// text.
 
-// "node[01-03,7],gpu5": node01, node02, node03, node7, gpu5.
+// Expands "node[01-03,7],gpu5" to node01, node02, node03, node7, gpu5.
 absl::StatusOr<std::vector<std::string>> ExpandHostList(absl::string_view list);
 
-// "2(x3),1": 2, 2, 2, 1.
+// Expands "2(x3),1" to 2, 2, 2, 1.
 absl::StatusOr<std::vector<int>> ExpandTasksPerNode(absl::string_view list);
 
-// "host:port" by task. Tasks fill one node after the other, and the first of
-// each node listens at `base_port`, the next one at the port after that. Errors
-// also: a variable that is missing; those that contradict each other.
+// "host:port" of each task. Tasks fill one node after the other. The first task
+// of each node listens at `base_port`, the next task at the next port. Errors
+// also: a missing variable; variables that contradict each other.
 absl::StatusOr<std::vector<std::string>> SlurmAddresses(
     const Variables& variables, int base_port);
 

@@ -17,7 +17,8 @@
 namespace tutti {
 namespace {
 
-// Ours, less the variables that `added` gives a value, and `added`.
+// Environment of this process without the variables that `added` sets, followed
+// by `added`.
 std::vector<std::string> MergedEnvironment(
     const std::vector<std::string>& added) {
   std::vector<std::string> merged = added;
@@ -32,7 +33,7 @@ std::vector<std::string> MergedEnvironment(
   return merged;
 }
 
-// For execve(2). Valid as long as `words`.
+// Array for execve(2). Valid while `words` is.
 std::vector<char*> Pointers(std::vector<std::string>* words) {
   std::vector<char*> pointers;
   for (std::string& word : *words) pointers.push_back(word.data());
@@ -40,23 +41,24 @@ std::vector<char*> Pointers(std::vector<std::string>* words) {
   return pointers;
 }
 
-// All that the child needs, made before it is.
+// Everything that the child needs, prepared before fork().
 struct ChildStart {
   char* const* words;
   char* const* environment;
   ProcessStart files;
-  int null;  // /dev/null.
+  int null;  // Opened on /dev/null.
   int report;
   pid_t parent;
 };
 
-// The child's part. Only what is allowed between fork and exec: no memory, no
-// locks.
+// Runs in the child. Does only what is allowed between fork and exec: takes no
+// memory and no locks.
 [[noreturn]] void BecomeProgram(const ChildStart& start) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != start.parent) _exit(127);  // It ended before the line above.
-  // Ignored signals stay ignored, and this tool ignores these.
+  // The parent ended before prctl().
+  if (getppid() != start.parent) _exit(127);
+  // exec keeps ignored signals ignored, and this tool ignores these two.
   for (int number : {SIGPIPE, SIGXFSZ}) signal(number, SIG_DFL);
   if (dup2(start.null, STDIN_FILENO) >= 0 &&
       dup2(start.files.out, STDOUT_FILENO) >= 0 &&
@@ -70,7 +72,7 @@ struct ChildStart {
   _exit(127);
 }
 
-// What the child reported: 0 once it has become its program.
+// Error number that the child reported; 0 after a successful exec.
 int ReadReport(int report) {
   int error = 0;
   ssize_t size = 0;

@@ -12,21 +12,21 @@
 namespace tutti {
 
 struct Program {
-  std::vector<std::string> words;        // The first is the path of a file.
-  std::vector<std::string> environment;  // "NAME=value", on top of ours.
+  std::vector<std::string> words;        // The first one is the path of a file.
+  std::vector<std::string> environment;  // "NAME=value", added to ours.
 };
 
-// What a new process begins with.
+// Initial state of a new process.
 struct ProcessStart {
   int out = -1;        // Becomes its standard output.
   int err = -1;        // Becomes its standard error.
-  sigset_t mask = {};  // The signals that it has blocked.
+  sigset_t mask = {};  // Blocked signals.
 };
 
-// Runs the program in a child of this process that leads a process group of its
-// own and reads nothing from its standard input. The kernel kills it when the
-// calling thread ends. SIGPIPE and SIGXFSZ have their default effect in it.
-// Errors: what the system says, naming the program.
+// Runs the program in a child process. The child leads its own process group,
+// has an empty standard input, and takes the default action on SIGPIPE and
+// SIGXFSZ. The kernel kills the child when the calling thread ends. Errors:
+// those of the system, naming the program.
 absl::StatusOr<pid_t> StartProcess(const Program& program,
                                    const ProcessStart& start);
 

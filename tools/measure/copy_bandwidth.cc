@@ -16,7 +16,7 @@ absl::StatusOr<CopyBandwidth> CopyBandwidth::Create(
   if (!from.ok()) return from.status();
   absl::StatusOr<Tensor> into = Tensor::Allocate(DType::kUint8, shape);
   if (!into.ok()) return into.status();
-  // Pages come into being when they are first written.
+  // Touches all pages: memory is allocated at the first write.
   std::memset(from->mutable_data(), 1, from->size_bytes());
   std::memset(into->mutable_data(), 0, into->size_bytes());
   return CopyBandwidth(environment, num_workers, *std::move(from),

@@ -7,20 +7,19 @@
 
 namespace tutti {
 
-// How fast this machine's memory is, by the plainest measure there is: a copy
-// with non-temporal stores, from and to buffers too large for caches, each
-// worker its part.
+// Measures this machine's memory bandwidth by copying with non-temporal stores
+// between buffers too large for caches; each worker copies a part.
 class CopyBandwidth {
  public:
   // `environment`'s parts outlive the object. Errors: RESOURCE_EXHAUSTED.
   static absl::StatusOr<CopyBandwidth> Create(const Environment& environment,
                                               int num_workers);
 
-  // Copies so often; a copy takes some 20 ms.
+  // Makes `num_copies` copies, of about 20 ms each.
   void Measure(int num_copies);
 
-  // Of the fastest copy so far: bytes per second, those read and those written.
-  // 0 before the first.
+  // Bandwidth of the fastest copy until now, in bytes per second, counting both
+  // bytes read and bytes written. 0 before the first copy.
   double best() const { return best_; }
 
   static constexpr int64_t kBufferBytes = int64_t{128} << 20;

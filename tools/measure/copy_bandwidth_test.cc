@@ -11,7 +11,7 @@
 namespace tutti {
 namespace copy_bandwidth_test {
 
-// Time passes from one look to the next: `ticks` in turn.
+// A clock that advances at each call of Now(), by each of `ticks` in turn.
 class TickingClock : public Clock {
  public:
   explicit TickingClock(std::vector<absl::Duration> ticks)
@@ -31,7 +31,8 @@ class TickingClock : public Clock {
 
 TEST(CopyBandwidthTest, CountsWhatIsReadAndWhatIsWrittenByTheFastestCopy) {
   const DefaultEnvironment system(2);
-  // Between copies, and in them: 4, 2, 3 ms, and so on.
+  // Alternates the time between copies with the times of copies: 4, 2, 3 ms,
+  // and so on.
   const absl::Duration between = absl::Milliseconds(1);
   TickingClock clock({between, absl::Milliseconds(4), between,
                       absl::Milliseconds(2), between, absl::Milliseconds(3)});

@@ -6,8 +6,8 @@
 
 namespace tutti {
 
-// Runs work(0) ... work(count - 1) on the queue and waits for all of them. Not
-// for the queue's own threads.
+// Runs work(0) ... work(count - 1) on the queue and waits for all of them. Must
+// not be called on the queue's threads.
 void ParallelFor(WorkQueue* queue, int count,
                  absl::FunctionRef<void(int)> work);
 

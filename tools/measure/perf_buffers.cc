@@ -16,12 +16,12 @@
 namespace tutti {
 namespace {
 
-// Small workloads take turns among up to so many sets, large ones among as many
-// as fit into so many bytes.
+// Small workloads rotate among up to kMaxSets sets, large ones among the sets
+// that fit into kMaxRotatedBytes.
 constexpr int64_t kMaxSets = 4;
 constexpr int64_t kMaxRotatedBytes = int64_t{256} << 20;
 
-// What outputs hold before: no result is likely to look like it.
+// Content of outputs before a collective; unlikely to look like a result.
 constexpr auto kStale = std::byte{0xA5};
 
 absl::StatusOr<Tensor> AllocateElements(const Workload& workload,
@@ -38,7 +38,7 @@ absl::StatusOr<RankBuffers> AllocateApart(const Workload& workload, int rank) {
   return RankBuffers{*std::move(input), *std::move(output)};
 }
 
-// Block `rank` of so many elements.
+// Block `rank` of `count` elements.
 absl::StatusOr<Tensor> BlockOf(const Tensor& whole, int rank, int64_t count) {
   if (whole.num_elements() == count) return whole;
   return whole.Slice(rank * count, (rank + 1) * count);
@@ -62,7 +62,7 @@ bool HasBoth(const Workload& workload, int rank) {
          OutputElements(workload, rank) > 0;
 }
 
-// As if all ranks had equally much, which those of most collectives have.
+// Assumes that all ranks have equally much, which is true of most collectives.
 int64_t SetBytes(const Workload& workload, RankRange range) {
   const int64_t per_rank = LeastMovedBytes(workload) / workload.group_size;
   return std::max(per_rank * range.count, int64_t{1});
@@ -162,7 +162,8 @@ std::vector<RankBuffers>& PerfBuffers::Next() {
 void PerfBuffers::Rewrite(Set* set, TestData::Copy copy) const {
   ParallelFor(queue_, range_.count, [&](int i) {
     RankBuffers& buffers = set->ranks[i];
-    MakeStale(&buffers.output, copy);  // Before the input: it may be the same.
+    // Before the input, which may share the memory.
+    MakeStale(&buffers.output, copy);
     if (!buffers.input.is_set()) return;
     set->data.WriteInput(range_.first + i, buffers.input.mutable_data(), copy);
   });

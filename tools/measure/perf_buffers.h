@@ -14,48 +14,49 @@
 
 namespace tutti {
 
-// One rank's tensors; unset where it has none.
+// Tensors of one rank; unset if the rank has none.
 struct RankBuffers {
   Tensor input;
   Tensor output;
 };
 
-// Consecutive ranks of a workload: those of one process.
+// Consecutive ranks of a workload: the ranks of one process.
 struct RankRange {
   int first = 0;
   int count = 0;
 };
 
-// Of the ranks of `range`, in order; uninitialised. In place, the smaller
-// tensor of a rank that has two is its block of the larger one. Errors:
-// RESOURCE_EXHAUSTED.
+// Allocates the tensors of the ranks of `range`, in order, uninitialised. In
+// place, a rank with two tensors has the smaller one as its block of the larger
+// one. Errors: RESOURCE_EXHAUSTED.
 absl::StatusOr<std::vector<RankBuffers>> AllocateBuffers(
     const Workload& workload, RankRange range, bool in_place);
 
 struct BufferOptions {
   bool in_place = false;
 
-  // One set that is written once and stays in the caches as it may. Else sets
-  // take turns, and are rewritten past the caches before each use.
+  // If true, uses one set of buffers, written once, which may stay in the
+  // caches. Otherwise sets rotate, and are rewritten past the caches before
+  // each use.
   bool hot = false;
 
-  // Data and results are fresh in every iteration, and CountWrong() may be
-  // called.
+  // If true, fills inputs and outputs before every iteration, and allows
+  // CountWrong().
   bool check = false;
 
   uint64_t seed = 0;
 };
 
-// The buffers of some ranks of a workload that is executed again and again, and
-// what is in them.
+// Buffers, and their contents, of some ranks of a workload that is executed
+// again and again.
 class PerfBuffers {
  public:
-  // Errors: RESOURCE_EXHAUSTED if the buffers take more memory than is
+  // Errors: RESOURCE_EXHAUSTED if the buffers need more memory than is
   // available.
   static absl::Status CheckMemory(const Workload& workload, RankRange range,
                                   const BufferOptions& options);
 
-  // `queue` outlives the object. Errors: also as CheckMemory().
+  // `queue` outlives the object. Errors: also those of CheckMemory().
   static absl::StatusOr<std::unique_ptr<PerfBuffers>> Create(
       const Workload& workload, RankRange range, const BufferOptions& options,
       WorkQueue* queue);
@@ -64,11 +65,11 @@ class PerfBuffers {
 
   const Workload& workload() const { return workload_; }
 
-  // The buffers of the next iteration, in rank order. Inputs hold what ranks
-  // bring, outputs what no collective would write.
+  // Buffers of the next iteration, in rank order. Inputs hold the ranks'
+  // contributions, outputs hold bytes that no collective would write.
   std::vector<RankBuffers>& Next();
 
-  // The elements of the last Next()'s outputs that are wrong, on these ranks.
+  // Number of wrong elements in the outputs of the last Next(), on these ranks.
   // REQUIRES: BufferOptions::check.
   int64_t CountWrong() const;
 

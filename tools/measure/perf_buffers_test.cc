@@ -24,7 +24,7 @@ Workload Of(CollectiveType type, int group_size, int64_t count) {
   return workload;
 }
 
-// Makes every rank's output what it must be, by hand.
+// Writes the correct result into every rank's output.
 void GatherInto(std::vector<RankBuffers>* ranks) {
   std::vector<std::byte> all;
   for (const RankBuffers& rank : *ranks) {

@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// In place of the names of algorithms.
+// Stands for the names of all algorithms.
 constexpr char kAll[] = "all";
 
 absl::Status CheckDevices(const PerfOptions& options) {

@@ -23,32 +23,33 @@ struct PerfOptions {
   int tasks = 1;
   SweepOptions sweep = {.max_bytes = "64M", .factor = 4};
 
-  // Names; "all"; empty: the library's choice.
+  // Names; or "all"; empty: the library chooses.
   std::vector<std::string> algorithms;
   ChoiceOptions choice;
 
   int iterations = 20;
   int warmup = 3;
-  std::optional<double> deadline_seconds;  // Of each iteration.
+  std::optional<double> deadline_seconds;  // Per iteration.
   bool check = false;
   bool hot = false;
   bool in_place = false;
   uint64_t seed = 1;
   bool json = false;
-  std::optional<ClusterOptions> cluster;  // None: all ranks are here.
+  std::optional<ClusterOptions> cluster;  // Nullopt: one process.
 };
 
-// What `tutti perf` measures: every workload by every algorithm.
+// Work of `tutti perf`: measures every workload with every algorithm.
 struct PerfPlan {
-  std::vector<Workload> workloads;      // By size, no size twice.
-  std::vector<std::string> algorithms;  // Empty name: the library's choice.
+  std::vector<Workload> workloads;      // By size, without duplicates.
+  std::vector<std::string> algorithms;  // Empty: library's choice.
 
-  // Algorithms were not named, so that those which cannot serve are left out.
+  // Whether to skip algorithms that cannot run a workload: true if the command
+  // line does not name them.
   bool may_skip = false;
 };
 
-// Pure. A permute without a permutation goes to the next rank. Errors:
-// UsageError for all that is wrong with the options, whatever happens then.
+// Pure. A permute without a permutation sends to the next rank. Errors:
+// UsageError for every mistake in the options.
 absl::StatusOr<PerfPlan> PlanPerf(const PerfOptions& options,
                                   const CollectiveRegistry& registry);
 

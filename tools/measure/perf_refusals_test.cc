@@ -1,4 +1,5 @@
-// What `--algorithm all` may leave out, among none but wrong algorithms.
+// `--algorithm all` skips algorithms that refuse. All registered ones are
+// wrong.
 
 #include <sstream>
 

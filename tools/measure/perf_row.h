@@ -13,20 +13,20 @@
 
 namespace tutti {
 
-// What the executions of one workload by one algorithm came to.
+// Result of executing one workload with one algorithm.
 struct Measurement {
   std::string algorithm;
-  std::vector<absl::Duration> times;  // Of the slowest rank, per iteration.
-  std::optional<int64_t> wrong;       // Elements, over ranks and iterations.
+  std::vector<absl::Duration> times;  // Slowest rank, per iteration.
+  std::optional<int64_t> wrong;       // Sum over ranks and iterations.
 };
 
-// A row of `tutti perf`.
+// Output row of `tutti perf`.
 struct PerfRow {
   std::string collective;
-  int64_t bytes = 0;      // Of the whole buffer.
-  int64_t count = 0;      // Of its elements.
-  std::string dtype;      // Empty of a barrier.
-  std::string reduction;  // Empty where nothing is reduced.
+  int64_t bytes = 0;      // Size of the whole buffer.
+  int64_t count = 0;      // Elements of the whole buffer.
+  std::string dtype;      // Empty for a barrier.
+  std::string reduction;  // Empty without a reduction.
   std::string algorithm;
   double p50_us = 0;
   double p99_us = 0;
@@ -34,27 +34,27 @@ struct PerfRow {
   double busbw = 0;  // algbw * BusFactor().
   std::optional<int64_t> wrong;
 
-  // Bytes per second: LeastMovedBytes() / p50. None of a barrier.
+  // LeastMovedBytes() / p50, in bytes per second. Nullopt for a barrier.
   std::optional<double> least_bandwidth;
 };
 
 // REQUIRES: at least one time.
 PerfRow MakePerfRow(const Workload& workload, const Measurement& measurement);
 
-// How near the row is to what memory allows, 1 being there, if a copy reads and
-// writes `copy_bandwidth` bytes per second. Rows compare only by the same one.
-// None of a barrier, and if that is not known (0).
+// Share of the memory's bandwidth that the row reaches; 1 is the limit. A plain
+// copy reads and writes `copy_bandwidth` bytes per second; compare rows only if
+// it is equal. Nullopt for a barrier, and if `copy_bandwidth` is not known (0).
 std::optional<double> LimitShare(const PerfRow& row, double copy_bandwidth);
 
-// The smallest time that at least `percent` of the times do not exceed.
-// REQUIRES: times is not empty and percent is in (0, 100].
+// Smallest time that at least `percent` of the times do not exceed. REQUIRES:
+// times is not empty and percent is in (0, 100].
 absl::Duration Percentile(std::vector<absl::Duration> times, int percent);
 
-// What part of the whole buffer the slowest link of the best algorithm carries:
-// makes collectives and group sizes comparable, as in NCCL's tests.
+// Share of the whole buffer that the slowest link of the best algorithm
+// carries. Makes collectives and group sizes comparable, as in NCCL's tests.
 double BusFactor(CollectiveType type, int group_size);
 
-// The columns of a row; wide enough to print rows as they come.
+// Columns of a row, wide enough to print each row at once.
 TextTable PerfTable();
 std::vector<std::string> Cells(const PerfRow& row, double copy_bandwidth);
 

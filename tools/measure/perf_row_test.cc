@@ -30,7 +30,7 @@ TEST(PerfRowTest, PercentilesAreTimesThatWereMeasured) {
   EXPECT_EQ(Percentile(times, 50), absl::Microseconds(50));
   EXPECT_EQ(Percentile(times, 99), absl::Microseconds(99));
   EXPECT_EQ(Percentile(times, 100), absl::Microseconds(100));
-  times.resize(20);  // 81 to 100.
+  times.resize(20);  // Leaves 81 to 100.
   EXPECT_EQ(Percentile(times, 50), absl::Microseconds(90));
   EXPECT_EQ(Percentile(times, 99), absl::Microseconds(100));
   times.resize(1);
@@ -47,7 +47,7 @@ TEST(PerfRowTest, BusFactorsAreTheFields) {
 }
 
 TEST(PerfRowTest, BandwidthsFollowFromTheMedian) {
-  // 4 MB in 1 ms; 8 ranks read and write it: 64 MB, at 128 GB/s 0.5 ms.
+  // 8 ranks read and write 4 MB in 1 ms. Moving 64 MB at 128 GB/s takes 0.5 ms.
   const PerfRow row =
       MakePerfRow(AllReduceOf(8, 1000000), Of({900, 1000, 5000}));
   EXPECT_EQ(row.bytes, 4000000);

@@ -9,7 +9,7 @@ namespace tutti {
 
 bool IsRefusal(const absl::Status& status) {
   return status.code() == absl::StatusCode::kInvalidArgument ||
-         status.code() == absl::StatusCode::kNotFound ||  // A part of it.
+         status.code() == absl::StatusCode::kNotFound ||  // A part is missing.
          status.code() == absl::StatusCode::kFailedPrecondition ||
          status.code() == absl::StatusCode::kUnimplemented;
 }
@@ -84,14 +84,14 @@ absl::StatusOr<Measurement> PerfRunner::MeasureIn(CollectiveExecutor* executor,
 absl::StatusOr<absl::Duration> PerfRunner::RunTogether(
     CollectiveExecutor* executor, const Requests& requests,
     PerfBuffers* buffers) {
-  // Before the tasks begin together: it takes its time.
+  // Before Align(), because filling buffers takes long.
   std::vector<RankBuffers>& ranks = buffers->Next();
   const absl::Status aligned = party_->Align();
   if (!aligned.ok()) return aligned;
   return RunOnce(executor, requests, &ranks);
 }
 
-// The times of the slowest task, and the wrong elements of all.
+// Takes the maximum of the tasks' times and the sum of their wrong elements.
 absl::Status PerfRunner::CombineTasks(Measurement* measurement) {
   std::vector<int64_t> nanoseconds;
   for (const absl::Duration time : measurement->times) {
@@ -129,8 +129,9 @@ absl::StatusOr<absl::Duration> PerfRunner::RunOnce(
 
 std::string PerfRunner::NameOfChoice(const Requests& requests) {
   std::string name = "auto";
-  // Asks for all its ranks, since the resolver keeps an instance until all have
-  // asked equally often. They are known there: nobody waits.
+  // Requests the parameters for all ranks: the resolver keeps an instance until
+  // each rank has requested it equally often. The parameters are known, so no
+  // call waits.
   for (size_t i = 0; i < requests.size(); ++i) {
     party_->manager().param_resolver().CompleteParamsAsync(
         party_->devices()[i]->attributes(), requests[i], CallNumber{},

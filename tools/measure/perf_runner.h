@@ -18,23 +18,24 @@
 
 namespace tutti {
 
-// Whether an algorithm merely does not serve such a request.
+// Whether the error means that the algorithm does not support the request.
 bool IsRefusal(const absl::Status& status);
 
-// Runs collectives on a party's devices again and again, and takes the time.
-// Not thread-safe.
+// Runs collectives on a party's devices repeatedly and measures the time. Not
+// thread-safe.
 class PerfRunner {
  public:
   struct Options {
     int warmup = 0;
     int iterations = 1;
     bool check = false;
-    absl::Duration deadline = absl::InfiniteDuration();  // Of each execution.
-    Determinism determinism = Determinism::kNotGuaranteed;  // Wanted at least.
+    absl::Duration deadline = absl::InfiniteDuration();  // Per execution.
+    // Lowest level accepted.
+    Determinism determinism = Determinism::kNotGuaranteed;
     std::vector<int> rank_list;  // As CollImplDetails::rank_list.
   };
 
-  // `environment`'s parts outlive the object.
+  // The parts of `environment` outlive the object.
   PerfRunner(const Environment& environment, const Options& options,
              std::unique_ptr<Party> party)
       : environment_(environment),
@@ -45,25 +46,24 @@ class PerfRunner {
 
   Party& party() { return *party_; }
 
-  // One untimed execution for each of `warmup`, then `iterations` timed ones,
-  // each begun by all tasks together; what comes of it is that of all tasks.
-  // The measurement names the implementation that ran; an empty `algorithm`
-  // leaves it to the library. Errors: those of the collective, such as
-  // DEADLINE_EXCEEDED.
+  // Runs `warmup` untimed executions, then `iterations` timed ones; all tasks
+  // begin each of them together. The result covers all tasks, and names the
+  // implementation that ran; if `algorithm` is empty, the library chooses it.
+  // Errors: those of the collective, such as DEADLINE_EXCEEDED.
   absl::StatusOr<Measurement> Measure(PerfBuffers* buffers,
                                       const std::string& algorithm);
 
-  // One untimed execution, begun by all tasks together. What comes of it is
-  // that of this task alone; other tasks may have another error, or none.
+  // Runs one untimed execution, which all tasks begin together. Returns this
+  // task's status only; other tasks may get another one.
   absl::Status Try(PerfBuffers* buffers, const std::string& algorithm);
 
  private:
   using Requests = std::vector<std::shared_ptr<const CollectiveRequest>>;
 
-  // For another instance than all before.
+  // Makes requests with an instance key that was not used before.
   Requests MakeRequests(const Workload& workload, const std::string& algorithm);
 
-  // Calls `run` once, in a step that is cleaned up after it.
+  // Calls `run` once, in a step that is cleaned up afterwards.
   void InOwnStep(
       const Workload& workload, const std::string& algorithm,
       absl::FunctionRef<void(CollectiveExecutor*, const Requests&)> run);
@@ -78,7 +78,7 @@ class PerfRunner {
                                          const Requests& requests,
                                          std::vector<RankBuffers>* ranks);
 
-  // The implementation that runs them; "auto" if that cannot be told.
+  // Name of the implementation that runs the requests; "auto" if unknown.
   std::string NameOfChoice(const Requests& requests);
 
   const Environment environment_;

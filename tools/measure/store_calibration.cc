@@ -23,7 +23,7 @@ namespace {
 constexpr int kNumRanks = 2;
 constexpr int64_t kStepId = 1;
 
-// One size.
+// Measures one size.
 class StorePoint {
  public:
   static absl::StatusOr<std::unique_ptr<StorePoint>> Create(
@@ -106,7 +106,7 @@ absl::StatusOr<StoreTimes> MeasureSize(const Environment& environment,
   if (!point.ok()) return point.status();
   constexpr StoreHint kHints[] = {StoreHint::kToCaches, StoreHint::kPastCaches};
   std::vector<absl::Duration> times[2];
-  for (int round = -1; round < options.rounds; ++round) {  // One to warm up.
+  for (int round = -1; round < options.rounds; ++round) {  // Round -1 warms up.
     for (size_t i = 0; i < 2; ++i) {
       const auto time = (*point)->Measure(kHints[i], options.deadline);
       if (!time.ok()) return time.status();

@@ -10,33 +10,34 @@
 
 namespace tutti {
 
-// Measures how results within a process are best written: to the caches or past
-// them (StoreHint).
+// Measures whether results within a process are better written to the caches or
+// past them (StoreHint).
 struct StoreCalibrationOptions {
-  // Inputs and outputs in all; sizes double from the one to the other.
+  // Sum of the sizes of inputs and outputs. Sizes double from `min_bytes` to
+  // `max_bytes`.
   int64_t min_bytes = int64_t{1} << 20;
   int64_t max_bytes = int64_t{256} << 20;
   int rounds = 7;
-  absl::Duration deadline = absl::InfiniteDuration();  // Of each all-reduce.
+  absl::Duration deadline = absl::InfiniteDuration();  // Per all-reduce.
 };
 
-// An all-reduce between two devices, whose inputs have just been written
-// through the caches, and a look at all of the results, as whoever wants them
-// next takes. Medians.
+// Median times of an all-reduce between two devices, whose inputs were just
+// written through the caches, followed by a read of all results, as a consumer
+// would read them.
 struct StoreTimes {
-  int64_t bytes = 0;  // Of inputs and outputs in all.
+  int64_t bytes = 0;  // Inputs and outputs together.
   absl::Duration to_caches;
   absl::Duration past_caches;
 };
 
-// By size, the two ways in turn. Blocks. Errors: those of the all-reduces;
-// RESOURCE_EXHAUSTED for memory.
+// Times by size, alternating between the two ways. Blocks. Errors: those of the
+// all-reduces; RESOURCE_EXHAUSTED for memory.
 absl::StatusOr<std::vector<StoreTimes>> MeasureStores(
     const Environment& environment, const StoreCalibrationOptions& options);
 
-// The smallest size that was measured from which on, at each, it takes at most
-// 5 % longer past the caches, which is noise. If there is none, twice the
-// largest. REQUIRES: some times, by size. Pure.
+// Smallest measured size from which every size takes at most 5 % longer past
+// the caches; 5 % is noise. Without such a size, twice the largest. REQUIRES:
+// `times` is not empty and sorted by size. Pure.
 int64_t PastCachesFrom(const std::vector<StoreTimes>& times);
 
 }  // namespace tutti

@@ -8,7 +8,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tools/measure/stream_copy.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Included after foreach_target.h, as Highway requires.
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Whole, aligned vectors. Returns how many bytes were done.
+// Copies whole, aligned vectors. Returns the number of bytes copied.
 size_t StreamVectors(uint8_t* into, const uint8_t* from, size_t num_bytes) {
   const hn::ScalableTag<uint8_t> d;
   const size_t vector_bytes = hn::Lanes(d);
@@ -41,9 +41,9 @@ namespace {
 
 HWY_EXPORT(StreamVectors);
 
-constexpr size_t kLineBytes = 64;  // Also the widest vector.
+constexpr size_t kLineBytes = 64;  // At least the widest vector.
 
-// Fewer bytes than a line, and out of the caches again.
+// Copies less than a line and flushes it from the caches.
 void CopyAndFlush(std::byte* into, const std::byte* from, size_t num_bytes) {
   if (num_bytes == 0) return;
   std::memcpy(into, from, num_bytes);

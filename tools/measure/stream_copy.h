@@ -5,9 +5,9 @@
 
 namespace tutti {
 
-// memcpy that leaves what it writes in memory and out of every cache, where the
-// CPU allows it: non-temporal stores, with the widest vectors it has. Visible
-// to other threads as ordinary stores are.
+// Copies as memcpy does, but leaves the written bytes in memory and in no cache
+// if the CPU supports it: uses non-temporal stores with the widest vectors of
+// the CPU. Other threads see the bytes as they see ordinary stores.
 void StreamCopy(std::byte* into, const std::byte* from, size_t num_bytes);
 
 }  // namespace tutti

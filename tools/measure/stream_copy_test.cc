@@ -8,7 +8,8 @@
 namespace tutti {
 namespace stream_copy_test {
 
-// Every alignment of both sides, every length around vectors and lines.
+// Covers every alignment of both sides, and every length around vectors and
+// lines.
 TEST(StreamCopyTest, CopiesExactlyTheBytesAskedFor) {
   constexpr size_t kMaxBytes = 300;
   std::vector<uint8_t> from(kMaxBytes + 64);

@@ -9,7 +9,7 @@
 namespace tutti {
 
 void AddSweepOptions(CLI::App* app, SweepOptions* options) {
-  CLI::Option* const bytes =  // An empty text is one that was given, too.
+  CLI::Option* const bytes =  // An empty text counts as given.
       app->add_option_function<std::string>(
              "--bytes",
              [options](const std::string& text) { options->bytes = text; },

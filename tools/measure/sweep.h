@@ -12,24 +12,25 @@
 
 namespace tutti {
 
-// Which sizes a command measures, as words of its command line.
+// Sizes that a command measures, as given on its command line.
 struct SweepOptions {
-  std::optional<std::string> bytes;  // This one alone.
+  std::optional<std::string> bytes;  // Measures only this size.
   std::string min_bytes = "4";
   std::string max_bytes;
   int factor = 0;
   std::string dtype = "float32";
 };
 
-// --bytes or --min-bytes, --max-bytes and --factor, and --dtype; what `options`
-// has is said to be the default. `options` outlives the parsing.
+// Adds --bytes or --min-bytes, --max-bytes and --factor, and --dtype. The help
+// shows the values in `options` as defaults. `options` must outlive the
+// parsing.
 void AddSweepOptions(CLI::App* app, SweepOptions* options);
 
-// Errors: UsageError saying what is wrong with which option.
+// Errors: UsageError describing the mistake and the option.
 absl::StatusOr<std::vector<int64_t>> SweptSizes(const SweepOptions& options);
 
-// One workload for each size; sizes that come to the same number of elements
-// are one.
+// Returns one workload for each size. Sizes with equal numbers of elements give
+// one workload.
 std::vector<Workload> SweptWorkloads(const Workload& workload,
                                      const std::vector<int64_t>& sizes);
 

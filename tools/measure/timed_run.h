@@ -14,9 +14,10 @@ namespace tutti {
 // CollectiveExecutor::ExecuteAsync of some executor.
 using ExecuteFn = absl::FunctionRef<void(CollectiveArgs, StatusCallback)>;
 
-// Starts all calls, in order, from this thread and waits for them. The time
-// from before the first start to the end of the last call: that of the slowest
-// rank. Errors: those of the first call that failed. REQUIRES: there is a call.
+// Starts all calls, in order, on this thread and waits for them. Returns the
+// time from before the first start to the end of the last call, which is the
+// time of the slowest rank. Errors: the error of the first call that failed.
+// REQUIRES: `calls` is not empty.
 absl::StatusOr<absl::Duration> TimedRun(ExecuteFn execute, Clock* clock,
                                         std::vector<CollectiveArgs> calls);
 

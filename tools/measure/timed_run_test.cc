@@ -21,8 +21,8 @@ class FakeClock : public Clock {
   absl::Time now_ = absl::UnixEpoch();
 };
 
-// Ends all calls, the first last, once so many have come. Each start and each
-// end takes a second.
+// Collects a number of calls, then ends all of them, the first one last. Each
+// start and each end takes a second.
 class FakeExecutor {
  public:
   FakeExecutor(size_t num_calls, FakeClock* clock)

@@ -60,7 +60,7 @@ class TuneBetweenTest : public testing::Test {
     }
   }
 
-  // On both tasks, to the end.
+  // Runs `tutti tune` on both tasks until it ends.
   void Tune() {
     auto runtimes = JoinedGrpcTasks(2, environment_.get());
     ASSERT_THAT(runtimes, IsOk());
@@ -109,7 +109,7 @@ TEST_F(TuneBetweenTest, RulesAreForSeveralProcesses) {
   for (const SelectionRule& rule : (*rules)->rules) {
     EXPECT_EQ(rule.layout, "2x1");
     EXPECT_EQ(rule.one_process, false);
-    // It needs all members in one process.
+    // Needs all members in one process.
     EXPECT_THAT(rule.implementation,
                 Not(AnyOf("LocalReduce", "LocalBroadcast")));
   }
@@ -152,7 +152,7 @@ TEST_F(TuneBetweenTest, WhatRefusesIsLeftOutOnAllTasksWithALineOfOne) {
       AllOf(HasSubstr("tutti: skipped Refuser for all_reduce sum of 4 bytes on "
                       "2x1: "),
             HasSubstr("not today"),
-            // Task 0 hears of it in the collective, or afterwards.
+            // Task 0 learns of the refusal in the collective, or afterwards.
             ContainsRegex("tutti: skipped Lopsided for broadcast from rank 0 "
                           "of 32 bytes on 2x1: (task 1 .*: )?not rank 1\n")));
   const auto rules = Rules();

@@ -30,7 +30,7 @@ absl::StatusOr<GroupLayout> ParseTunedLayout(const std::string& text) {
       absl::StrCat("--layout ", text, ": wanted as many devices on each task"));
 }
 
-// Without what an earlier one repeats.
+// Removes words that repeat an earlier one.
 std::vector<std::string> Once(const std::vector<std::string>& words) {
   std::vector<std::string> once;
   for (const std::string& word : words) {
@@ -77,7 +77,7 @@ absl::StatusOr<std::vector<TuneQuestion>> PlanTuning(
   for (const std::string& text : options.layouts) {
     const auto layout = ParseTunedLayout(text);
     if (!layout.ok()) return layout.status();
-    // One may be written in several ways.
+    // Layouts have several spellings.
     if (absl::c_linear_search(layouts, *layout)) continue;
     layouts.push_back(*layout);
     for (const std::string& collective : Once(options.collectives)) {

@@ -23,49 +23,48 @@ struct TuneOptions {
   std::vector<std::string> collectives = {
       "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"};
 
-  // Where there is a cluster, the one that it has.
+  // In a cluster: the cluster's layout only.
   std::vector<std::string> layouts = {"1x2", "1x4", "1x8"};
   SweepOptions sweep = {.max_bytes = "16M", .factor = 8};
-  std::optional<int> rounds;               // None: see WantsAnotherRound().
-  int iterations = 4;                      // Of each algorithm, in each round.
-  std::optional<double> deadline_seconds;  // Of each iteration.
-  int64_t max_store_bytes = int64_t{256} << 20;  // StoreCalibrationOptions.
-  std::string output;                            // A file.
-  std::optional<ClusterOptions> cluster;         // None: all ranks are here.
+  std::optional<int> rounds;               // Default: see WantsAnotherRound().
+  int iterations = 4;                      // Per algorithm and round.
+  std::optional<double> deadline_seconds;  // Per iteration.
+  int64_t max_store_bytes = int64_t{256} << 20;  // As StoreCalibrationOptions.
+  std::string output;                            // Path of a file.
+  std::optional<ClusterOptions> cluster;         // Nullopt: one process.
 };
 
-// A point before it is measured.
+// A point to measure.
 struct TuneQuestion {
   Workload workload;
   GroupLayout layout;
-  RankRange ranks;  // Of this process.
+  RankRange ranks;  // Ranks of this process.
 
-  // Or each task is a process.
+  // Whether all tasks are in one process; otherwise each task is a process.
   bool one_process() const { return ranks.count == layout.size(); }
 };
 
-// "all_reduce sum of 4096 bytes on 1x8"
+// Text such as "all_reduce sum of 4096 bytes on 1x8".
 std::string Describe(const TuneQuestion& question);
 
-// What the leader of these ranks chooses from, by `policy`. `question` outlives
-// it.
+// Request from which the leader of these ranks chooses by `policy`. `question`
+// outlives it.
 SelectionRequest RequestFor(const TuneQuestion& question,
                             const SelectionPolicy& policy);
 
-// All that is to be measured; what is of one layout follows each other. Pure.
-// Errors: UsageError for all that is wrong with the options, whatever happens
-// then.
+// All points to measure. Points with the same layout are adjacent. Pure.
+// Errors: UsageError for every mistake in the options.
 absl::StatusOr<std::vector<TuneQuestion>> PlanTuning(
     const TuneOptions& options);
 
-// Whether the algorithms of a point take turns once more, having done so
-// `num_rounds` times and for so long in all. Without a number of rounds they do
-// 5 times at least, and up to 25 times while that has taken less than half a
-// second: what is over quickly is disturbed the most. Pure.
+// Whether the algorithms of a point take turns once more, after `num_rounds`
+// rounds that took `taken` in all. Without TuneOptions::rounds they take at
+// least 5 turns, and up to 25 while these took less than half a second: noise
+// disturbs short runs most. Pure.
 bool WantsAnotherRound(const TuneOptions& options, int num_rounds,
                        absl::Duration taken);
 
-// Whether all fit into memory, before time goes into any.
+// Checks that every point fits into memory, before any is measured.
 absl::Status CheckMemory(const std::vector<TuneQuestion>& questions);
 
 }  // namespace tutti

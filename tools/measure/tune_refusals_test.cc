@@ -1,4 +1,4 @@
-// `tutti tune` among none but wrong algorithms.
+// `tutti tune` if all registered algorithms are wrong.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

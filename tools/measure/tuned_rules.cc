@@ -15,8 +15,8 @@ bool HasSameScope(const TunedPoint& a, const TunedPoint& b) {
          a.one_process == b.one_process;
 }
 
-// The product of how much longer each algorithm takes, for those near the best
-// at all points.
+// For algorithms near the best at all points: the product of their ratios to
+// the best time.
 TimesByAlgorithm NearBestAtAll(absl::Span<const TunedPoint> points) {
   TimesByAlgorithm products;
   for (const auto& [name, seconds] : points.front().to_choose) {
@@ -32,7 +32,7 @@ TimesByAlgorithm NearBestAtAll(absl::Span<const TunedPoint> points) {
   return products;
 }
 
-// How many of the first points one rule can be for: at least one.
+// Number of leading points that one rule can cover: at least one.
 size_t LongestRun(absl::Span<const TunedPoint> points) {
   size_t length = 1;
   while (length < points.size() &&

@@ -16,33 +16,33 @@ namespace tutti {
 // Seconds that each algorithm took, by name.
 using TimesByAlgorithm = std::map<std::string, double>;
 
-// What was measured of one collective on one layout. Twice, so that a choice is
-// not judged by the noise that it was made from.
+// Measurements of one collective on one layout. Measured twice, so that noise
+// that affects a choice does not affect its score.
 struct TunedPoint {
   CollectiveType type = CollectiveType::kAllReduce;
   GroupLayout layout = GroupLayout::Uniform(1, 1);
-  bool one_process = true;  // All tasks of the layout; else each is one.
-  int64_t bytes = 0;        // Of the larger of one rank's buffers.
+  bool one_process = true;  // Otherwise each task is a process.
+  int64_t bytes = 0;        // The larger of a rank's buffers.
   TimesByAlgorithm to_choose;
-  TimesByAlgorithm to_judge;  // Of the same algorithms.
+  TimesByAlgorithm to_judge;  // Same algorithms.
 };
 
-// What takes at most so much longer is as fast: below it, differences are
-// mostly noise.
+// Ratio up to which two times count as equal: smaller differences are mostly
+// noise.
 inline constexpr double kAsFast = 1.05;
 
-// How near a choice has to be to the best for the score.
+// Ratio to the best time up to which a choice scores.
 inline constexpr double kNearBest = 1.10;
 
-// How much longer the named algorithm takes than the fastest: 1 is none. None
-// of those that were measured: infinity. REQUIRES: times.
+// Ratio of the named algorithm's time to the fastest time; infinity if the
+// algorithm was not measured. REQUIRES: `times` is not empty.
 double RatioToBest(const TimesByAlgorithm& times, absl::string_view name);
 
-// What chooses by `to_choose`: as few rules as keep each point within 5 % of
-// its best, for points that follow each other with the same collective, layout
-// and processes and growing sizes. Between the sizes of two rules the border is
-// their geometric mean; the smallest size stands for all below and the largest
-// for all above. Pure.
+// Rules that choose by `to_choose`: as few rules as keep each point within 5 %
+// of its best. A rule covers adjacent points with the same collective, layout
+// and processes and growing sizes. The border between two rules is the
+// geometric mean of their sizes. The smallest size also covers all smaller
+// ones, the largest all larger ones. Pure.
 SelectionRules RulesFrom(const std::vector<TunedPoint>& points);
 
 }  // namespace tutti

@@ -15,7 +15,8 @@
 namespace tutti {
 namespace {
 
-// Those that could be named, cost model or not: on all tasks the same.
+// Algorithms that can be named, with or without a cost model: the same on all
+// tasks.
 std::vector<std::string> AlgorithmsFor(const TuneQuestion& question,
                                        const SelectionPolicy& policy) {
   std::vector<std::string> names;
@@ -29,7 +30,7 @@ std::vector<std::string> AlgorithmsFor(const TuneQuestion& question,
   return names;
 }
 
-// The error of an algorithm.
+// Adds the algorithm's name to its error.
 absl::Status Named(const std::string& name, const absl::Status& status) {
   return absl::Status(status.code(),
                       absl::StrCat(name, ": ", status.message()));
@@ -42,7 +43,7 @@ Verdict VerdictOf(const absl::Status& status) {
   return IsRefusal(status) ? Verdict::kRefuses : Verdict::kFails;
 }
 
-// The worst of all tasks. Errors: as Party::Combine().
+// Worst verdict of all tasks. Errors: those of Party::Combine().
 absl::StatusOr<Verdict> AgreeOnVerdict(Party* party, Verdict mine) {
   auto worst = static_cast<int64_t>(mine);
   const absl::Status combined =
@@ -92,8 +93,8 @@ absl::StatusOr<Tuner::Answer> Tuner::Measure(const TuneQuestion& question) {
   return answer;
 }
 
-// A task for which an algorithm serves may hear of another one's refusal only
-// here.
+// Agrees on each algorithm: a task on which it succeeds may learn only here
+// that another task refused.
 absl::StatusOr<std::vector<std::string>> Tuner::FindServing(
     const TuneQuestion& question, PerfBuffers* buffers, Answer* answer) {
   std::vector<std::string> serving;
@@ -108,7 +109,7 @@ absl::StatusOr<std::vector<std::string>> Tuner::FindServing(
       serving.push_back(name);
       continue;
     }
-    // A refusal here is no reason for a failure elsewhere.
+    // Hides this task's refusal if another task failed.
     const bool counts = VerdictOf(tried) == *verdict;
     const absl::Status why = party().Agree(counts ? tried : absl::OkStatus());
     if (*verdict == Verdict::kFails) return Named(name, why);
@@ -119,11 +120,11 @@ absl::StatusOr<std::vector<std::string>> Tuner::FindServing(
   return serving;
 }
 
-// The medians.
+// Measures rounds of all algorithms; returns the medians.
 absl::StatusOr<TimesByAlgorithm> Tuner::MeasureRounds(
     const std::vector<std::string>& names, PerfBuffers* buffers) {
   std::map<std::string, std::vector<absl::Duration>> times;
-  absl::Duration taken;  // The same on all tasks, as their times are.
+  absl::Duration taken;  // Equal on all tasks, as their times are.
   for (int round = 0; WantsAnotherRound(options_, round, taken); ++round) {
     for (const std::string& name : names) {
       const auto measured = runner_->Measure(buffers, name);

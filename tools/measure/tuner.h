@@ -19,19 +19,18 @@
 
 namespace tutti {
 
-// Measures one point after another, those of a layout on the same devices, and
-// in a cluster with the other tasks, which do the same. For one thread, which
-// may block.
+// Measures points one after another. Points with the same layout use the same
+// devices. In a cluster all tasks measure together. For one thread, which may
+// block.
 class Tuner {
  public:
-  // What came of a question: the same on all tasks, but for how they word an
-  // error.
+  // Result of a question. Equal on all tasks, except for the wording of errors.
   struct Answer {
     TunedPoint point;
-    std::map<std::string, absl::Status> refused;  // What was left out, why.
+    std::map<std::string, absl::Status> refused;  // Skipped, and why.
   };
 
-  // `environment`'s parts outlive the object.
+  // The parts of `environment` outlive the object.
   Tuner(const TuneOptions& options, const Environment& environment,
         PartyFactory make_party)
       : options_(options),
@@ -40,17 +39,17 @@ class Tuner {
   Tuner(const Tuner&) = delete;
   Tuner& operator=(const Tuner&) = delete;
 
-  // Makes the party of a layout, unless it is the present one.
+  // Makes the party of a layout, unless it already is the current one.
   absl::Status SetLayout(const GroupLayout& layout);
 
   // REQUIRES: the last SetLayout() has succeeded.
   Party& party() { return runner_->party(); }
 
-  // By all algorithms that could be named. Those that refuse are left out, if
-  // others serve. Errors: also those of SetLayout().
+  // Measures all algorithms that can be named. Skips those that refuse if
+  // others succeed. Errors: also those of SetLayout().
   absl::StatusOr<Answer> Measure(const TuneQuestion& question);
 
-  // As that of the present party, if there is one.
+  // Calls Leave() of the current party, if there is one.
   absl::Status Leave(const absl::Status& outcome);
 
  private:

@@ -14,23 +14,24 @@
 
 namespace tutti {
 
-// What the command line says of the choice among implementations, apart from a
-// name.
+// Command-line options that control the choice of an implementation, apart from
+// its name.
 struct ChoiceOptions {
-  Determinism determinism = Determinism::kNotGuaranteed;  // Wanted at least.
-  std::string rules;                                      // A file, or empty.
+  // Lowest level accepted.
+  Determinism determinism = Determinism::kNotGuaranteed;
+  std::string rules;           // Path of a file, or empty.
   std::vector<int> rank_list;  // As CollImplDetails::rank_list.
 };
 
-// --determinism and --rules. `options` outlives the parsing.
+// Adds --determinism and --rules. `options` must outlive the parsing.
 void AddChoiceOptions(CLI::App* app, ChoiceOptions* options);
 
-// --rank-list, of commands that run what was chosen.
+// Adds --rank-list, for commands that run the chosen implementation.
 void AddRankListOption(CLI::App* app, ChoiceOptions* options);
 
-// The rules of the file that --rules names, else the variable TUTTI_RULES; null
-// if neither does. Errors: UsageError saying what is wrong with the file; one
-// that cannot be read.
+// Rules from the file that --rules names, else from the file that TUTTI_RULES
+// names; null if neither is set. Errors: UsageError that describes the mistake
+// in the file; the error of a file that cannot be read.
 absl::StatusOr<std::shared_ptr<const SelectionRules>> TakeRules(
     const ChoiceOptions& options, const Variables& variables,
     const CollectiveRegistry& registry);

@@ -18,7 +18,7 @@ class ChoiceOptionsTest : public testing::Test {
  protected:
   ChoiceOptionsTest() { AddChoiceOptions(&app_, &options_); }
 
-  // The error, empty if there is none.
+  // The error message; empty if parsing succeeds.
   std::string Parse(const std::string& words) {
     try {
       app_.parse(words);
@@ -50,7 +50,7 @@ std::optional<std::string> NoVariable(const std::string& /*name*/) {
   return std::nullopt;
 }
 
-// A file with a rule for this algorithm.
+// Writes a file with one rule that chooses `algorithm`.
 std::string FileFor(const std::string& algorithm) {
   const std::string path = testing::TempDir() + "/" + algorithm + ".json";
   std::ofstream(path) << R"({"version": 1, "rules": [
@@ -61,7 +61,7 @@ std::string FileFor(const std::string& algorithm) {
 
 class TakeRulesTest : public ChoiceOptionsTest {
  protected:
-  // The first rule's algorithm; "none" without rules; else the error.
+  // The first rule's algorithm, "none" without rules, or the error message.
   std::string Taken(const Variables& variables) {
     const auto rules =
         TakeRules(options_, variables, CollectiveRegistry::Global());

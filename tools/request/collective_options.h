@@ -9,20 +9,20 @@
 
 namespace tutti {
 
-// Options that fill `words`, which outlives the parsing.
+// Options that fill `words`, which must outlive the parsing.
 
-// COLLECTIVE and --reduction: which collective, whoever takes part.
+// Adds COLLECTIVE and --reduction, which do not depend on the ranks.
 void AddReductionOptions(CLI::App* app, CollectiveWords* words);
 
-// --root and --permutation: who has which part in it, in a group of at most
-// `max_ranks`.
+// Adds --root and --permutation, which assign roles to ranks, in a group of at
+// most `max_ranks`.
 void AddRoleOptions(CLI::App* app, int max_ranks, CollectiveWords* words);
 
-// All of them, for groups that can run it.
+// Adds all four options.
 void AddCollectiveOptions(CLI::App* app, CollectiveWords* words);
 
-// A barrier has no data that `options` could speak of. Errors: UsageError if
-// one of them was given with it.
+// Checks the options of a barrier, which has no data. Errors: UsageError if one
+// of `options`, which describe data, was given with a barrier.
 absl::Status CheckOptionsOfBarrier(const CLI::App& app,
                                    const CollectiveWords& words,
                                    std::initializer_list<const char*> options);

@@ -29,8 +29,8 @@ absl::Status ParseReduction(const std::string& name, CollectiveSpec* spec) {
 
 bool IsPermute(CollectiveType type) { return type == CollectiveType::kPermute; }
 
-// Empty if each is one, and stands once. Validate() has the same of requests,
-// whose groups are smaller than those that are only simulated.
+// Empty if each number is a rank and occurs once. Validate() repeats this check
+// for requests, but its groups are smaller than simulated groups.
 std::string WhyNotRanks(const std::vector<int>& ranks, int group_size) {
   std::vector<bool> seen(static_cast<size_t>(group_size));
   for (int rank : ranks) {
@@ -43,7 +43,7 @@ std::string WhyNotRanks(const std::vector<int>& ranks, int group_size) {
   return "";
 }
 
-// Empty if it is one.
+// Empty if `permutation` is one.
 std::string WhyNoPermutation(const std::vector<int>& permutation,
                              int group_size) {
   if (static_cast<int>(permutation.size()) != group_size) {
@@ -52,7 +52,8 @@ std::string WhyNoPermutation(const std::vector<int>& permutation,
   return WhyNotRanks(permutation, group_size);
 }
 
-// `takes_it` says which collectives the option goes with.
+// Error for an option given with a collective that does not take it; `takes_it`
+// returns whether a collective takes the option.
 absl::Status DoesNotGoWith(absl::string_view option, CollectiveType type,
                            bool (*takes_it)(CollectiveType)) {
   std::vector<absl::string_view> others;

@@ -12,7 +12,7 @@
 
 namespace tutti {
 
-// What a command line says of a collective; empty where it says nothing.
+// Words of a command line that describe a collective; empty if not given.
 struct CollectiveWords {
   std::string collective;
   std::string reduction;
@@ -20,7 +20,7 @@ struct CollectiveWords {
   std::vector<int> permutation;
 };
 
-// Which collective, whatever the ranks and their data.
+// A collective without the ranks' data.
 struct CollectiveSpec {
   CollectiveType type = CollectiveType::kAllReduce;
   std::string reduction;  // "sum", ..., "avg"; empty unless Reduces(type).
@@ -30,26 +30,26 @@ struct CollectiveSpec {
   std::vector<int> permutation;
 };
 
-// The average is a sum whose result is divided by the number of ranks. Errors:
-// UsageError for an unknown name, and for a word that does not go with the
-// collective.
+// Parses the words. "avg" becomes a sum whose result is divided by the number
+// of ranks. Errors: UsageError for an unknown name, and for a word that does
+// not go with the collective.
 absl::StatusOr<CollectiveSpec> ParseCollectiveSpec(
     const CollectiveWords& words);
 
-// Whether groups of that size can run it at all. Errors: UsageError for a root
-// that is no rank and for what is no permutation of the ranks.
+// Checks that a group of this size can run the collective. Errors: UsageError
+// if the root is not a rank, or if the permutation does not permute the ranks.
 absl::Status CheckGroupSize(const CollectiveSpec& spec, int group_size);
 
-// Whether --rank-list names ranks of groups of that size, each at most once.
-// Errors: UsageError.
+// Checks that --rank-list names ranks of a group of this size, each at most
+// once. Errors: UsageError.
 absl::Status CheckRankList(const std::vector<int>& ranks, int group_size);
 
-// Why the library would refuse such a request, without the keys of its group
-// and instance, which no command line gives. Empty if it would not.
+// Explains why the library would refuse this request; empty if it would accept
+// it. Ignores the group and instance keys, which no command line sets.
 std::string WhyInvalid(const CollectiveRequest& request);
 
-// What one rank asks for, but for the group's and instance's keys, dtype,
-// shape and implementation.
+// Request of one rank. The caller sets the group and instance keys, the dtype,
+// the shape and the implementation.
 CollectiveRequest RequestOf(const CollectiveSpec& spec, int group_size,
                             int rank);
 

@@ -12,7 +12,7 @@ namespace collective_spec_test {
 
 using ::testing::HasSubstr;
 
-// The message of the UsageError that the words are.
+// The message of the UsageError that the words cause.
 std::string ErrorOf(const CollectiveWords& words) {
   const auto spec = ParseCollectiveSpec(words);
   EXPECT_EQ(ExitStatus(spec.status()), 2);

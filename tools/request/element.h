@@ -9,9 +9,9 @@
 
 namespace tutti {
 
-// One element of an array of any dtype, by way of a type that holds all its
-// values: double for the floating ones, int64_t for the others. `at` needs no
-// alignment.
+// Loads and stores one element of an array of any dtype. Values pass through a
+// type that holds all values of the dtype: double for floating dtypes, int64_t
+// for the others. `at` needs no alignment.
 
 template <typename Stored>
 Stored LoadAs(const std::byte* at) {
@@ -39,7 +39,7 @@ inline double LoadFloating(DType dtype, const std::byte* at) {
   }
 }
 
-// Rounds as often as the dtype needs: by way of float32 for 16 bits.
+// Rounds once per conversion: 16-bit dtypes are rounded to float32 first.
 inline void StoreFloating(DType dtype, double value, std::byte* at) {
   switch (dtype) {
     case DType::kFloat16:
@@ -67,7 +67,7 @@ inline int64_t LoadInteger(DType dtype, const std::byte* at) {
   }
 }
 
-// Keeps the lower bits.
+// Keeps the lower bits of `value`.
 inline void StoreInteger(DType dtype, int64_t value, std::byte* at) {
   std::memcpy(at, &value, SizeOf(dtype));  // Little-endian.
 }

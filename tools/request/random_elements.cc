@@ -54,7 +54,7 @@ double Whole(int64_t largest, Generator& random) {
   return static_cast<double>(static_cast<int64_t>(random() % range) - largest);
 }
 
-// Each bit is set in about one of as many numbers as there are ranks.
+// Sets each bit in about one of `group_size` numbers.
 uint64_t RareBits(int group_size, Generator& random) {
   uint64_t bits = random();
   const int halvings = std::bit_width(static_cast<unsigned>(group_size)) - 1;
@@ -62,7 +62,7 @@ uint64_t RareBits(int group_size, Generator& random) {
   return bits;
 }
 
-// What makes the next element.
+// Generates the next element.
 using FloatingSource = std::function<double(Generator&)>;
 using IntegerSource = std::function<uint64_t(Generator&)>;
 

@@ -9,10 +9,10 @@
 
 namespace tutti {
 
-// Random elements of the workload's dtype for the ranks to bring, such that the
-// result is exact, hence the same in whatever order ranks are reduced, and
-// still tells whether each contribution is in it:
-//  - what is only moved: any bits (bool: 0 and 1);
+// Random input elements in the workload's dtype. The result of the collective
+// is exact, hence the same in every order of reduction, and shows whether each
+// contribution is in it:
+//  - moved data: any bits (bool: 0 and 1);
 //  - integers: any bits, for they wrap around; but odd numbers for prod, and
 //    for band and bor bits so rare that the result is seldom all alike;
 //  - floats: sum and avg, whole numbers so small that the sum of all ranks has
@@ -22,9 +22,9 @@ namespace tutti {
 std::vector<std::byte> RandomElements(const Workload& workload, int64_t count,
                                       uint64_t seed);
 
-// How many ranks can bring RandomElements() to a sum without rounding; the
-// others must bring zeros. At least group_size but for float16 among more than
-// 2048 ranks and bfloat16 among more than 256.
+// Maximum number of ranks that can bring RandomElements() to a sum without
+// rounding; the other ranks must bring zeros. At least group_size, except for
+// float16 among more than 2048 ranks and bfloat16 among more than 256.
 int MaxExactRanks(const Workload& workload);
 
 }  // namespace tutti

@@ -48,7 +48,7 @@ class RandomElementsTest
   }
 };
 
-// Whoever rounds after each step, as the library does, gets the same result.
+// Rounding after each step, as the library does, gives the same result.
 TEST_P(RandomElementsTest, NothingIsRoundedOnTheWay) {
   if (!IsSupported()) GTEST_SKIP();
   const auto contributions = Contributions();

@@ -11,7 +11,7 @@ namespace {
 double Sum(double a, double b) { return a + b; }
 double Product(double a, double b) { return a * b; }
 
-// In uint64_t, which wraps around.
+// Adds in uint64_t, which wraps around.
 int64_t WrappedSum(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) +
                               static_cast<uint64_t>(b));
@@ -48,7 +48,7 @@ int64_t (*IntegerCombine(absl::string_view reduction))(int64_t, int64_t) {
   return WrappedSum;
 }
 
-// `values` combined with the elements that `load` finds.
+// Combines each of `values` with the element that `load` returns.
 template <typename Value, typename Load>
 void AddTo(std::vector<Value>* values, bool is_first,
            Value (*combine)(Value, Value), const Load& load) {

@@ -11,31 +11,31 @@
 
 namespace tutti {
 
-// What a reduction gives, one element after the other in the plainest way: in
-// double or 64-bit integers, rounded once at the end. Equal to the library's
-// results where those are exact, as on RandomElements(). Shares no code with
-// the library's kernels.
+// Reference result of a reduction, computed one element after the other in
+// double or 64-bit integers and rounded once at the end. Equals the library's
+// result if that is exact, as on RandomElements(). Shares no code with the
+// library's kernels.
 class ReferenceReduction {
  public:
-  // Of an operation that the dtype supports.
+  // The dtype must support the operation.
   ReferenceReduction(const CollectiveSpec& spec, DType dtype,
                      int64_t num_elements);
 
-  // What the next rank brings.
+  // Adds the input of the next rank.
   void Add(absl::Span<const std::byte> elements);
 
   std::vector<std::byte> Result() const;
 
  private:
-  // Chosen once, not for each element.
+  // Chosen once instead of once per element.
   double (*const combine_floating_)(double, double);
   int64_t (*const combine_integers_)(int64_t, int64_t);
   const bool is_average_;
   const DType dtype_;
   const int64_t num_elements_;
   int num_added_ = 0;
-  std::vector<double> floating_;   // If the dtype is floating,
-  std::vector<int64_t> integers_;  // else.
+  std::vector<double> floating_;   // Used if the dtype is floating.
+  std::vector<int64_t> integers_;  // Used otherwise.
 };
 
 }  // namespace tutti

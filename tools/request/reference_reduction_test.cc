@@ -13,7 +13,7 @@ CollectiveSpec Spec(const std::string& reduction) {
       {.collective = "all_reduce", .reduction = reduction});
 }
 
-// What the reduction makes of one element per rank.
+// Result of reducing one element per rank.
 template <typename Element>
 Element Reduced(const std::string& reduction, DType dtype,
                 const std::vector<Element>& elements) {

@@ -19,7 +19,7 @@
 namespace tutti {
 namespace {
 
-// Value is what LoadFloating() or LoadInteger() return.
+// `Value` is the return type of LoadFloating() or LoadInteger().
 template <typename Value>
 struct Extent {
   Value least = 0;
@@ -76,7 +76,7 @@ std::string SummaryOf(const Tensor& tensor) {
                                 : IntegerSummary(tensor));
 }
 
-// Lines of callbacks, whole.
+// Prints the lines of concurrent callbacks without mixing them.
 class ResultWatch::Printer {
  public:
   explicit Printer(std::ostream& out) : out_(out) {}
@@ -93,8 +93,8 @@ class ResultWatch::Printer {
   std::ostream& out_ ABSL_GUARDED_BY(mu_);
 };
 
-// Each device sends its results as items of a consumer of its own, since those
-// of different ranks may have different shapes.
+// Each device sends its results to a separate consumer, since results of
+// different ranks may have different shapes.
 class ResultWatch::Observer : public CollectiveObserver {
  public:
   explicit Observer(std::shared_ptr<OutfeedRegistry> registry)
@@ -125,7 +125,8 @@ class ResultWatch::Observer : public CollectiveObserver {
     OutfeedSender sender;
   };
 
-  // What does not go at once waits in the channel, and is printed all the same.
+  // A result that cannot be sent at once waits in the channel and is printed
+  // later.
   absl::Status Send(const Source& source, const Tensor& output) const {
     absl::Status status = registry_->Register(
         source.consumer_id, {{output.dtype(), output.shape()}});

@@ -16,33 +16,34 @@
 
 namespace tutti {
 
-// "float32[2,3], min -1, mean 0.5, max 2"; "int8[0], empty". What is not a
-// number is counted apart: "..., 3 nan".
+// Summary of a tensor: "float32[2,3], min -1, mean 0.5, max 2" or "int8[0],
+// empty". NaNs are only counted: "..., 3 nan".
 std::string SummaryOf(const Tensor& tensor);
 
-// Prints a line for each result as soon as its rank has it, whatever the other
-// ranks still do: "rank 3: float32[2,3], min -1, mean 0.5, max 2". Results go
-// through the outfeeds of their devices, so that no rank waits for a summary or
-// for the terminal.
+// Prints a line for each result as soon as its rank has it, without waiting for
+// the other ranks: "rank 3: float32[2,3], min -1, mean 0.5, max 2". Results
+// pass through the outfeeds of their devices, so that no rank waits for a
+// summary or for the terminal.
 //
 // For one thread, which may block. The results are not copied: nobody may write
 // them before Finish() returns.
 class ResultWatch {
  public:
-  // Device i has rank first_rank + i. All that is given outlives this. Errors:
+  // Device i has rank first_rank + i. All arguments outlive the object. Errors:
   // those of OutfeedReceiver::Create() and Start().
   static absl::StatusOr<std::unique_ptr<ResultWatch>> Start(
       const Environment& environment, const std::vector<Device*>& devices,
       int first_rank, std::ostream& out);
 
-  ~ResultWatch();  // Finishes.
+  ~ResultWatch();  // Calls Finish().
 
-  // What is to see the collective.
+  // Observer to attach to the collective.
   const std::shared_ptr<CollectiveObserver>& observer() const {
     return observer_;
   }
 
-  // Waits until all is printed. Errors: that of the first result that was not.
+  // Waits until all lines are printed. Errors: the error of the first result
+  // that could not be printed.
   absl::Status Finish();
 
  private:

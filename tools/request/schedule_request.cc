@@ -53,7 +53,7 @@ absl::StatusOr<GroupLayout> LayoutOf(const ScheduleWords& words,
                                  ", which has ", layout->size()));
 }
 
-// The words with a collective that the algorithm does.
+// Fills in a collective that the algorithm runs if `given` names none.
 absl::StatusOr<CollectiveWords> ChooseCollective(const ScheduleWords& given,
                                                  const Algorithm& algorithm) {
   CollectiveWords words = given.collective;

@@ -14,34 +14,34 @@
 
 namespace tutti {
 
-// What the command line of a command says that looks at the plans of an
-// algorithm without running them.
+// Command line of a command that inspects the plans of an algorithm without
+// running them.
 struct ScheduleWords {
   std::string name;
-  std::optional<int> ranks;          // Default: those of the layout, else 8.
+  std::optional<int> ranks;          // Default: the layout's, else 8.
   std::string layout;                // Empty: one task.
-  CollectiveWords collective;        // None: the first of the algorithm.
-  std::optional<std::string> bytes;  // Default: 1M. Not of a barrier.
+  CollectiveWords collective;        // Default: the algorithm's first.
+  std::optional<std::string> bytes;  // Default: 1M. Not for a barrier.
 };
 
-// The same, looked up.
+// ScheduleWords with all names looked up.
 struct ScheduleRequest {
   StandIn shown;
-  VerifyCase request;  // With the subdivisions that it would choose.
-  Workload workload;   // In float32.
+  VerifyCase request;  // With the subdivisions that `shown` picks.
+  Workload workload;   // Elements are float32.
 };
 
-// "RingReduce: all_reduce on 4x2, offsets 0"
+// Title such as "RingReduce: all_reduce on 4x2, offsets 0".
 std::string TitleOf(const ScheduleWords& words, const ScheduleRequest& request);
 
-// Errors: UsageError for a name that is not registered or has no plans, not
-// even of what stands for it, and for other words that do not go with it or
-// with each other.
+// Errors: UsageError for a name that is not registered, for an algorithm
+// without plans (and without a stand-in that has plans), and for words that do
+// not go with the algorithm or with each other.
 absl::StatusOr<ScheduleRequest> ParseScheduleRequest(
     const ScheduleWords& words, const CollectiveRegistry& registry,
     int max_ranks);
 
-// Options that fill `words`, which outlives the parsing.
+// Adds options that fill `words`, which must outlive the parsing.
 void AddScheduleOptions(CLI::App* app, int max_ranks, ScheduleWords* words);
 
 }  // namespace tutti

@@ -34,7 +34,7 @@ std::vector<std::byte> InputOf(const TestData& data, const Workload& workload,
   return input;
 }
 
-// The right output, from the inputs themselves; for sums of float32.
+// Computes the right output from the inputs, for sums of float32.
 std::vector<std::byte> OutputOf(const TestData& data, const Workload& workload,
                                 int rank) {
   std::vector<std::vector<std::byte>> inputs;
@@ -60,7 +60,7 @@ std::vector<std::byte> OutputOf(const TestData& data, const Workload& workload,
 
 class TestDataTest : public ::testing::TestWithParam<CollectiveType> {};
 
-// Around the period, and far beyond it.
+// Covers sizes around the period and far beyond it.
 TEST_P(TestDataTest, FindsRightOutputsRightAndEveryWrongElement) {
   for (int64_t count : {int64_t{3}, int64_t{3000}, TestData::kPeriod * 3,
                         TestData::kPeriod * 6 + 3}) {

@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-// As much of what a resolver would answer as chunks go by.
+// The parts of a resolver's answer that determine the chunks.
 CollectiveParams ParamsOf(const Workload& workload) {
   auto group = std::make_shared<CollGroupParams>();
   group->members.resize(workload.group_size);
@@ -24,7 +24,7 @@ CollectiveParams ParamsOf(const Workload& workload) {
   return params;
 }
 
-// The token of a barrier is one byte.
+// A barrier's token is one byte.
 int64_t ElementBytes(const Workload& workload) {
   const bool is_barrier = workload.spec.type == CollectiveType::kBarrier;
   return is_barrier ? 1 : static_cast<int64_t>(SizeOf(workload.dtype));

@@ -9,9 +9,9 @@
 
 namespace tutti {
 
-// The bytes that each step of the plan moves: those of its chunk in sends and
-// receives, which are 0 where a chunk is empty and so is not sent; 0 in other
-// steps. Pure. REQUIRES: the plan is of that collective and group size.
+// Bytes that each step of the plan moves. Sends and receives move their chunk;
+// an empty chunk is not sent and counts 0. Other steps count 0. Pure. REQUIRES:
+// the plan has the workload's collective and group size.
 std::vector<int64_t> TransferBytes(const GroupPlan& plan,
                                    const Workload& workload);
 

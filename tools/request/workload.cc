@@ -27,12 +27,12 @@ int64_t BlockOf(const Workload& workload) {
   return workload.count / workload.group_size;
 }
 
-// Elements of a rank that brings something.
+// Number of elements that each contributing rank brings.
 int64_t Contribution(const Workload& workload) {
   return BringsABlock(workload.spec.type) ? BlockOf(workload) : workload.count;
 }
 
-// The same part of what each rank brings, one after the other.
+// The same part of each rank's input, in rank order.
 std::vector<Segment> FromAll(const Workload& workload, int64_t begin) {
   std::vector<Segment> segments;
   for (int source = 0; source < workload.group_size; ++source) {

@@ -10,10 +10,10 @@
 
 namespace tutti {
 
-// A collective with the size of its data. `count` is the elements of the whole
-// buffer: what each rank has in all_reduce, broadcast, permute and reduce; what
-// is made of all blocks in all_gather and gather; what is cut into blocks in
-// reduce_scatter, scatter and all_to_all.
+// A collective with the size of its data. `count` is the number of elements of
+// the whole buffer: each rank's tensor in all_reduce, broadcast, permute and
+// reduce; the joined blocks in all_gather and gather; the tensor cut into
+// blocks in reduce_scatter, scatter and all_to_all.
 struct Workload {
   CollectiveSpec spec;
   DType dtype = DType::kFloat32;
@@ -21,26 +21,26 @@ struct Workload {
   int64_t count = 0;
 };
 
-// As many elements as fit into `bytes`, rounded down to a multiple of the
-// group's size where there are blocks; one, or one per block, where not even
-// that fits. 0 of a barrier.
+// Number of elements that fit into `bytes`. Collectives with blocks round it
+// down to a multiple of the group's size. The minimum is one, or one per block.
+// 0 for a barrier.
 int64_t CountFor(CollectiveType type, DType dtype, int group_size,
                  int64_t bytes);
 
-// Of the whole buffer.
+// Size of the whole buffer in bytes.
 int64_t BytesOf(const Workload& workload);
 
-// Of one rank's tensors; 0 where it has none.
+// Number of elements of one rank's tensors; 0 if the rank has none.
 int64_t InputElements(const Workload& workload, int rank);
 int64_t OutputElements(const Workload& workload, int rank);
 
-// The least that memory has to move: every input read once, every output
-// written once. 2 * N * S of an all_reduce. The largest int64_t where it is
-// more.
+// Minimum of bytes that memory must move: every input read once, every output
+// written once. An all_reduce moves 2 * N * S. Saturates at the largest
+// int64_t.
 int64_t LeastMovedBytes(const Workload& workload);
 
-// Elements [begin, begin + count) of what `source` brings, or of the reduction
-// of what all bring.
+// Elements [begin, begin + count) of the input of rank `source`, or of the
+// reduction of all inputs.
 struct Segment {
   static constexpr int kReduction = -1;
 
@@ -51,10 +51,10 @@ struct Segment {
   friend bool operator==(const Segment&, const Segment&) = default;
 };
 
-// What a rank's output must be, from its first element to its last.
+// Expected content of a rank's output, from its first element to its last.
 std::vector<Segment> ExpectedOutput(const Workload& workload, int rank);
 
-// What a rank asks for; keys and implementation are the caller's to fill in.
+// Request of one rank; the caller fills in keys and implementation.
 CollectiveRequest RequestOf(const Workload& workload, int rank);
 
 }  // namespace tutti

@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// Of one rank: 1 PiB.
+// Limit per rank: 1 PiB.
 constexpr int64_t kMaxBytes = int64_t{1} << 50;
 
 void PermuteToTheNextRank(CollectiveSpec* spec, int group_size) {

@@ -12,20 +12,21 @@
 
 namespace tutti {
 
-// What options say of a group and its data. All are pure, and their errors are
-// UsageErrors that name the option and quote its value.
+// Parsers of options that describe a group and its data. All are pure. Errors:
+// UsageError that names the option and quotes its value.
 
-// The value of `option`: 1 byte to 1 PiB, which keeps arithmetic far from
-// overflow.
+// Parses the value of `option`, from 1 byte to 1 PiB: the limit keeps later
+// arithmetic far from overflow.
 absl::StatusOr<int64_t> ParseSize(absl::string_view option,
                                   const std::string& text);
 
-// --layout: "4x2" is 4 tasks with 2 devices each; "3+1+2" names the devices of
-// each task, as GroupLayout::ToString() does. At most `max_ranks` in all.
+// Parses --layout: "4x2" is 4 tasks with 2 devices each; "3+1+2" lists the
+// devices of each task, as GroupLayout::ToString() does. At most `max_ranks` in
+// total.
 absl::StatusOr<GroupLayout> ParseLayout(const std::string& text, int max_ranks);
 
-// A workload without its size. A permute without a permutation goes to the next
-// rank. Errors: also for a dtype that the reduction does not support.
+// Returns a workload without its size. A permute without a permutation sends to
+// the next rank. Errors: also for a dtype that the reduction does not support.
 absl::StatusOr<Workload> ParseWorkload(const CollectiveWords& words,
                                        const std::string& dtype,
                                        int group_size);

@@ -72,7 +72,7 @@ TEST(WorkloadTest, OthersGiveWhatTheirNamesSay) {
   EXPECT_THAT(
       ExpectedOutput(Of(CollectiveType::kAllToAll), 2),
       ElementsAre(Segment{0, 8, 4}, Segment{1, 8, 4}, Segment{2, 8, 4}));
-  // What rank 0 has goes to rank 2.
+  // Rank 0 sends to rank 2.
   EXPECT_THAT(ExpectedOutput(Of(CollectiveType::kPermute), 2),
               ElementsAre(Segment{0, 0, 12}));
 }
@@ -102,7 +102,8 @@ TEST(WorkloadTest, OutputsAreAsLargeAsTheirSegments) {
   }
 }
 
-// It once took a minute, listing 65536 segments of each of 65536 ranks.
+// Regression: the call took a minute, listing 65536 segments of each of 65536
+// ranks.
 TEST(WorkloadTest, TheLeastOfTheLargestGroupIsKnownAtOnce) {
   const Workload workload = {.spec = {.type = CollectiveType::kAllGather},
                              .dtype = DType::kInt8,

@@ -15,7 +15,7 @@ Schedule KeepOwnInput(const PlanRequest&) {
   return builder.Build();
 }
 
-// Everyone waits for the next rank, and nobody sends.
+// Every rank receives from the next rank, and no rank sends.
 Schedule Listen(const PlanRequest& request) {
   ScheduleBuilder builder(/*num_chunks=*/1);
   builder.AddLane().Recv((request.rank + 1) % request.layout.size(),
