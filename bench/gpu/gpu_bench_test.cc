@@ -129,7 +129,7 @@ TEST_F(GpuBenchTest, NcclTakesTurnsWithNcclAlone) {
   EXPECT_THAT(CounterOf(run, "NcclReduce_us"), DoubleNear(7.5, 1e-9));
   EXPECT_THAT(CounterOf(run, "ncclAllReduce_not_blocking_us"),
               DoubleNear(6, 1e-9));
-  // One call that is not timed and five, of each communicator in each round.
+  // Each communicator makes one untimed call and five timed ones per round.
   EXPECT_EQ(fake.network->counts().launches, 3 * 3 * (1 + 5));
   EXPECT_EQ(fake.network->counts().inits, 3 * 2);
 }

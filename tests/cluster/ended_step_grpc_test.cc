@@ -29,7 +29,7 @@ constexpr int kTasks = 3;
 constexpr int kInstances = 20;
 constexpr int kRounds = 40;
 
-// One call of a task; all elements of a tensor are the same.
+// Call of a task; all elements of a tensor are the same.
 struct Call {
   Tensor output;
   std::shared_ptr<Cancellation> cancellation = std::make_shared<Cancellation>();
@@ -45,7 +45,7 @@ class EndedStepGrpcTest : public testing::Test {
     runtimes_ = *std::move(runtimes);
   }
 
-  // Of few bytes and of many, by different algorithms.
+  // Requests few and many bytes, by different algorithms.
   std::shared_ptr<const CollectiveRequest> Request(int instance) const {
     constexpr int64_t kCounts[] = {1, 100, 1000, 50'000, 200'000};
     constexpr const char* kAlgorithms[] = {

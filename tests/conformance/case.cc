@@ -17,7 +17,7 @@ bool IsScatter(CollectiveType type) {
          type == CollectiveType::kScatter;
 }
 
-// Of the first ranks.
+// Sums the blocks of the first `num_ranks` ranks.
 template <typename Block>
 int64_t SumOfBlocks(int num_ranks, Block block) {
   int64_t sum = 0;

@@ -24,8 +24,8 @@ struct Grid {
 
 enum class Subdivisions : uint8_t { kAuto, kOne, kThree };
 
-// One collective, as all members ask for it. The functions below say what it
-// means, straight from the definition of each collective, without the library.
+// Collective that all members ask for. The functions below follow the
+// definition of each collective, without the library.
 struct Case {
   CollectiveType type = CollectiveType::kAllReduce;
   Grid grid;
@@ -38,7 +38,7 @@ struct Case {
   // Rows of the buffer, or of each block where it has one for each rank.
   int64_t length = 0;
 
-  // Where blocks differ: as CollInstanceParams::rows, in place of `length`.
+  // Rows of blocks that differ, as CollInstanceParams::rows; replaces `length`.
   std::vector<int64_t> rows;
 
   int64_t row_elements = 1;
@@ -74,7 +74,7 @@ int64_t BlockElements(const Case& c, int from, int to);
 int64_t InputElements(const Case& c, int rank);
 int64_t OutputElements(const Case& c, int rank);
 
-// Where the rank's own block begins among those of all ranks.
+// Index at which the rank's own block begins among the blocks of all ranks.
 int64_t OwnBlockBegin(const Case& c, int rank);
 
 // A buffer of so many elements.
@@ -83,13 +83,13 @@ TensorShape ShapeOf(const Case& c, int64_t num_elements);
 // Ranks on tasks.
 GroupLayout LayoutOf(const Case& c);
 
-// Where the rank's device is in the order of tasks, then of devices.
+// Position of the rank's device in the order of tasks, then of devices.
 int DeviceIndex(const Case& c, int rank);
 
 // The offsets that the case gives; none for kAuto.
 std::vector<int> SubdivOffsets(Subdivisions subdivisions);
 
-// What the ranks ask for, in rank order; one object where it is the same.
+// Requests of the ranks, in rank order; equal requests are one object.
 std::vector<std::shared_ptr<const CollectiveRequest>> RequestsOf(
     const Case& c, const std::string& implementation, InstanceKey key);
 

@@ -24,9 +24,9 @@ struct CallOptions {
   bool is_prepared = false;
 };
 
-// One execution of a case: what each member called and how its call ended. When
-// a call ends, its result is checked there and then, and its memory is written
-// over, as a caller might do who waits for nobody else.
+// Execution of a case: the call of each member and how the call ended. As soon
+// as a call ends, its result is checked and its memory is overwritten, because
+// a caller may do so at once.
 class CaseExecution {
  public:
   // `requests` in rank order.
@@ -42,7 +42,7 @@ class CaseExecution {
   int num_ended() const;
   int num_failed() const;
 
-  // Of a call that ended.
+  // Status of a call that has ended.
   absl::Status status(int rank) const;
 
   // ---- Once the driver has run: text, empty if all is well ----

@@ -53,7 +53,7 @@ std::vector<Case> SpecialCases(const ImplementationUnderTest& under_test,
 std::vector<Case> SubdividedCases(CollectiveType type, const Grid& grid,
                                   Tier tier);
 
-// One for each of the Lengths() but the largest.
+// Cases of all Lengths() but the largest, one for each.
 std::vector<Case> LengthCases(const ImplementationUnderTest& under_test,
                               CollectiveType type, const Grid& grid);
 

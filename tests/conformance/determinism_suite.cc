@@ -96,7 +96,7 @@ std::string ToString(const Placed& placed) {
                       ToString(placed.devices));
 }
 
-// One execution. The outputs, in rank order.
+// Runs one execution and returns the outputs in rank order.
 std::vector<Tensor> Outputs(const Placed& placed,
                             const std::vector<Tensor>& inputs,
                             WorkDriver& driver) {

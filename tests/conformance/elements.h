@@ -11,7 +11,7 @@ namespace tutti::conformance {
 
 using Bytes = std::vector<std::byte>;
 
-// What reductions are to make of floating elements.
+// Required result of reductions of floating-point elements.
 enum class Rounding : uint8_t {
   kAny,    // Magnitudes differ, so that sums tell the order of summation;
            // infinities, NaNs and denormals are rare.

@@ -106,7 +106,7 @@ TEST_P(EndingTest, ACancellationEndsTheExecutionAndNothingElse) {
   EXPECT_GT(num_failed, 0) << "all cancellations came too late";
 }
 
-// What a group has done before.
+// History of a group before the test.
 enum class Before { kNothing, kAnotherInstance, kThisInstance };
 
 std::string ToString(Before before) {
@@ -145,7 +145,7 @@ void MissOne(const Rehearsal& rehearsal, Before before, int missing) {
   driver.Advance(absl::Seconds(10));
   ASSERT_EQ(execution.num_ended(), size - 1);
 
-  // Who comes late learns of it.
+  // A late member gets the same error.
   execution.Call(group, missing);
   driver.RunAll();
   const absl::Status error = execution.status(missing);

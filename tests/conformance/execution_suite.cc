@@ -47,7 +47,7 @@ class InputsOfCases {
   std::shared_ptr<const Inputs> inputs_;
 };
 
-// One group that runs one case after another.
+// Group that runs one case after another.
 class CaseRunner {
  public:
   CaseRunner(std::string implementation, const Grid& grid,

@@ -14,8 +14,8 @@
 
 namespace tutti::conformance {
 
-// What each rank contributes to a case, in rank order. Ranks without an input
-// have one here too, which shows that nobody looks at it.
+// Inputs of a case in rank order. Ranks without an input have one here too, to
+// show that no algorithm reads it.
 using Inputs = std::vector<Bytes>;
 
 // Random. Where no schedule says in which order `under_test` sums, all sums are
@@ -23,7 +23,7 @@ using Inputs = std::vector<Bytes>;
 std::shared_ptr<const Inputs> MakeInputs(
     const ImplementationUnderTest& under_test, const Case& c, uint64_t seed);
 
-// What all members of a case must end with. Immutable.
+// Outputs that all members of a case must end with. Immutable.
 //
 // Movement is what the definition of the collective says. Reductions that are
 // exact are the fold in rank order; sums and products of floats are, bit by

@@ -15,9 +15,8 @@
 
 namespace tutti::conformance {
 
-// One member's input and output in one execution, as a caller could lay them
-// out in memory of its own, and what has become of them. All findings are text,
-// empty if all is well.
+// Input and output of a member in one execution, laid out as in a caller's
+// memory, with checks of both. All findings are text, empty if all is well.
 class MemberBuffers {
  public:
   // `input` outlives this.
@@ -25,7 +24,7 @@ class MemberBuffers {
   MemberBuffers(const MemberBuffers&) = delete;
   MemberBuffers& operator=(const MemberBuffers&) = delete;
 
-  // What the call gets. Unset where the member has none.
+  // Arguments of the call. Unset if the member has none.
   const Tensor& input() const { return input_; }
   Tensor* output() { return &output_; }
 

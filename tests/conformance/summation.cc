@@ -45,7 +45,7 @@ absl::StatusOr<const SymbolicRun*> RunOf(const Algorithm& algorithm,
   return &runs->emplace(key, *std::move(run)).first->second;
 }
 
-// What expressions mean, for an Evaluator.
+// Arithmetic of expressions, for an Evaluator.
 class ChunkArithmetic {
  public:
   struct Value {

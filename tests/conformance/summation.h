@@ -11,7 +11,7 @@
 #include "tests/conformance/elements.h"
 #include "tutti/schedule.h"
 
-// What a reduction must make of the ranks' inputs, by scalar arithmetic.
+// Results of reductions of the ranks' inputs, by scalar arithmetic.
 
 namespace tutti::conformance {
 
@@ -39,7 +39,7 @@ Bytes FoldedInRankOrder(const Case& c, absl::Span<const Bytes> inputs);
 
 // The outputs of a reduction whose schedule says in which order to sum.
 struct ScheduledSums {
-  // Of each rank: its chunks in the order of the output.
+  // Chunks of each rank in the order of its output.
   std::vector<std::vector<ExpressionId>> outputs;
   absl::flat_hash_map<ExpressionId, Bytes> values;
 };

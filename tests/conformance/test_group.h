@@ -16,7 +16,7 @@ namespace tutti::conformance {
 enum class Transfers : uint8_t {
   kAtOnce,  // On the thread that asks for them.
 
-  // As work of their own (DeferringPeerAccess), the bytes in parts
+  // Deferred to separate work (DeferringPeerAccess), the bytes in parts
   // (PartsPeerAccess).
   kDeferred
 };

@@ -25,7 +25,7 @@ class WorkDriver {
   virtual std::string ToString() const = 0;
 };
 
-// One thread; the seed decides the order of work.
+// Runs work on one thread; the seed decides the order.
 class SeededDriver : public WorkDriver {
  public:
   explicit SeededDriver(uint64_t seed) : seed_(seed), simulated_(seed) {}
