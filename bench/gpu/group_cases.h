@@ -8,7 +8,7 @@
 #include "bench/gpu/gpu_group.h"
 #include "bench/gpu/gpu_machine.h"
 #include "tests/conformance/case.h"
-#include "tests/conformance/implementation_under_test.h"
+#include "tests/conformance/tested_implementation.h"
 
 namespace tutti {
 

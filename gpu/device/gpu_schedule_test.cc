@@ -15,7 +15,7 @@
 #include "tests/conformance/case.h"
 #include "tests/conformance/case_lists.h"
 #include "tests/conformance/expectation.h"
-#include "tests/conformance/implementation_under_test.h"
+#include "tests/conformance/tested_implementation.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/collective.h"
 #include "tutti/tensor.h"

@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "tests/conformance/case.h"
-#include "tests/conformance/implementation_under_test.h"
+#include "tests/conformance/tested_implementation.h"
 #include "tutti/gpu_devices.h"
 #include "tutti/tensor.h"
 

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/expectation.h"
-#include "tests/conformance/implementation_under_test.h"
+#include "tests/conformance/tested_implementation.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/collective.h"
 #include "tutti/environment.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tests/conformance/case.h"
-#include "tests/conformance/implementation_under_test.h"
+#include "tests/conformance/tested_implementation.h"
 
 // Cases that an implementation has to pass. Lists of smaller tiers are parts of
 // those of larger ones: Tier::kQuick has a few values of each dimension.

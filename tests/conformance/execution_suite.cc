@@ -14,11 +14,11 @@
 #include "tests/conformance/case_execution.h"
 #include "tests/conformance/case_lists.h"
 #include "tests/conformance/expectation.h"
-#include "tests/conformance/implementation_under_test.h"
 #include "tests/conformance/rehearsal.h"
 #include "tests/conformance/suite_params.h"
 #include "tests/conformance/summation.h"
 #include "tests/conformance/test_group.h"
+#include "tests/conformance/tested_implementation.h"
 #include "tests/conformance/work_driver.h"
 
 namespace tutti::conformance {

@@ -9,8 +9,8 @@
 #include "absl/types/span.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/elements.h"
-#include "tests/conformance/implementation_under_test.h"
 #include "tests/conformance/summation.h"
+#include "tests/conformance/tested_implementation.h"
 
 namespace tutti::conformance {
 

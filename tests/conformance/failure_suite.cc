@@ -15,11 +15,11 @@
 #include "absl/strings/str_cat.h"
 #include "tests/conformance/case_lists.h"
 #include "tests/conformance/custom_ops.h"
-#include "tests/conformance/implementation_under_test.h"
 #include "tests/conformance/pair_cover.h"
 #include "tests/conformance/rehearsal.h"
 #include "tests/conformance/suite_params.h"
 #include "tests/conformance/test_group.h"
+#include "tests/conformance/tested_implementation.h"
 #include "tests/conformance/work_driver.h"
 
 namespace tutti::conformance {

@@ -9,7 +9,7 @@
 
 #include <cstdio>
 
-#include "tests/conformance/implementation_under_test.h"
+#include "tests/conformance/tested_implementation.h"
 
 int main(int argc, char** argv) {
   // First, because which tests there are depends on the implementations.

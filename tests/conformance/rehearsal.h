@@ -11,9 +11,9 @@
 #include "tests/conformance/case.h"
 #include "tests/conformance/case_execution.h"
 #include "tests/conformance/expectation.h"
-#include "tests/conformance/implementation_under_test.h"
 #include "tests/conformance/suite_params.h"
 #include "tests/conformance/test_group.h"
+#include "tests/conformance/tested_implementation.h"
 #include "tests/conformance/work_driver.h"
 
 namespace tutti::conformance {

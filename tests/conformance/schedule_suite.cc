@@ -11,7 +11,7 @@
 #include "schedule/proof/standard_cases.h"
 #include "schedule/proof/verifier.h"
 #include "schedule/simulate/planned_outline.h"
-#include "tests/conformance/implementation_under_test.h"
+#include "tests/conformance/tested_implementation.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/collective.h"
 #include "tutti/params.h"

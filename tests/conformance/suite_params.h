@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/conformance/case.h"
-#include "tests/conformance/implementation_under_test.h"
+#include "tests/conformance/tested_implementation.h"
 
 // Parameters of the suite's tests.
 

@@ -1,4 +1,4 @@
-#include "tests/conformance/implementation_under_test.h"
+#include "tests/conformance/tested_implementation.h"
 
 #include <algorithm>
 #include <utility>
