@@ -63,11 +63,7 @@ class RankCoordinator : public Coordinator,
   void AllReduce(NamedTensor tensor, StatusCallback done) override;
   void AllGather(NamedTensor tensor, StatusCallback done) override;
   void Shutdown(StatusCallback done) override;
-
-  // Ends everything on this rank at once, including runs. Notifies rank zero if
-  // possible, which then ends everything on all ranks. This holds also if this
-  // rank has requested nothing: other ranks may wait for it.
-  void End(absl::Status reason);
+  void End(absl::Status reason) override;
 
   // Called when the rank goes away. Same as End(), but a rank without requests
   // notifies nobody: its program may use no named tensors.

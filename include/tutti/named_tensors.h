@@ -112,6 +112,11 @@ class Coordinator {
   // before still run. Errors: failure to notify rank zero; all requests have
   // ended anyway.
   virtual void Shutdown(StatusCallback done) = 0;
+
+  // Ends everything on this rank at once, including runs. Notifies rank zero if
+  // possible, which then ends everything on all ranks. This holds also if this
+  // rank has requested nothing: other ranks may wait for it.
+  virtual void End(absl::Status reason) = 0;
 };
 
 }  // namespace tutti

@@ -16,8 +16,6 @@
 
 namespace tutti {
 
-inline constexpr GroupKey kGroup = 7;
-
 // Tasks of a simulated cluster that have joined, and calls of their devices.
 class ClusterResolveTest : public testing::Test {
  protected:

@@ -14,7 +14,6 @@
 
 namespace tutti {
 
-inline constexpr GroupKey kGroup = 7;
 inline constexpr CallNumber kFirst = {.step_id = 5, .execution = 0};
 
 inline const absl::Status kReason =

@@ -196,6 +196,9 @@ class SimulatedCluster {
   std::vector<Traffic> traffic_of_;
 };
 
+// Key of the group in tests with one group.
+inline constexpr GroupKey kGroup = 7;
+
 // An all-reduce of 4 floats by a member of a group of `size`.
 CollectiveRequest AllReduceOf(GroupKey group_key, int size,
                               InstanceKey instance_key);

@@ -23,7 +23,6 @@ namespace spoilt_requests_test {
 
 using testing::IsEmpty;
 
-constexpr GroupKey kGroup = 7;
 constexpr int kNumTasks = 3;
 
 proto::Error SomeError() {
