@@ -6,6 +6,7 @@ usage: tutti_choice_test.py TUTTI
 
 import json
 import os
+import re
 import shutil
 
 import numpy as np
@@ -28,6 +29,26 @@ class InfoTest(ToolTest):
             self.assertTrue(algorithm["summary"], algorithm)
             collectives.update(algorithm["collectives"])
         self.assertEqual(len(collectives), 10)
+
+    def test_lists_what_this_machine_cannot_run_with_the_reason(self):
+        info = json.loads(self.succeed("info", "--json"))
+        why_not = {algorithm["name"]: algorithm["why_not_here"]
+                   for algorithm in info["algorithms"]}
+        self.assertIsNone(why_not["RingReduce"])
+        for extension, name in [("CUDA", "GpuLocalReduce"),
+                                ("NCCL", "NcclReduce"), ("MPI", "MpiReduce")]:
+            with self.subTest(name):
+                self.assertEqual(name in why_not,
+                                 extension in info["build"]["extensions"])
+        if "MpiReduce" in why_not:
+            self.assertIn("mpirun", why_not["MpiReduce"])
+        text = self.succeed("info")
+        for name, why in why_not.items():
+            if why:
+                self.assertRegex(text, rf"\n{name} +{re.escape(why)}\n")
+        if not info["gpus"]["names"] and "GpuLocalReduce" in why_not:
+            self.assertEqual(why_not["GpuLocalReduce"],
+                             f"needs a GPU: {info['gpus']['why_none']}")
 
 
 class ExplainTest(ToolTest):

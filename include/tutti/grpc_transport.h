@@ -107,7 +107,8 @@ class Transport;
 //
 // Errors: INVALID_ARGUMENT for options that are invalid or unsafe: listening
 // where other machines can connect needs TLS or `insecure`; NOT_FOUND for a
-// file that cannot be read.
+// file that cannot be read; FAILED_PRECONDITION for TLS if gRPC's library
+// cannot refuse versions below 1.3.
 absl::StatusOr<std::shared_ptr<Transport>> CreateGrpcTransport(
     GrpcTransportOptions options);
 

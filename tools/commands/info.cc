@@ -13,9 +13,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "hwy/highway.h"
+#include "tools/base/environment_variables.h"
 #include "tools/base/text_table.h"
 #include "tools/base/version.h"
+#include "tools/cluster/cluster_options.h"
 #include "tools/cluster/mpi_network.h"
+#include "tools/commands/why_not_here.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
@@ -82,8 +85,10 @@ std::string YesOrNo(bool value) { return value ? "yes" : "no"; }
 // Kind of an algorithm: a schedule, other code of Tutti, or a library.
 std::string KindOf(const CollectiveFactory& factory) {
   if (AlgorithmOf(factory) != nullptr) return "schedule";
-  const std::string& delegate = factory.traits().delegate;
-  return delegate.empty() ? "code" : delegate;
+  const ImplementationTraits& traits = factory.traits();
+  if (!traits.delegate.empty()) return traits.delegate;
+  const std::string& library = traits.device_needs.library;
+  return library.empty() ? "code" : library;
 }
 
 std::string RankListText(RankListUse use, const std::string& none) {
@@ -149,7 +154,24 @@ std::string FormatSummaries(const CollectiveRegistry& registry) {
   return Format(std::move(table), rows);
 }
 
-Json ToJson(const CollectiveRegistry::Entry& entry) {
+// Empty if everything can run here.
+std::string FormatReasons(const BuildInfo& build,
+                          const CollectiveRegistry& registry) {
+  TextTable table({{"not here", Align::kLeft}, {"reason", Align::kLeft}});
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& entry : registry.List()) {
+    std::string why_not = WhyNotHere(entry.factory->traits(), build);
+    if (!why_not.empty()) rows.push_back({entry.name, std::move(why_not)});
+  }
+  if (rows.empty()) return "";
+  return absl::StrCat("\n", Format(std::move(table), rows));
+}
+
+Json OrNull(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
+}
+
+Json ToJson(const CollectiveRegistry::Entry& entry, const BuildInfo& build) {
   const ImplementationTraits& traits = entry.factory->traits();
   Json collectives = Json::array();
   for (CollectiveType type : traits.collectives) {
@@ -170,7 +192,8 @@ Json ToJson(const CollectiveRegistry::Entry& entry) {
           {"rank_list", RankListText(traits.rank_list, "none")},
           {"delegate", traits.delegate},
           {"delegates_between_processes", traits.delegates_between_processes},
-          {"determinism", std::string(Name(traits.determinism))}};
+          {"determinism", std::string(Name(traits.determinism))},
+          {"why_not_here", OrNull(WhyNotHere(traits, build))}};
 }
 
 std::string GpuText(const GpuReport& gpus) {
@@ -186,10 +209,6 @@ std::string GpuText(const GpuReport& gpus) {
   }
   return absl::StrCat(here, "; CUDA: ", gpus.cuda, "; NCCL: ", gpus.nccl,
                       "; its library: ", nccl_here);
-}
-
-Json OrNull(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
 }
 
 Json ToJson(const GpuReport& gpus) {
@@ -227,6 +246,7 @@ BuildInfo ThisBuild() {
           int64_t{sysconf(_SC_PHYS_PAGES)} * int64_t{sysconf(_SC_PAGESIZE)},
       .extensions = {"gRPC"},
       .has_cuda_aware_mpi = HasCudaAwareMpi(),
+      .is_started_by_mpirun = IsStartedByMpirun(EnvironmentVariable),
       .gpus = GpusHere()};
   (build.gpus.has_cuda ? build.extensions : build.missing_extensions)
       .push_back("CUDA");
@@ -260,13 +280,13 @@ std::string FormatInfo(const BuildInfo& build,
   add("GPUs", GpuText(build.gpus));
   add("devices", "CPU: as many as asked for, in this process");
   return absl::StrCat(text, "\n", FormatSummaries(registry), "\n",
-                      FormatTraits(registry));
+                      FormatTraits(registry), FormatReasons(build, registry));
 }
 
 Json InfoAsJson(const BuildInfo& build, const CollectiveRegistry& registry) {
   Json algorithms = Json::array();
   for (const auto& entry : registry.List()) {
-    algorithms.push_back(ToJson(entry));
+    algorithms.push_back(ToJson(entry, build));
   }
   return {
       {"version", build.version},

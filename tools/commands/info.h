@@ -24,14 +24,16 @@ struct BuildInfo {
   // Linked-in transports and devices besides the CPU's.
   std::vector<std::string> extensions;
   std::vector<std::string> missing_extensions;
-  bool has_cuda_aware_mpi = false;  // According to MPI's header.
+  bool has_cuda_aware_mpi = false;    // According to MPI's header.
+  bool is_started_by_mpirun = false;  // This process.
 
   GpuReport gpus;
 };
 
 BuildInfo ThisBuild();
 
-// Text for people: the build, then a table of algorithms.
+// Text for people: the build, then tables of all algorithms, with the reason
+// for each that cannot run here (WhyNotHere()).
 std::string FormatInfo(const BuildInfo& build,
                        const CollectiveRegistry& registry);
 

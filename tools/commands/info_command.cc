@@ -9,11 +9,12 @@ namespace tutti {
 namespace {
 
 constexpr char kHelp[] =
-    R"(Of each algorithm:
+    R"(Lists all algorithms of this build, also those that cannot run on this
+machine. Of each algorithm:
   collectives  what it does
   devices      where it runs
   kind         schedule: steps that `tutti verify` proves; a library that does
-               it all; code: anything else
+               it, or a part of it; code: anything else
   chosen       by cost, or only if named with --algorithm
   one process  needs all ranks in one process
   rank order   reduces strictly from the lowest rank to the highest, so that
@@ -25,6 +26,8 @@ constexpr char kHelp[] =
                owners of the pieces
   same bits    what results depend on besides the inputs. by rank order:
                nothing; fixed layout: how ranks lie on tasks
+  not here     what this machine lacks for it: a GPU, NCCL, or mpirun, which
+               starts processes that MPI connects
 
 --json prints one object:
   version                      text
@@ -52,7 +55,8 @@ constexpr char kHelp[] =
                                ring, owners), delegate (the library that does
                                it, or empty), delegates_between_processes (it
                                does only what goes between them), determinism
-                               (same bits, above)
+                               (same bits, above), why_not_here (null if it
+                               lacks nothing here)
 
 Examples:
   tutti info
@@ -62,8 +66,8 @@ Examples:
 
 Command AddInfoCommand(CLI::App* app) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* info = app->add_subcommand(
-      "info", "Shows the build and every registered algorithm.");
+  CLI::App* info =
+      app->add_subcommand("info", "Shows the build and every algorithm in it.");
   info->footer(kHelp);
   info->add_flag("--json", *json, "print JSON");
   return {info,

@@ -4,11 +4,15 @@
 #include "gtest/gtest.h"
 #include "tests/doubles/status_matchers.h"
 #include "tools/base/named_only.h"
+#include "tools/cluster/mpi_network.h"
 
 namespace tutti {
 namespace info_test {
 
+using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ContainsRegex;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -106,6 +110,31 @@ TEST_F(InfoTest, CudaAndNcclAreBuiltInOrMissing) {
               Contains("NCCL"));
 }
 
+TEST_F(InfoTest, ListsWhatCannotRunHereWithTheReason) {
+  const BuildInfo build = {.gpus = {.why_none = "no driver"}};
+  EXPECT_THAT(FormatInfo(build, registry_), Not(HasSubstr("not here")));
+  EXPECT_THAT(registry_.Register(
+                  "Kernels", std::make_shared<NamedOnly>(ImplementationTraits{
+                                 .collectives = {CollectiveType::kReduce},
+                                 .device_types = {"GPU"},
+                                 .device_needs = {.library = "NCCL"}})),
+              IsOk());
+  EXPECT_THAT(FormatInfo(build, registry_),
+              AllOf(ContainsRegex("\nKernels +reduce +GPU +NCCL "),
+                    EndsWith("\nnot here  reason\n"
+                             "Kernels   needs a GPU: no driver\n")));
+  EXPECT_EQ(InfoAsJson(build, registry_)["algorithms"][0]["why_not_here"],
+            "needs a GPU: no driver");
+}
+
+TEST_F(InfoTest, ListsWhatTheBackendsOfTheBuildBring) {
+  const BuildInfo build = ThisBuild();
+  const CollectiveRegistry& registry = CollectiveRegistry::Global();
+  EXPECT_EQ(registry.Find("GpuLocalReduce").ok(), build.gpus.has_cuda);
+  EXPECT_EQ(registry.Find("NcclReduce").ok(), build.gpus.has_nccl);
+  EXPECT_EQ(registry.Find("MpiReduce").ok(), HasMpi());
+}
+
 TEST_F(InfoTest, TheJsonHasTheSame) {
   const auto json = InfoAsJson(ThisBuild(), registry_);
   EXPECT_EQ(json["version"], "0.1.0");
@@ -121,7 +150,7 @@ TEST_F(InfoTest, TheJsonHasTheSame) {
             R"("takes_segments":false,)"
             R"("rank_list":"owners","delegate":"Library",)"
             R"("delegates_between_processes":false,)"
-            R"("determinism":"fixed layout"})");
+            R"("determinism":"fixed layout","why_not_here":null})");
 }
 
 }  // namespace info_test

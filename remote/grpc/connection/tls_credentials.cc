@@ -14,12 +14,18 @@
 #include "grpc/grpc.h"
 #include "grpc/grpc_security.h"
 #include "grpc/grpc_security_constants.h"
+#include "grpcpp/grpcpp.h"
 #include "openssl/bio.h"
 #include "openssl/err.h"
 #include "openssl/evp.h"
+#include "openssl/opensslv.h"
 #include "openssl/pem.h"
 #include "openssl/x509.h"
 #include "remote/grpc/connection/openssl_at_exit.h"
+
+// With an older OpenSSL, gRPC takes TLS 1.2 for a demand of 1.3.
+static_assert(OPENSSL_VERSION_NUMBER >= 0x10101000L,
+              "TLS 1.3 needs OpenSSL 1.1.1 or newer");
 
 // Declares a function that gRPC's library exports but its public headers lack:
 // it demands a version of TLS. Null where the library does not export it.
@@ -126,17 +132,16 @@ absl::Status WhyUnfit(const TlsOptions& tls, const PemFiles& files) {
 // Server credentials with a TLS version, which gRPC's own class cannot set.
 class TlsServerCredentials final : public grpc::ServerCredentials {
  public:
-  explicit TlsServerCredentials(const PemFiles& files) : credentials_(nullptr) {
+  TlsServerCredentials(const PemFiles& files,
+                       MinTlsVersionSetter set_min_version)
+      : credentials_(nullptr) {
     grpc_ssl_pem_key_cert_pair pair = {.private_key = files.key.c_str(),
                                        .cert_chain = files.certificate.c_str()};
     credentials_ = grpc_ssl_server_credentials_create_ex(
         files.ca.c_str(), &pair, 1,
         GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY, nullptr);
     if (credentials_ == nullptr) return;
-    if (&grpc_ssl_server_credentials::set_min_tls_version != nullptr) {
-      reinterpret_cast<grpc_ssl_server_credentials*>(credentials_)
-          ->set_min_tls_version(grpc_tls_version::TLS1_3);
-    }
+    set_min_version(credentials_, grpc_tls_version::TLS1_3);
   }
   ~TlsServerCredentials() override {
     if (credentials_ != nullptr) grpc_server_credentials_release(credentials_);
@@ -176,15 +181,32 @@ class TlsServerCredentials final : public grpc::ServerCredentials {
 
 }  // namespace
 
-absl::StatusOr<TransportCredentials> MakeCredentials(const TlsOptions& tls) {
+MinTlsVersionSetter FindMinTlsVersionSetter() {
+  if (&grpc_ssl_server_credentials::set_min_tls_version == nullptr) {
+    return nullptr;
+  }
+  return [](grpc_server_credentials* credentials, grpc_tls_version version) {
+    reinterpret_cast<grpc_ssl_server_credentials*>(credentials)
+        ->set_min_tls_version(version);
+  };
+}
+
+absl::StatusOr<TransportCredentials> MakeCredentials(
+    const TlsOptions& tls, MinTlsVersionSetter set_min_version) {
   if (!tls.enabled()) {
     return TransportCredentials{.client = grpc::InsecureChannelCredentials(),
                                 .server = grpc::InsecureServerCredentials()};
   }
   const auto files = Read(tls);
   if (!files.ok()) return files.status();
+  if (set_min_version == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("TLS 1.3 cannot be demanded of gRPC ", grpc::Version(),
+                     ": its library does not export "
+                     "grpc_ssl_server_credentials::set_min_tls_version"));
+  }
   KeepOpenSslAtExit();
-  auto server = std::make_shared<TlsServerCredentials>(*files);
+  auto server = std::make_shared<TlsServerCredentials>(*files, set_min_version);
   if (!server->Work()) return WhyUnfit(tls, *files);
   return TransportCredentials{
       .client = grpc::SslCredentials({.pem_root_certs = files->ca,
