@@ -107,7 +107,6 @@ class Negotiation {
   absl::Time Oldest() const;
 
   size_t num_waiting() const { return waiting_.size(); }
-  size_t num_slots() const { return slots_.size(); }
 
  private:
   struct Asked {

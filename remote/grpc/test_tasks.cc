@@ -11,7 +11,7 @@
 namespace tutti {
 
 TestTasks::TestTasks(int num_tasks, Change change)
-    : change_(std::move(change)), ports_(num_tasks) {
+    : change_(std::move(change)), ports_(*ReservedPorts::Create(num_tasks)) {
   control_ = std::make_unique<FunctionService>(
       [](const ControlCaller& caller, const proto::ControlRequest& request,
          std::shared_ptr<Cancellation> /*withdrawn*/, ControlDone done) {

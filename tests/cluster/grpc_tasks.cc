@@ -21,8 +21,9 @@ absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
         int, uint64_t)>& make_devices,
     size_t max_entries, CoordinatorSettings coordinator) {
   ClusterSpec cluster;
-  const ReservedPorts ports(num_tasks);  // Held until the tasks listen.
-  for (const int port : ports.get()) {
+  const auto ports = ReservedPorts::Create(num_tasks);  // Until tasks listen.
+  if (!ports.ok()) return ports.status();
+  for (const int port : ports->get()) {
     cluster.addresses.push_back(absl::StrCat("127.0.0.1:", port));
   }
   std::vector<std::unique_ptr<ClusterRuntime>> runtimes;

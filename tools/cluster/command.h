@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,9 @@ struct Command {
   // Whether `run` may be called after a failed registration, and reports it.
   bool tolerates_registration_errors = false;
 
-  // Makes the next `run` one task of a cluster. Null if the command cannot be a
-  // task.
-  std::function<void(const ClusterOptions&)> join;
+  // Cluster in which the next `run` is one task. Null if the command cannot be
+  // a task.
+  std::shared_ptr<std::optional<ClusterOptions>> cluster;
 
   // Not null if the command runs another command: then the command line after
   // "--" is stored here unchanged.

@@ -29,11 +29,11 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/mutex.h"
+#include "remote/grpc/connection/file_descriptor.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/on_interrupt.h"
 #include "tools/base/option_values.h"
-#include "tools/base/unique_fd.h"
 #include "tools/launch/start_process.h"
 
 namespace tutti {
@@ -325,7 +325,7 @@ class CertMaker {
   absl::StatusOr<pid_t> Start(const Program& program, const std::string& log) {
     MutexLock lock(&mu_);
     if (removed_) return Removed();
-    const UniqueFd to(
+    const FileDescriptor to(
         open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     if (!to.is_set()) return SystemError(log, "cannot be written");
     sigset_t mask;

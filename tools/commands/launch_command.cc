@@ -22,13 +22,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "remote/grpc/connection/reserved_ports.h"
 #include "tools/base/end_by_signal.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/option_values.h"
 #include "tools/cluster/cluster_flags.h"
 #include "tools/cluster/cluster_options.h"
-#include "tools/launch/held_ports.h"
 #include "tools/launch/launch_output.h"
 #include "tools/launch/output_queue.h"
 #include "tools/launch/process_group.h"
@@ -144,9 +144,9 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> StartTasks(
   if (!token.ok()) return token.status();
   std::vector<Program> programs;
   {
-    const auto held = HeldPorts::Create(options.tasks);
-    if (!held.ok()) return held.status();
-    const Cluster cluster = {Addresses(held->ports()), *std::move(token)};
+    const auto reserved = ReservedPorts::Create(options.tasks);
+    if (!reserved.ok()) return reserved.status();
+    const Cluster cluster = {Addresses(reserved->get()), *std::move(token)};
     for (int task = 0; task < options.tasks; ++task) {
       programs.push_back(TaskProgram(options, program, cluster, task));
     }

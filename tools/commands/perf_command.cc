@@ -413,10 +413,7 @@ Command AddPerfCommand(CLI::App* app) {
                                              console),
                                      console);
           },
-      .join =
-          [options](const ClusterOptions& cluster) {
-            options->cluster = cluster;
-          }};
+      .cluster = {options, &options->cluster}};
 }
 
 }  // namespace tutti

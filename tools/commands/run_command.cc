@@ -426,10 +426,7 @@ Command AddRunCommand(CLI::App* app) {
                                           console),
                                   console);
               },
-          .join =
-              [options](const ClusterOptions& cluster) {
-                options->cluster = cluster;
-              }};
+          .cluster = {options, &options->cluster}};
 }
 
 }  // namespace tutti

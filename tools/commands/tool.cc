@@ -318,7 +318,7 @@ absl::Status ParseTask(Tool* tool, const Words& words, const Console& console,
                        bool* printed_help) {
   const absl::Status status = Parse(tool, words, console, printed_help);
   if (!status.ok() || *printed_help) return NameHelp(status, Program(*tool));
-  if (tool->Chosen()->join != nullptr) return absl::OkStatus();
+  if (tool->Chosen()->cluster != nullptr) return absl::OkStatus();
   return UsageError(absl::StrCat(
       tool->Chosen()->app->get_name(),
       " takes no part in a cluster; wanted perf, run or tune after --"));
@@ -337,7 +337,7 @@ absl::Status RunAsTaskOfCluster(const Words& words,
   bool printed_help = false;
   const absl::Status status = ParseTask(&tool, words, console, &printed_help);
   if (!status.ok() || printed_help) return status;
-  tool.Chosen()->join(cluster);
+  *tool.Chosen()->cluster = cluster;
   return NameHelp(RunChosen(tool, console), Program(tool));
 }
 

@@ -346,10 +346,7 @@ Command AddTuneCommand(CLI::App* app) {
                                          console),
                                  console);
               },
-          .join =
-              [options](const ClusterOptions& cluster) {
-                options->cluster = cluster;
-              }};
+          .cluster = {options, &options->cluster}};
 }
 
 }  // namespace tutti

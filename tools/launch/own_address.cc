@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <memory>
 
-#include "tools/base/unique_fd.h"
+#include "remote/grpc/connection/file_descriptor.h"
 
 namespace tutti {
 
@@ -18,7 +18,7 @@ bool IsAddressOfAnotherMachine(const std::string& host) {
   if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return false;
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> address(
       found, &freeaddrinfo);
-  const UniqueFd fd(
+  const FileDescriptor fd(
       socket(address->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, /*protocol=*/0));
   return fd.is_set() &&
          bind(fd.get(), address->ai_addr, address->ai_addrlen) != 0 &&

@@ -74,23 +74,23 @@ absl::Status ProcessGroup::TakeSignals() {
   const int error = pthread_sigmask(SIG_BLOCK, &taken, &old_mask);
   if (error != 0) return absl::ErrnoToStatus(error, "cannot block signals");
   old_mask_ = old_mask;
-  signals_ = UniqueFd(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
-  grace_ =
-      UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  signals_ = FileDescriptor(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
+  grace_ = FileDescriptor(
+      timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (signals_.is_set() && grace_.is_set()) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, "cannot wait for signals");
 }
 
 absl::Status ProcessGroup::StartOne(const Program& program) {
   Process process;
-  UniqueFd child_ends[2];
+  FileDescriptor child_ends[2];
   for (size_t stream = 0; stream < 2; ++stream) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
       return absl::ErrnoToStatus(errno, "cannot make a pipe");
     }
-    process.pipes[stream].fd = UniqueFd(ends[0]);
-    child_ends[stream] = UniqueFd(ends[1]);
+    process.pipes[stream].fd = FileDescriptor(ends[0]);
+    child_ends[stream] = FileDescriptor(ends[1]);
     // The child's end stays blocking, as most programs expect.
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
   }
@@ -134,7 +134,8 @@ void ProcessGroup::WaitForEvents() {
   }
   for (size_t i = 0; i < processes_.size() && !is_full; ++i) {
     for (Stream stream : kStreams) {
-      const UniqueFd& fd = processes_[i].pipes[static_cast<int>(stream)].fd;
+      const FileDescriptor& fd =
+          processes_[i].pipes[static_cast<int>(stream)].fd;
       if (!fd.is_set()) continue;
       watch(fd.get(), POLLIN,
             [this, i, stream] { ReadPipe(static_cast<int>(i), stream); });
@@ -177,7 +178,7 @@ void ProcessGroup::ClosePipe(int index, Stream stream) {
   pipe.lines.Finish([&](absl::string_view piece) {
     options_.on_output(index, stream, piece);
   });
-  pipe.fd.Reset();
+  pipe.fd = {};
 }
 
 void ProcessGroup::ReadSignals() {
@@ -214,7 +215,7 @@ void ProcessGroup::End(int index) {
   // The process group's number stays reserved until the leader is waited for.
   kill(-process.pid, SIGKILL);
   for (Stream stream : kStreams) {
-    const UniqueFd& fd = process.pipes[static_cast<int>(stream)].fd;
+    const FileDescriptor& fd = process.pipes[static_cast<int>(stream)].fd;
     // Reads only the bytes that are there now: processes beyond reach may still
     // write.
     int left_bytes = 0;

@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "tools/base/unique_fd.h"
+#include "remote/grpc/connection/file_descriptor.h"
 #include "tools/launch/line_splitter.h"
 #include "tools/launch/output_queue.h"
 #include "tools/launch/start_process.h"
@@ -88,7 +88,7 @@ class ProcessGroup {
 
  private:
   struct Pipe {
-    UniqueFd fd;  // Closed once the other end is closed.
+    FileDescriptor fd;  // Closed once the other end is closed.
     LineSplitter lines;
   };
   struct Process {
@@ -124,8 +124,8 @@ class ProcessGroup {
 
   const Options options_;
   std::optional<sigset_t> old_mask_;  // Of this thread, once changed.
-  UniqueFd signals_;                  // From signalfd(2).
-  UniqueFd grace_;  // From timerfd_create(2); the first Stop() starts it.
+  FileDescriptor signals_;            // From signalfd(2).
+  FileDescriptor grace_;  // From timerfd_create(2); the first Stop() starts it.
   bool stopping_ = false;
   std::vector<Process> processes_;
   std::vector<pid_t> pids_;

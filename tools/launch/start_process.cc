@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "tools/base/unique_fd.h"
+#include "remote/grpc/connection/file_descriptor.h"
 
 namespace tutti {
 namespace {
@@ -98,19 +98,19 @@ absl::StatusOr<pid_t> StartProcess(const Program& program,
   std::vector<std::string> environment = MergedEnvironment(program.environment);
   const std::vector<char*> argv = Pointers(&words);
   const std::vector<char*> envp = Pointers(&environment);
-  const UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const FileDescriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   int ends[2];
   if (!null.is_set() || pipe2(ends, O_CLOEXEC) != 0) {
     return CannotRun(program, errno);
   }
-  const UniqueFd report(ends[0]);
-  UniqueFd child_report(ends[1]);
+  const FileDescriptor report(ends[0]);
+  FileDescriptor child_report(ends[1]);
   const ChildStart child = {argv.data(), envp.data(),        start,
                             null.get(),  child_report.get(), getpid()};
   const pid_t pid = fork();
   if (pid == 0) BecomeProgram(child);
   if (pid < 0) return CannotRun(program, errno);
-  child_report.Reset();
+  child_report = {};
   const int error = ReadReport(report.get());
   if (error == 0) return pid;
   waitpid(pid, nullptr, 0);

@@ -98,7 +98,7 @@ class ConnectionGateTest : public testing::Test {
     return PeerNameOf(accepted_[index].get());
   }
 
-  const ReservedPorts ports_{1};
+  const ReservedPorts ports_ = *ReservedPorts::Create(1);
   const int port_ = ports_.get()[0];
   SimulatedEnvironment simulated_{/*seed=*/1};
   Mutex mu_;

@@ -7,13 +7,13 @@
 
 namespace tutti {
 
-// Owns a file descriptor; -1: none.
+// Owns a file descriptor and closes it. A negative value means none.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
   explicit FileDescriptor(int fd) : fd_(fd) {}
   ~FileDescriptor() {
-    if (fd_ >= 0) close(fd_);
+    if (is_set()) close(fd_);
   }
   FileDescriptor(FileDescriptor&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)) {}
@@ -23,6 +23,7 @@ class FileDescriptor {
   }
 
   int get() const { return fd_; }
+  bool is_set() const { return fd_ >= 0; }
   int Release() { return std::exchange(fd_, -1); }
 
  private:

@@ -18,8 +18,11 @@ class Writer {
  public:
   explicit Writer(std::byte* to) : to_(to) {}
 
+  void Put(std::integral auto... values) { (PutOne(values), ...); }
+
+ private:
   template <std::integral T>
-  void Put(T value) {
+  void PutOne(T value) {
     auto bits = static_cast<std::make_unsigned_t<T>>(value);
     for (size_t i = 0; i < sizeof(T); ++i) {
       *to_++ = static_cast<std::byte>(bits & 0xff);
@@ -27,7 +30,6 @@ class Writer {
     }
   }
 
- private:
   std::byte* to_;
 };
 
@@ -35,16 +37,18 @@ class Reader {
  public:
   explicit Reader(const std::byte* from) : from_(from) {}
 
+  void Get(std::integral auto&... values) { (GetOne(values), ...); }
+
+ private:
   template <std::integral T>
-  T Get() {
+  void GetOne(T& value) {
     std::make_unsigned_t<T> bits = 0;
     for (size_t i = 0; i < sizeof(T); ++i) {
       bits |= static_cast<std::make_unsigned_t<T>>(*from_++) << (8 * i);
     }
-    return static_cast<T>(bits);
+    value = static_cast<T>(bits);
   }
 
- private:
   const std::byte* from_;
 };
 
@@ -94,20 +98,13 @@ absl::Status CheckSize(const TransferRecord& record) {
 EncodedRecord Encode(const TransferRecord& record) {
   EncodedRecord bytes;
   Writer writer(bytes.data());
-  writer.Put(static_cast<uint32_t>(record.kind));
-  writer.Put(static_cast<uint32_t>(record.dtype));
-  writer.Put(record.id);
-  writer.Put(record.num_bytes);
-  writer.Put(record.incarnation);
-  writer.Put(record.key.exec.generation);
-  writer.Put(record.key.exec.step);
-  writer.Put(record.key.exec.group);
-  writer.Put(record.key.exec.instance);
-  writer.Put(record.key.exec.execution);
-  writer.Put(record.key.tag);
-  writer.Put(record.key.from);
-  writer.Put(record.key.to);
-  writer.Put(record.kind == RecordKind::kCancel
+  writer.Put(static_cast<uint32_t>(record.kind),
+             static_cast<uint32_t>(record.dtype), record.id, record.num_bytes,
+             record.incarnation, record.key.exec.generation,
+             record.key.exec.step, record.key.exec.group,
+             record.key.exec.instance, record.key.exec.execution,
+             record.key.tag, record.key.from, record.key.to,
+             record.kind == RecordKind::kCancel
                  ? static_cast<uint32_t>(record.code)
                  : static_cast<uint32_t>(record.may_read_memory));
   return bytes;
@@ -117,20 +114,12 @@ absl::StatusOr<TransferRecord> DecodeRecord(
     std::span<const std::byte, kRecordBytes> bytes) {
   Reader reader(bytes.data());
   TransferRecord record;
-  const auto kind = reader.Get<uint32_t>();
-  const auto dtype = reader.Get<uint32_t>();
-  record.id = reader.Get<uint64_t>();
-  record.num_bytes = reader.Get<uint64_t>();
-  record.incarnation = reader.Get<uint64_t>();
-  record.key.exec.generation = reader.Get<uint64_t>();
-  record.key.exec.step = reader.Get<int64_t>();
-  record.key.exec.group = reader.Get<int64_t>();
-  record.key.exec.instance = reader.Get<int64_t>();
-  record.key.exec.execution = reader.Get<uint64_t>();
-  record.key.tag = reader.Get<int32_t>();
-  record.key.from = reader.Get<int32_t>();
-  record.key.to = reader.Get<int32_t>();
-  const auto flags = reader.Get<uint32_t>();
+  uint32_t kind = 0, dtype = 0, flags = 0;
+  ExecKey& exec = record.key.exec;
+  reader.Get(kind, dtype, record.id, record.num_bytes, record.incarnation,
+             exec.generation, exec.step, exec.group, exec.instance,
+             exec.execution, record.key.tag, record.key.from, record.key.to,
+             flags);
 
   if (kind < 1 || kind > 4) return Wrong("the kind of a record", kind);
   if (dtype > 0xff) return Wrong("the dtype of a transfer", dtype);
@@ -148,12 +137,10 @@ absl::StatusOr<TransferRecord> DecodeRecord(
 EncodedFrameHeader Encode(const FrameHeader& header) {
   EncodedFrameHeader bytes;
   Writer writer(bytes.data());
-  writer.Put(header.id);
-  writer.Put(header.offset);
-  writer.Put(header.length);
-  writer.Put(header.is_last ? kLastFlag : uint32_t{0});
-  writer.Put(static_cast<uint32_t>(header.code));
-  writer.Put(static_cast<uint32_t>(header.kind));
+  writer.Put(header.id, header.offset, header.length,
+             header.is_last ? kLastFlag : uint32_t{0},
+             static_cast<uint32_t>(header.code),
+             static_cast<uint32_t>(header.kind));
   return bytes;
 }
 
@@ -161,12 +148,8 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(
     std::span<const std::byte, kFrameHeaderBytes> bytes) {
   Reader reader(bytes.data());
   FrameHeader header;
-  header.id = reader.Get<uint64_t>();
-  header.offset = reader.Get<uint64_t>();
-  header.length = reader.Get<uint32_t>();
-  const auto flags = reader.Get<uint32_t>();
-  const auto code = reader.Get<uint32_t>();
-  const auto kind = reader.Get<uint32_t>();
+  uint32_t flags = 0, code = 0, kind = 0;
+  reader.Get(header.id, header.offset, header.length, flags, code, kind);
 
   if (flags > kLastFlag) return Wrong("the flags of a frame", flags);
   if (code > kMaxCode) return Wrong("the status code of a frame", code);
@@ -186,8 +169,7 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(
 EncodedMemoryOffer Encode(const MemoryOffer& offer) {
   EncodedMemoryOffer bytes;
   Writer writer(bytes.data());
-  writer.Put(offer.pid);
-  writer.Put(offer.address);
+  writer.Put(offer.pid, offer.address);
   return bytes;
 }
 
@@ -195,18 +177,14 @@ MemoryOffer DecodeMemoryOffer(
     std::span<const std::byte, kMemoryOfferBytes> bytes) {
   Reader reader(bytes.data());
   MemoryOffer offer;
-  offer.pid = reader.Get<uint64_t>();
-  offer.address = reader.Get<uint64_t>();
+  reader.Get(offer.pid, offer.address);
   return offer;
 }
 
 EncodedMemoryPlace Encode(const MemoryPlace& place) {
   EncodedMemoryPlace bytes;
   Writer writer(bytes.data());
-  writer.Put(place.address);
-  writer.Put(place.num_bytes);
-  writer.Put(place.lease_address);
-  writer.Put(place.lease);
+  writer.Put(place.address, place.num_bytes, place.lease_address, place.lease);
   return bytes;
 }
 
@@ -214,10 +192,7 @@ MemoryPlace DecodeMemoryPlace(
     std::span<const std::byte, kMemoryPlaceBytes> bytes) {
   Reader reader(bytes.data());
   MemoryPlace place;
-  place.address = reader.Get<uint64_t>();
-  place.num_bytes = reader.Get<uint64_t>();
-  place.lease_address = reader.Get<uint64_t>();
-  place.lease = reader.Get<uint64_t>();
+  reader.Get(place.address, place.num_bytes, place.lease_address, place.lease);
   return place;
 }
 
