@@ -1,42 +1,15 @@
 #include "framework/executor/execution_table.h"
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/oldest_half.h"
+#include "framework/executor/table_member.h"
 
 namespace tutti {
 namespace {
-
-// First number of the executions in which members prepare.
-constexpr uint64_t kPreparations = uint64_t{1} << 63;
-
-std::string Describe(InstanceId id) {
-  return absl::StrCat("group ", id.group_key, ", instance ", id.instance_key);
-}
-
-absl::Status CheckNumber(const Device* device, InstanceId id,
-                         std::optional<uint64_t> number) {
-  if (number.value_or(0) < kPreparations) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      device->full_name(), " called ", Describe(id), " by execution number ",
-      *number, ", wanted less than ", kPreparations));
-}
-
-// Returns how many members of this process come, as long as their group is
-// unknown. Ignores a group size that cannot be, or that does not exceed the
-// rank.
-size_t NumExpected(const CollectiveRequest& request, size_t num_local_devices) {
-  if (request.group_size < 1 || request.rank >= request.group_size) {
-    return num_local_devices;
-  }
-  return std::min(num_local_devices, static_cast<size_t>(request.group_size));
-}
 
 // Executions of a table are TableExecutions.
 TableExecution& OfTable(Execution& execution) {
@@ -50,172 +23,13 @@ const TableExecution& OfTable(const Execution& execution) {
 // execution before all have left the last one.
 constexpr size_t kMaxSpare = 2;
 
-// Calls kept per device, some 500 bytes each. A small program has as many under
-// way at a time.
-constexpr size_t kMaxSpareCalls = 16;
-
 }  // namespace
-
-// Calls to use again, kept per device, because members of one device mostly
-// call on one thread.
-struct ABSL_CACHELINE_ALIGNED ExecutionTable::TableDevice {
-  // Free call, with the fact that is known of it without reading it.
-  struct Spare {
-    std::unique_ptr<Call> call;
-    const Settled* settled = nullptr;  // Settled facts of the call.
-  };
-
-  explicit TableDevice(std::string name) : name(std::move(name)) {}
-
-  Spare TakeSpare() {
-    if (num_spares > 0) return std::move(spares[--num_spares]);
-    Spare made{std::make_unique<Call>()};
-    made.call->device = this;
-    return made;
-  }
-
-  // Takes the spare calls that hold `settled`.
-  std::vector<std::unique_ptr<Call>> TakeSparesOf(const Settled* settled) {
-    std::vector<std::unique_ptr<Call>> taken;
-    size_t num_kept = 0;
-    for (size_t i = 0; i < num_spares; ++i) {
-      if (spares[i].settled == settled) {
-        taken.push_back(std::move(spares[i].call));
-      } else {
-        std::swap(spares[num_kept++], spares[i]);
-      }
-    }
-    num_spares = num_kept;
-    return taken;
-  }
-
-  size_t num_spares = 0;
-  std::array<Spare, kMaxSpareCalls> spares;
-  const std::string name;
-};
-
-struct ExecutionTable::Member {
-  const Device* device = nullptr;
-  TableDevice* table_device = nullptr;
-  InstanceId id;
-  TableInstance* instance = nullptr;
-  uint64_t num_calls = 0;
-  uint64_t num_preparations = 0;
-  bool gives_numbers = false;
-  NumberSet numbers;         // Numbers that the member gave.
-  uint64_t next_number = 0;  // Last given number plus one.
-  std::shared_ptr<const Settled> settled;
-  bool went_on_with_others = false;
-
-  // Executions that cannot be used again. The next joiner frees them without
-  // the lock.
-  std::vector<std::shared_ptr<TableExecution>> dropped;
-
-  // Returns the number of the execution where the others wait for a member that
-  // breaks its habit: it gives a number now and did not before, or the other
-  // way round. This is most likely the execution after its last.
-  std::optional<uint64_t> TakeNumberMeant() {
-    if (!gives_numbers) return num_calls;
-    const uint64_t number = numbers.FirstMissing(next_number);
-    if (number >= kPreparations) return std::nullopt;
-    numbers.Insert(number);
-    return number;
-  }
-};
 
 ExecutionTable::ExecutionTable(int64_t step_id, size_t num_local_devices,
                                size_t max_entries)
-    : step_id_(step_id),
-      num_local_devices_(num_local_devices),
-      max_entries_(max_entries) {}
+    : step_id_(step_id), entries_(num_local_devices, max_entries) {}
 
 ExecutionTable::~ExecutionTable() = default;
-
-ExecutionTable::Member& ExecutionTable::FindOrAddMember(
-    const Device* device, const CollectiveRequest& request) {
-  const InstanceId id{request.group_key, request.instance_key};
-  const auto [entry, is_new] = members_.try_emplace(MemberKey{device, id});
-  if (!is_new) return *entry->second;
-  std::unique_ptr<TableInstance>& instance = instances_[id];
-  if (instance == nullptr) {
-    instance = std::make_unique<TableInstance>();
-    instance->num_expected = NumExpected(request, num_local_devices_);
-    const auto& dependencies = request.impl_details.dependencies;
-    if (!dependencies.empty()) kept_.insert(id);
-    kept_.insert(dependencies.begin(), dependencies.end());
-  }
-  instance->members.push_back(device);
-  entry->second = std::make_unique<Member>();
-  entry->second->device = device;
-  entry->second->id = id;
-  entry->second->instance = instance.get();
-  std::unique_ptr<TableDevice>& table_device = devices_[device];
-  if (table_device == nullptr) {
-    table_device = std::make_unique<TableDevice>(device->full_name());
-  }
-  entry->second->table_device = table_device.get();
-  return *entry->second;
-}
-
-// Returns true if execution `number` is not for this member. Either nobody can
-// join it now, or it belongs to an ended generation without this member. The
-// members of that generation learn there that it failed.
-bool ExecutionTable::IsOfOthers(const Member& member, uint64_t number) {
-  const TableInstance& instance = *member.instance;
-  if (instance.ended.Contains(number)) return true;
-  const auto* const found = instance.executions.Find(number);
-  if (found == nullptr || !(*found)->key_.has_value()) return false;
-  const CollGroupParams& group = *(*found)->group_;
-  return group.cancellation->cancelled() &&
-         std::none_of(group.members.begin(), group.members.end(),
-                      [&](const CollGroupMember& other) {
-                        return other.device.name ==
-                               member.device->attributes().name;
-                      });
-}
-
-// Moves the member past executions in which it would wait alone. Does nothing
-// for a member without a living group while others have one: it wants to join
-// them by mistake, which ends none of their executions.
-void ExecutionTable::GoOnWithOthers(Member& member) {
-  const TableInstance& instance = *member.instance;
-  if (member.gives_numbers || instance.spans_tasks ||
-      !IsOfOthers(member, member.num_calls)) {
-    return;
-  }
-  const bool is_in_group = LivingSettled(member) != nullptr;
-  for (const Device* device : instance.members) {
-    const Member& other = *members_.at(MemberKey{device, member.id});
-    if (!is_in_group && LivingSettled(other) != nullptr) return;
-  }
-  member.went_on_with_others = true;
-  do {
-    member.num_calls = instance.ended.FirstMissing(member.num_calls + 1);
-  } while (IsOfOthers(member, member.num_calls));
-}
-
-// Chooses the execution that the member's next call takes part in.
-absl::StatusOr<uint64_t> ExecutionTable::ChooseNumber(
-    const Device* device, InstanceId id, std::optional<uint64_t> number,
-    Member& member) {
-  const auto describe = [id] { return Describe(id); };
-  if (member.num_calls > 0 && member.gives_numbers != number.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        device->full_name(), " called ", describe(),
-        number.has_value() ? " by execution number now, but not before"
-                           : " by execution number before, but not now"));
-  }
-  if (!number.has_value()) return member.num_calls;
-  if (member.numbers.Contains(*number)) {
-    return absl::AlreadyExistsError(absl::StrCat(device->full_name(),
-                                                 " is already in execution ",
-                                                 *number, " of ", describe()));
-  }
-  member.gives_numbers = true;
-  member.numbers.Insert(*number);
-  member.next_number = *number + 1;
-  return *number;
-}
 
 absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
     const Device* device, const CollectiveRequest& request,
@@ -223,18 +37,18 @@ absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
   // Check first: a refused call leaves nothing behind. ALREADY_EXISTS below
   // comes only to a member that was here before.
   const InstanceId id{request.group_key, request.instance_key};
-  const absl::Status status = CheckNumber(device, id, number);
+  const absl::Status status = TableMember::CheckNumber(device, id, number);
   if (!status.ok()) return status;
   Joined joined;
   std::vector<std::shared_ptr<TableExecution>> dropped;
   MutexLock lock(&mu_);
-  if (members_.size() >= max_entries_ && !members_.contains({device, id})) {
-    joined.forgotten = MakeRoom();
+  if (entries_.NeedsRoomFor(device, id)) {
+    joined.forgotten = entries_.MakeRoom();
   }
-  Member& member = FindOrAddMember(device, request);
-  const Settled* const living = LivingSettled(member);
-  if (living == nullptr && !number.has_value()) GoOnWithOthers(member);
-  const auto chosen = ChooseNumber(device, member.id, number, member);
+  TableMember& member = entries_.FindOrAddMember(device, request);
+  const SettledFacts* const living = member.LivingSettled();
+  if (living == nullptr && !number.has_value()) entries_.GoOnWithOthers(member);
+  const auto chosen = member.ChooseNumber(number);
   if (absl::IsAlreadyExists(chosen.status())) return chosen.status();
   const std::optional<uint64_t> entered =
       chosen.ok() ? *chosen : member.TakeNumberMeant();
@@ -250,20 +64,21 @@ absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
 
 // Keeps the critical section short, because other threads wait for it. It does
 // not touch the call itself, which may lie in another thread's cache.
-ExecutionTable::Call* ExecutionTable::JoinSettled(
-    Device* device, const CollectiveRequest& request, HoldOwner hold_owner,
-    absl::Status* status) {
+TableCall* ExecutionTable::JoinSettled(Device* device,
+                                       const CollectiveRequest& request,
+                                       HoldOwner hold_owner,
+                                       absl::Status* status) {
   TableDevice::Spare spare;
-  std::shared_ptr<const Settled> other_settled;
+  std::shared_ptr<const SettledFacts> other_settled;
   TableExecution* execution = nullptr;
   std::vector<std::shared_ptr<TableExecution>> dropped;
   {
     MutexLock lock(&mu_);
-    const auto found =
-        members_.find({device, {request.group_key, request.instance_key}});
-    if (found == members_.end()) return nullptr;
-    Member& member = *found->second;
-    const Settled* const settled = member.settled.get();
+    TableMember* const found =
+        entries_.FindMember(device, {request.group_key, request.instance_key});
+    if (found == nullptr) return nullptr;
+    TableMember& member = *found;
+    const SettledFacts* const settled = member.settled.get();
     if (settled == nullptr || settled->request.get() != &request ||
         settled->has_dependencies || member.gives_numbers ||
         settled->group_end->cancelled()) {
@@ -274,7 +89,7 @@ ExecutionTable::Call* ExecutionTable::JoinSettled(
     execution = &Enter(member, member.num_calls++, settled, hold_owner, status);
     dropped.swap(member.dropped);
   }
-  Call* const call = spare.call.release();  // Owned until the member leaves.
+  TableCall* const call = spare.call.release();  // Until the member leaves.
   if (other_settled != nullptr) call->settled = std::move(other_settled);
   call->execution = execution;
   CollectiveContext& context = call->context;
@@ -285,30 +100,14 @@ ExecutionTable::Call* ExecutionTable::JoinSettled(
   return call;
 }
 
-void ExecutionTable::KeepCalls(absl::Span<Call* const> calls,
-                               std::vector<std::unique_ptr<Call>>* dropped) {
-  for (Call* const call : calls) {
-    TableDevice& device = *call->device;
-    if (device.num_spares == device.spares.size() ||
-        call->settled->group_end->cancelled()) {
-      dropped->emplace_back(call);
-      continue;
-    }
-    TableDevice::Spare& spare = device.spares[device.num_spares++];
-    spare.call.reset(call);
-    spare.settled = call->settled.get();
-  }
-}
-
-Execution* ExecutionTable::JoinNext(Member& member, HoldOwner hold_owner,
+Execution* ExecutionTable::JoinNext(TableMember& member, HoldOwner hold_owner,
                                     absl::Status* status) {
   std::vector<std::shared_ptr<TableExecution>> dropped;
   MutexLock lock(&mu_);
   absl::Status wrong;
   std::optional<uint64_t> number = member.num_calls;
   if (member.gives_numbers) {
-    wrong =
-        ChooseNumber(member.device, member.id, std::nullopt, member).status();
+    wrong = member.ChooseNumber(std::nullopt).status();
     number = member.TakeNumberMeant();
     if (!number.has_value()) {
       *status = std::move(wrong);
@@ -317,7 +116,7 @@ Execution* ExecutionTable::JoinNext(Member& member, HoldOwner hold_owner,
   }
   ++member.num_calls;
   TableExecution* const execution =
-      &Enter(member, *number, LivingSettled(member), hold_owner, status);
+      &Enter(member, *number, member.LivingSettled(), hold_owner, status);
   if (!wrong.ok()) *status = std::move(wrong);
   dropped.swap(member.dropped);
   return execution;
@@ -329,44 +128,31 @@ ExecutionTable::Joined ExecutionTable::JoinPreparation(
   Joined joined;
   std::vector<std::shared_ptr<TableExecution>> dropped;
   MutexLock lock(&mu_);
-  joined.forgotten = MakeRoom();
-  Member& member = FindOrAddMember(device, request);
+  joined.forgotten = entries_.MakeRoom();
+  TableMember& member = entries_.FindOrAddMember(device, request);
   const uint64_t number = kPreparations + member.num_preparations++;
-  Enter(member, number, LivingSettled(member), hold_owner, &joined.status);
+  Enter(member, number, member.LivingSettled(), hold_owner, &joined.status);
   joined.execution = *member.instance->executions.Find(number);
   dropped.swap(member.dropped);
   joined.settled = member.settled;
   return joined;
 }
 
-ExecutionTable::Member& ExecutionTable::Hold(const Device* device,
-                                             InstanceId id) {
+TableMember& ExecutionTable::Hold(const Device* device, InstanceId id) {
   MutexLock lock(&mu_);
-  Member& member = *members_.at(MemberKey{device, id});
+  TableMember& member = entries_.MemberOf(device, id);
   ++member.instance->num_held;
   return member;
 }
 
-void ExecutionTable::Release(Member& member) {
+void ExecutionTable::Release(TableMember& member) {
   MutexLock lock(&mu_);
   --member.instance->num_held;
 }
 
-ExecutionTable::Forgotten ExecutionTable::MakeRoom() {
-  if (members_.size() < std::max(next_sweep_, max_entries_)) return {};
-  return ForgetOldInstances();
-}
-
-const ExecutionTable::Settled* ExecutionTable::LivingSettled(
-    const Member& member) {
-  const Settled* const settled = member.settled.get();
-  return settled != nullptr && !settled->group_end->cancelled() ? settled
-                                                                : nullptr;
-}
-
 // Puts the member into the execution, even where it cannot run there.
-TableExecution& ExecutionTable::Enter(Member& member, uint64_t number,
-                                      const Settled* living,
+TableExecution& ExecutionTable::Enter(TableMember& member, uint64_t number,
+                                      const SettledFacts* living,
                                       HoldOwner hold_owner,
                                       absl::Status* status) {
   TableInstance& instance = *member.instance;
@@ -387,7 +173,7 @@ TableExecution& ExecutionTable::Enter(Member& member, uint64_t number,
 // lives. Thus state shared by its members is shared by their implementation
 // too.
 std::shared_ptr<TableExecution> ExecutionTable::MakeExecution(
-    Member& member, uint64_t number, const Settled* living) {
+    TableMember& member, uint64_t number, const SettledFacts* living) {
   std::vector<std::shared_ptr<TableExecution>>& spare = member.instance->spare;
   while (!spare.empty()) {
     std::shared_ptr<TableExecution> execution = std::move(spare.back());
@@ -417,15 +203,16 @@ std::shared_ptr<TableExecution> ExecutionTable::MakeExecution(
   return execution;
 }
 
-absl::Status ExecutionTable::Settle(const Device* device, Execution& settling,
-                                    std::shared_ptr<const Settled> settled) {
+absl::Status ExecutionTable::Settle(
+    const Device* device, Execution& settling,
+    std::shared_ptr<const SettledFacts> settled) {
   TableExecution& execution = OfTable(settling);
   // Freed without the lock.
   std::vector<std::shared_ptr<TableExecution>> others;
-  std::vector<std::unique_ptr<Call>> outdated;
+  std::vector<std::unique_ptr<TableCall>> outdated;
   MutexLock lock(&mu_);
   execution.resolved_ = true;
-  Member& member = *members_.at(MemberKey{device, execution.id});
+  TableMember& member = entries_.MemberOf(device, execution.id);
   TableInstance& instance = *member.instance;
   const CollGroupParams& group = *settled->params->group;
   const auto num_local = static_cast<size_t>(settled->params->task->num_local);
@@ -449,14 +236,15 @@ absl::Status ExecutionTable::Settle(const Device* device, Execution& settling,
       EndIfAllLeft(instance, *other);
     }
   }
-  GoOnWithOthers(member);  // From now on, none ends without this member.
+  // From now on, none ends without this member.
+  entries_.GoOnWithOthers(member);
   return absl::OkStatus();
 }
 
 // Refuses a member whose count may differ from the counts of other tasks. Those
 // tasks may have called the instance less often, or be new. Their members and
 // this one would wait for each other in executions of different numbers.
-absl::Status ExecutionTable::CheckGeneration(const Member& member,
+absl::Status ExecutionTable::CheckGeneration(const TableMember& member,
                                              const CollGroupParams& group) {
   const bool is_new = member.settled == nullptr;
   const bool is_counted_alike =
@@ -473,7 +261,7 @@ absl::Status ExecutionTable::CheckGeneration(const Member& member,
 }
 
 absl::Status ExecutionTable::SetKey(TableExecution& execution,
-                                    const Settled& settled) {
+                                    const SettledFacts& settled) {
   const ExecKey key{settled.generation, step_id_, execution.id.group_key,
                     execution.id.instance_key, execution.number};
   if (!execution.key_.has_value()) {
@@ -502,14 +290,16 @@ ExecutionTable::Left ExecutionTable::Leave(Execution& leaving_execution,
                                      std::memory_order_relaxed);
   }
   if (execution.cancellation.cancelled()) {
-    left.to_forget = KeyToForget(execution);
+    left.to_forget = execution.KeyToForget();
   }
   if (execution.num_left_ == execution.joined_.size()) {
     left.owner = std::move(execution.owner_);
   } else if (leaving.num_unlaunched > 0) {
     left.owner = execution.owner_;  // Needed to report the launch afterwards.
   }
-  KeepCalls(leaving.calls, &left.calls);
+  for (TableCall* const call : leaving.calls) {
+    call->device->Keep(call, &left.calls);
+  }
   return left;
 }
 
@@ -535,12 +325,6 @@ std::shared_ptr<const void> ExecutionTable::EndIfAllLeft(
   return ended;
 }
 
-std::optional<ExecKey> ExecutionTable::KeyToForget(
-    const TableExecution& execution) {
-  if (!execution.over_ || execution.num_cancelling_ > 0) return std::nullopt;
-  return execution.key_;
-}
-
 std::optional<ExecKey> ExecutionTable::BeginCancel(Execution& cancelled) {
   TableExecution& execution = OfTable(cancelled);
   MutexLock lock(&mu_);
@@ -558,17 +342,16 @@ std::optional<ExecKey> ExecutionTable::EndCancel(Execution& cancelled) {
   TableExecution& execution = OfTable(cancelled);
   MutexLock lock(&mu_);
   --execution.num_cancelling_;
-  return KeyToForget(execution);
+  return execution.KeyToForget();
 }
 
 bool ExecutionTable::HasLaunched(InstanceId id, uint64_t number) {
   MutexLock lock(&mu_);
-  const auto found = instances_.find(id);
-  if (found == instances_.end()) return false;
-  const TableInstance& instance = *found->second;
-  if (instance.ended.Contains(number)) return true;
-  const auto* const execution = instance.executions.Find(number);
-  return execution != nullptr && IsLaunched(instance, **execution);
+  const TableInstance* const instance = entries_.FindInstance(id);
+  if (instance == nullptr) return false;
+  if (instance->ended.Contains(number)) return true;
+  const auto* const execution = instance->executions.Find(number);
+  return execution != nullptr && IsLaunched(*instance, **execution);
 }
 
 // Returns true if all have launched. A failed execution counts only the members
@@ -586,29 +369,24 @@ std::vector<std::string> ExecutionTable::JoinedNames(
   MutexLock lock(&mu_);
   std::vector<std::string> names;
   for (const Device* device : OfTable(execution).joined_) {
-    names.push_back(devices_.at(device)->name);
+    names.push_back(entries_.NameOf(device));
   }
   return names;
 }
 
 std::shared_ptr<Execution> ExecutionTable::Find(const ExecKey& key) {
   MutexLock lock(&mu_);
-  const auto found = instances_.find(InstanceId{key.group, key.instance});
-  if (found == instances_.end()) return nullptr;
-  const auto* const execution = found->second->executions.Find(key.execution);
+  const TableInstance* const instance =
+      entries_.FindInstance({key.group, key.instance});
+  if (instance == nullptr) return nullptr;
+  const auto* const execution = instance->executions.Find(key.execution);
   return execution != nullptr && (*execution)->key_ == key ? *execution
                                                            : nullptr;
 }
 
 std::vector<std::shared_ptr<Execution>> ExecutionTable::Running() {
   MutexLock lock(&mu_);
-  std::vector<std::shared_ptr<Execution>> running;
-  for (const auto& [id, instance] : instances_) {
-    for (auto& execution : instance->executions.Values()) {
-      running.push_back(std::move(execution));
-    }
-  }
-  return running;
+  return entries_.Running();
 }
 
 std::vector<std::shared_ptr<Execution>> ExecutionTable::RunningIn(
@@ -624,78 +402,6 @@ std::vector<std::shared_ptr<Execution>> ExecutionTable::RunningIn(
     }
   }
   return running;
-}
-
-size_t ExecutionTable::num_instances() {
-  MutexLock lock(&mu_);
-  return instances_.size();
-}
-
-// Returns true if the execution failed and all its members have left.
-bool ExecutionTable::IsAbandoned(const TableExecution& execution) {
-  return execution.cancellation.cancelled() &&
-         execution.num_left_ == execution.joined_.size();
-}
-
-uint64_t ExecutionTable::NumCalls(const Device* device, InstanceId id) {
-  return members_.at(MemberKey{device, id})->num_calls;
-}
-
-bool ExecutionTable::IsIdle(InstanceId id, const TableInstance& instance) {
-  if (kept_.contains(id) || instance.spans_tasks || instance.num_held > 0) {
-    return false;
-  }
-  if (!instance.executions.empty()) {
-    const auto executions = instance.executions.Values();
-    return std::all_of(
-        executions.begin(), executions.end(),
-        [](const auto& execution) { return IsAbandoned(*execution); });
-  }
-  if (instance.members.size() < instance.num_expected) return false;
-  const uint64_t num_calls = NumCalls(instance.members[0], id);
-  for (const Device* device : instance.members) {
-    if (NumCalls(device, id) != num_calls) return false;
-  }
-  return true;
-}
-
-// Forgets the less recently used half of the idle instances. The next sweep
-// waits for twice as many entries as stay: a step that always runs many
-// instances is rarely swept.
-ExecutionTable::Forgotten ExecutionTable::ForgetOldInstances() {
-  std::vector<std::pair<uint64_t, InstanceId>> idle;
-  size_t num_idle_entries = 0;
-  for (const auto& [id, instance] : instances_) {
-    if (!IsIdle(id, *instance)) continue;
-    idle.emplace_back(instance->last_used, id);
-    num_idle_entries += instance->members.size();
-  }
-  Forgotten forgotten;
-  const size_t num_busy_entries = members_.size() - num_idle_entries;
-  next_sweep_ = max_entries_ + 2 * num_busy_entries;
-  if (num_idle_entries <= max_entries_ / 2) return forgotten;  // Used lately.
-  for (InstanceId id : OldestHalf(std::move(idle))) Forget(id, &forgotten);
-  return forgotten;
-}
-
-void ExecutionTable::Forget(InstanceId id, Forgotten* forgotten) {
-  const auto found = instances_.find(id);
-  for (const auto& execution : found->second->executions.Values()) {
-    execution->over_ = true;
-    const auto key = KeyToForget(*execution);
-    if (key.has_value()) forgotten->keys.push_back(*key);
-  }
-  for (const Device* device : found->second->members) {
-    const auto member = members_.find(MemberKey{device, id});
-    for (auto& call : member->second->table_device->TakeSparesOf(
-             member->second->settled.get())) {
-      forgotten->rest.emplace_back(std::move(call));
-    }
-    forgotten->rest.push_back(std::move(member->second->settled));
-    members_.erase(member);
-  }
-  forgotten->rest.emplace_back(std::move(found->second));
-  instances_.erase(found);
 }
 
 }  // namespace tutti

@@ -84,7 +84,7 @@ TEST_F(ExecutionTableTest, NeverForgetsWhatIsDependedUpon) {
 
 TEST_F(ExecutionTableTest, InstancesWithAHeldPlaceStay) {
   RunOnce(1);
-  ExecutionTable::Member& member = table_.Hold(&b_, {1, 1});
+  TableMember& member = table_.Hold(&b_, {1, 1});
   for (InstanceKey instance = 2; instance < 100; ++instance) RunOnce(instance);
   absl::Status status;
   EXPECT_EQ(table_.JoinNext(member, NoOwner, &status)->number, 1u);

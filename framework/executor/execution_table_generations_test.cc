@@ -149,7 +149,7 @@ TEST_F(ExecutionTableTest, AMemberHearsThatItCannotRunWhereAnotherDoes) {
   const auto preparation =
       table_.JoinPreparation(&b_, Request(7), NoOwner).execution;
   ASSERT_THAT(SettleIn(formed_again, b_, *preparation), IsOk());
-  ExecutionTable::Member& member = table_.Hold(&b_, {1, 7});
+  TableMember& member = table_.Hold(&b_, {1, 7});
   absl::Status status;
   EXPECT_EQ(table_.JoinNext(member, NoOwner, &status), running.get());
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted,

@@ -49,21 +49,21 @@ class SettledCallsTest : public ExecutionTableTest {
 
   absl::Status SettleFor(const Device& device, Execution& execution,
                          bool has_dependencies = false) {
-    auto settled = std::make_shared<ExecutionTable::Settled>(SettledParams());
+    auto settled = std::make_shared<SettledFacts>(SettledParams());
     settled->request = request_;
     settled->has_dependencies = has_dependencies;
     return table_.Settle(&device, execution, std::move(settled));
   }
 
   // Returns what is settled for the member now.
-  const ExecutionTable::Settled* Settled(const Device& device) {
+  const SettledFacts* Settled(const Device& device) {
     const auto joined =
         table_.Join(&device, *request_, std::nullopt, NoOwner).value();
     table_.Leave(*joined.execution, {});
     return joined.settled.get();
   }
 
-  ExecutionTable::Call* JoinSettled(CpuDevice& device) {
+  TableCall* JoinSettled(CpuDevice& device) {
     return table_.JoinSettled(&device, *request_, NoOwner, &status_);
   }
 
@@ -75,7 +75,7 @@ class SettledCallsTest : public ExecutionTableTest {
 };
 
 TEST_F(SettledCallsTest, JoinTheSameExecutionsAsOthers) {
-  ExecutionTable::Call* const call = JoinSettled(a_);
+  TableCall* const call = JoinSettled(a_);
   ASSERT_NE(call, nullptr);
   EXPECT_THAT(status_, IsOk());
   EXPECT_EQ(call->context.device, &a_);
@@ -107,7 +107,7 @@ TEST_F(SettledCallsTest, AreNoneWithDependencies) {
 TEST_F(SettledCallsTest, AreNoneOfAMemberThatGivesNumbers) {
   const auto request = std::make_shared<const CollectiveRequest>(Request(8));
   const auto execution = Join(a_, 8, 5);
-  auto settled = std::make_shared<ExecutionTable::Settled>(SettledParams());
+  auto settled = std::make_shared<SettledFacts>(SettledParams());
   settled->request = request;
   ASSERT_THAT(table_.Settle(&a_, *execution, std::move(settled)), IsOk());
   EXPECT_EQ(table_.JoinSettled(&a_, *request, NoOwner, &status_), nullptr);
@@ -119,42 +119,42 @@ TEST_F(SettledCallsTest, AreNoneOnceTheGroupHasEnded) {
 }
 
 TEST_F(SettledCallsTest, AreUsedAgainAndBelongToOneMemberAtATime) {
-  std::vector<ExecutionTable::Call*> calls;
+  std::vector<TableCall*> calls;
   constexpr int kUnderWay = 40;  // More than are kept.
   for (int i = 0; i < kUnderWay; ++i) calls.push_back(JoinSettled(a_));
-  EXPECT_EQ(std::set<ExecutionTable::Call*>(calls.begin(), calls.end()).size(),
+  EXPECT_EQ(std::set<TableCall*>(calls.begin(), calls.end()).size(),
             calls.size());
   size_t num_dropped = 0;
-  for (ExecutionTable::Call*& call : calls) {
+  for (TableCall*& call : calls) {
     num_dropped +=
         table_.Leave(*call->execution, {.calls = {&call, 1}}).calls.size();
   }
   EXPECT_GT(num_dropped, 0u);
   EXPECT_LT(num_dropped, calls.size());
-  ExecutionTable::Call* const again = JoinSettled(a_);
+  TableCall* const again = JoinSettled(a_);
   EXPECT_THAT(calls, Contains(again));
   table_.Leave(*again->execution, {.calls = {&again, 1}});
 }
 
 // Kept calls keep neither an ended group nor former settled facts.
 TEST_F(SettledCallsTest, ThatAreKeptKeepNoGroup) {
-  std::vector<ExecutionTable::Call*> calls;
+  std::vector<TableCall*> calls;
   for (int i = 0; i < 3; ++i) calls.push_back(JoinSettled(a_));
-  const std::weak_ptr<const ExecutionTable::Settled> before = calls[0]->settled;
-  for (ExecutionTable::Call*& call : calls) {
+  const std::weak_ptr<const SettledFacts> before = calls[0]->settled;
+  for (TableCall*& call : calls) {
     table_.Leave(*call->execution, {.calls = {&call, 1}});
   }
   ASSERT_THAT(SettleFor(a_, *Join(a_, 7)), IsOk());
   settled_ = nullptr;
   EXPECT_TRUE(before.expired());
-  ExecutionTable::Call* const call = JoinSettled(a_);
+  TableCall* const call = JoinSettled(a_);
   group_->cancellation->Cancel(absl::AbortedError("ended"));
   EXPECT_THAT(table_.Leave(*call->execution, {.calls = {&call, 1}}).calls,
               SizeIs(1));
 }
 
 TEST_F(SettledCallsTest, HaveWhatIsSettledForTheirMember) {
-  ExecutionTable::Call* call = JoinSettled(a_);
+  TableCall* call = JoinSettled(a_);
   const auto* const first = call->settled.get();
   EXPECT_EQ(first, Settled(a_));
   table_.Leave(*call->execution, {.calls = {&call, 1}});

@@ -94,7 +94,7 @@ TEST_F(ExecutionTableTest, NoNumberAfterTheLastThatCanBeNamedIsRefused) {
   EXPECT_THAT(table_.Join(&a_, Request(7), std::nullopt, NoOwner).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("by execution number before, but not now")));
-  ExecutionTable::Member& member = table_.Hold(&a_, {1, 7});
+  TableMember& member = table_.Hold(&a_, {1, 7});
   absl::Status status;
   EXPECT_EQ(table_.JoinNext(member, NoOwner, &status), nullptr);
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
@@ -139,7 +139,7 @@ TEST_F(ExecutionTableTest, PreparationsAreCountedApart) {
 
 TEST_F(ExecutionTableTest, AHeldPlaceJoinsTheNextExecution) {
   const auto first = Join(a_, 7);
-  ExecutionTable::Member& member = table_.Hold(&a_, {1, 7});
+  TableMember& member = table_.Hold(&a_, {1, 7});
   absl::Status status;
   const auto second = table_.JoinNext(member, NoOwner, &status);
   EXPECT_THAT(status, IsOk());
@@ -152,7 +152,7 @@ TEST_F(ExecutionTableTest, AHeldPlaceJoinsTheNextExecution) {
 
 TEST_F(ExecutionTableTest, AHeldPlaceOfAMemberThatGivesNumbersIsInvalid) {
   Join(a_, 7, 5);
-  ExecutionTable::Member& member = table_.Hold(&a_, {1, 7});
+  TableMember& member = table_.Hold(&a_, {1, 7});
   absl::Status status;
   EXPECT_EQ(table_.JoinNext(member, NoOwner, &status)->number, 6u);
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,

@@ -56,7 +56,7 @@ class ExecutionTableTest : public testing::Test {
     params->task = std::move(task);
     return table_.Settle(
         &device, execution,
-        std::make_shared<const ExecutionTable::Settled>(std::move(params)));
+        std::make_shared<const SettledFacts>(std::move(params)));
   }
   void Settle(const Device& device, Execution& execution, int num_local = 2) {
     ASSERT_THAT(SettleIn(GroupOf(2), device, execution, num_local), IsOk());
@@ -94,8 +94,7 @@ class ExecutionTableTest : public testing::Test {
   CpuDevice a_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 0}}};
   CpuDevice b_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 1}}};
   ExecutionTable table_{kStep, /*num_local_devices=*/2, kMaxEntries};
-  std::shared_ptr<const ExecutionTable::Settled>
-      settled_;  // Set by the last Join().
+  std::shared_ptr<const SettledFacts> settled_;  // Set by the last Join().
   std::vector<ExecKey> forgotten_;
 };
 

@@ -100,7 +100,7 @@ void ExecutorCore::OnEndedByPeer(const ExecKey& exec,
   if (execution != nullptr) FailExecution(*execution, reason);
 }
 
-absl::Status ExecutorCore::StatusOf(const ExecutionTable::Settled& settled,
+absl::Status ExecutorCore::StatusOf(const SettledFacts& settled,
                                     const CollectiveContext& context) const {
   if (aborted_.cancelled()) return aborted_.status();
   if (settled.group_end->cancelled()) return settled.group_end->status();

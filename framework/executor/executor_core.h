@@ -70,7 +70,7 @@ class ExecutorCore {
 
   // Returns OK unless step, group or execution have ended. REQUIRES: the table
   // has the execution's key. Any later end of the three then finds the member.
-  absl::Status StatusOf(const ExecutionTable::Settled& settled,
+  absl::Status StatusOf(const SettledFacts& settled,
                         const CollectiveContext& context) const;
 
   // Ends this step's executions of `group` when the group ends. `executor` owns
@@ -87,7 +87,7 @@ class ExecutorCore {
   struct Part {
     Execution* execution = nullptr;
     bool has_launched = false;
-    ExecutionTable::Call* call = nullptr;  // Passed back to the table.
+    TableCall* call = nullptr;  // Passed back to the table.
   };
   // Leaves the execution, which may be gone afterwards, and runs `done`: at
   // once, or together with other members (JointEnd).
@@ -118,7 +118,7 @@ class ExecutorCore {
     ExecutorCore* core_ = nullptr;  // Core of the members' executor.
     size_t num_unlaunched_ = 0;
     size_t num_members_ = 0;
-    absl::InlinedVector<ExecutionTable::Call*, kFewMembers> calls_;
+    absl::InlinedVector<TableCall*, kFewMembers> calls_;
     JointEnd* const outer_;
   };
 

@@ -9,8 +9,8 @@
 namespace tutti {
 namespace {
 
-absl::Status PrepareTensors(const ExecutionTable::Settled& settled,
-                            CollectiveArgs* args, CollectiveContext* context) {
+absl::Status PrepareTensors(const SettledFacts& settled, CollectiveArgs* args,
+                            CollectiveContext* context) {
   context->input = std::move(args->input);
   if (args->output != nullptr) context->output = *args->output;
   const CollInstanceParams& instance = *settled.params->instance;
@@ -35,8 +35,8 @@ absl::Status PrepareTensors(const ExecutionTable::Settled& settled,
   return absl::OkStatus();
 }
 
-absl::Status PrepareSegments(const ExecutionTable::Settled& settled,
-                             CollectiveArgs* args, CollectiveContext* context) {
+absl::Status PrepareSegments(const SettledFacts& settled, CollectiveArgs* args,
+                             CollectiveContext* context) {
   const CollectiveParams& params = *settled.params;
   const absl::Status status = CheckSegments(params, *args->segments);
   if (!status.ok()) return status;
@@ -52,7 +52,7 @@ absl::Status PrepareSegments(const ExecutionTable::Settled& settled,
 
 }  // namespace
 
-absl::Status PrepareMemberBuffers(const ExecutionTable::Settled& settled,
+absl::Status PrepareMemberBuffers(const SettledFacts& settled,
                                   CollectiveArgs* args,
                                   CollectiveContext* context) {
   context->store_hint = args->store_hint;

@@ -2,7 +2,7 @@
 #define TUTTI_FRAMEWORK_EXECUTOR_MEMBER_BUFFERS_H_
 
 #include "absl/status/status.h"
-#include "framework/executor/execution_table.h"
+#include "framework/executor/settled_facts.h"
 #include "tutti/executor.h"
 #include "tutti/implementation.h"
 
@@ -10,7 +10,7 @@ namespace tutti {
 
 // Returns whether the segments are packed into one tensor before the run.
 inline bool IsPacked(const CollectiveContext& context,
-                     const ExecutionTable::Settled& settled) {
+                     const SettledFacts& settled) {
   return context.segments != nullptr && !settled.takes_segments;
 }
 
@@ -18,7 +18,7 @@ inline bool IsPacked(const CollectiveContext& context,
 // Puts them all into `context`, which already has its params and device. Takes
 // input and segments out of `args`. Errors: INVALID_ARGUMENT naming the member;
 // the errors of Device::Allocate().
-absl::Status PrepareMemberBuffers(const ExecutionTable::Settled& settled,
+absl::Status PrepareMemberBuffers(const SettledFacts& settled,
                                   CollectiveArgs* args,
                                   CollectiveContext* context);
 

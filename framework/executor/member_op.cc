@@ -305,7 +305,7 @@ absl::Status MemberOp::MakeSettled(
   const ImplementationTraits& traits = (*factory)->traits();
   absl::Status status = CheckMemory(traits, *params, *args_.device);
   if (!status.ok()) return status;
-  auto settled = std::make_shared<ExecutionTable::Settled>(std::move(params));
+  auto settled = std::make_shared<SettledFacts>(std::move(params));
   settled->request = args_.request;
   settled->implementation = (*factory)->Create();
   settled->shares_output = traits.shares_output;

@@ -79,7 +79,7 @@ class MemberOp : public std::enable_shared_from_this<MemberOp> {
   std::shared_ptr<PreparedCollective> prepared_;
   std::shared_ptr<Execution> execution_;
   absl::Status join_status_;
-  std::shared_ptr<const ExecutionTable::Settled> settled_;
+  std::shared_ptr<const SettledFacts> settled_;
   CollectiveContext context_;
   absl::Time start_;
   Clock::AlarmId alarm_ = 0;

@@ -11,7 +11,7 @@ namespace tutti {
 
 std::shared_ptr<PreparedCollective> PreparedOp::Create(
     std::shared_ptr<CollectiveExecutor> executor,
-    std::shared_ptr<const ExecutionTable::Settled> settled,
+    std::shared_ptr<const SettledFacts> settled,
     const CollectiveContext& context) {
   return std::shared_ptr<PreparedOp>(
       new PreparedOp(std::move(executor), std::move(settled), context),
@@ -19,7 +19,7 @@ std::shared_ptr<PreparedCollective> PreparedOp::Create(
 }
 
 PreparedOp::PreparedOp(std::shared_ptr<CollectiveExecutor> executor,
-                       std::shared_ptr<const ExecutionTable::Settled> settled,
+                       std::shared_ptr<const SettledFacts> settled,
                        const CollectiveContext& context)
     : executor_(std::move(executor)),
       settled_(std::move(settled)),

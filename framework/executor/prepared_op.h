@@ -25,7 +25,7 @@ class PreparedOp : public PreparedCollective {
   // initialised except for the execution.
   static std::shared_ptr<PreparedCollective> Create(
       std::shared_ptr<CollectiveExecutor> executor,
-      std::shared_ptr<const ExecutionTable::Settled> settled,
+      std::shared_ptr<const SettledFacts> settled,
       const CollectiveContext& context);
 
   void Start(StatusCallback done) override;
@@ -35,7 +35,7 @@ class PreparedOp : public PreparedCollective {
 
  private:
   PreparedOp(std::shared_ptr<CollectiveExecutor> executor,
-             std::shared_ptr<const ExecutionTable::Settled> settled,
+             std::shared_ptr<const SettledFacts> settled,
              const CollectiveContext& context);
   ~PreparedOp() override;
 
@@ -50,8 +50,8 @@ class PreparedOp : public PreparedCollective {
 
   const std::shared_ptr<CollectiveExecutor> executor_;
   ExecutorCore& core_ = executor_->core();
-  const std::shared_ptr<const ExecutionTable::Settled> settled_;
-  ExecutionTable::Member& member_;
+  const std::shared_ptr<const SettledFacts> settled_;
+  TableMember& member_;
   bool always_calls_ = false;
 
   // Bits of state_.

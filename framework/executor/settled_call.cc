@@ -20,7 +20,7 @@ bool SettledCall::Start(CollectiveExecutor& executor, CollectiveArgs* args,
     return false;
   }
   absl::Status joined;
-  ExecutionTable::Call* const call = executor.core().executions().JoinSettled(
+  TableCall* const call = executor.core().executions().JoinSettled(
       args->device, *args->request,
       [&executor] { return executor.shared_from_this(); }, &joined);
   if (call == nullptr) return false;
@@ -38,8 +38,8 @@ bool SettledCall::Start(CollectiveExecutor& executor, CollectiveArgs* args,
   return true;
 }
 
-absl::Status SettledCall::Prepare(ExecutionTable::Call& call,
-                                  CollectiveArgs* args, absl::Status joined) {
+absl::Status SettledCall::Prepare(TableCall& call, CollectiveArgs* args,
+                                  absl::Status joined) {
   CollectiveContext& context = call.context;
   context.late_output = nullptr;
   context.implementation_state = nullptr;
@@ -54,7 +54,7 @@ absl::Status SettledCall::Prepare(ExecutionTable::Call& call,
   return call.settled->implementation->InitializeCollectiveContext(&context);
 }
 
-void SettledCall::Finish(ExecutionTable::Call& call, absl::Status status) {
+void SettledCall::Finish(TableCall& call, absl::Status status) {
   CollectiveContext& context = call.context;
   ExecutorCore& core = context.executor->core();
   Execution& execution = *call.execution;

@@ -2,7 +2,7 @@
 #define TUTTI_FRAMEWORK_EXECUTOR_SETTLED_CALL_H_
 
 #include "absl/status/status.h"
-#include "framework/executor/execution_table.h"
+#include "framework/executor/table_call.h"
 #include "tutti/environment.h"
 #include "tutti/executor.h"
 
@@ -21,11 +21,11 @@ class SettledCall {
                     StatusCallback* done);
 
  private:
-  static absl::Status Prepare(ExecutionTable::Call& call, CollectiveArgs* args,
+  static absl::Status Prepare(TableCall& call, CollectiveArgs* args,
                               absl::Status joined);
 
   // Ends the call. Afterwards the object may belong to another member.
-  static void Finish(ExecutionTable::Call& call, absl::Status status);
+  static void Finish(TableCall& call, absl::Status status);
 };
 
 }  // namespace tutti

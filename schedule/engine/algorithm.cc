@@ -8,7 +8,7 @@
 #include "framework/base/mutex.h"
 #include "framework/collective/group_resources.h"
 #include "schedule/engine/schedule_cache.h"
-#include "schedule/engine/schedule_run.h"
+#include "schedule/engine/schedule_runner.h"
 #include "tutti/collective.h"
 #include "tutti/implementation.h"
 #include "tutti/params.h"

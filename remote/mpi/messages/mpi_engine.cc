@@ -4,25 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstdio>
-#include <new>
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "remote/mpi/messages/mpi_cuda.h"
 #include "remote/mpi/messages/mpi_requests.h"
 #include "tutti/environment.h"
 
 namespace tutti {
 namespace {
-
-// Version of the messages between processes.
-constexpr int kProtocolVersion = 11;
 
 // Pauses between looks, while MPI has work to continue, or for messages of
 // processes that cannot ring. Each pause is twice the one before. If a caller
@@ -38,22 +30,6 @@ constexpr double kGrowthIfExpected = 1 + 1. / 16;
 // Longest normal time between two looks. In a longer one this process stood
 // still.
 constexpr absl::Duration kLongestLook = absl::Milliseconds(100);
-
-// Size of a cache line: each doorbell has one.
-constexpr size_t kDoorbellBytes = 64;
-
-const char* LevelName(int level) {
-  switch (level) {
-    case MPI_THREAD_SINGLE:
-      return "MPI_THREAD_SINGLE";
-    case MPI_THREAD_FUNNELED:
-      return "MPI_THREAD_FUNNELED";
-    case MPI_THREAD_SERIALIZED:
-      return "MPI_THREAD_SERIALIZED";
-    default:
-      return "MPI_THREAD_MULTIPLE";
-  }
-}
 
 // Returns, for example, "rank 2 (why), rank 3 (why)", or empty.
 std::string Names(const std::map<int, absl::Status>& lost) {
@@ -92,7 +68,7 @@ MpiEngine::MpiEngine(Options options) : options_(std::move(options)) {}
 
 MpiEngine::~MpiEngine() {
   Shutdown();
-  if (is_ours_ || (pollers_.empty() && under_way_.size() == 0)) return;
+  if (world_.is_ours || (pollers_.empty() && under_way_.size() == 0)) return;
   LeftToMpi().push_back({std::move(pollers_), std::move(under_way_)});
 }
 
@@ -163,13 +139,13 @@ absl::Status MpiEngine::CheckRunning() const {
 absl::StatusOr<int> MpiEngine::size() const {
   const absl::Status status = CheckRunning();
   if (!status.ok()) return status;
-  return size_;
+  return world_.size;
 }
 
 absl::StatusOr<int> MpiEngine::rank() const {
   const absl::Status status = CheckRunning();
   if (!status.ok()) return status;
-  return rank_;
+  return world_.rank;
 }
 
 absl::StatusOr<int> MpiEngine::local_rank() const {
@@ -193,18 +169,17 @@ absl::StatusOr<int> MpiEngine::local_processors() const {
 absl::StatusOr<std::vector<std::string>> MpiEngine::hosts() const {
   const absl::Status status = CheckRunning();
   if (!status.ok()) return status;
-  return hosts_;
+  return world_.hosts;
 }
 
 absl::StatusOr<std::string> MpiEngine::Describe() const {
   const absl::Status status = CheckRunning();
   if (!status.ok()) return status;
-  return absl::StrCat(library_, ", ", LevelName(thread_level_),
-                      is_cuda_aware_ ? ", CUDA-aware" : ", not CUDA-aware");
+  return world_.Describe();
 }
 
 bool MpiEngine::is_cuda_aware() const {
-  return CheckRunning().ok() && is_cuda_aware_;
+  return CheckRunning().ok() && world_.is_cuda_aware;
 }
 
 void MpiEngine::Add(std::shared_ptr<MpiPoller> poller) {
@@ -212,7 +187,7 @@ void MpiEngine::Add(std::shared_ptr<MpiPoller> poller) {
 }
 
 void MpiEngine::Ring(int rank) {
-  if (doorbells_[rank] != nullptr) doorbells_[rank]->Ring();
+  if (Doorbell* const bell = doorbells_.Of(rank)) bell->Ring();
 }
 
 // --- On MPI's thread ---------------------------------------------------------
@@ -221,7 +196,7 @@ void MpiEngine::Run(absl::Status* started, Work on_start) {
   *started = BringUp();
   const bool is_up = started->ok();
   if (is_up) {
-    mailbox_->RingAt(doorbells_[rank_]);
+    mailbox_->RingAt(doorbells_.Of(world_.rank));
   } else {
     mailbox_->Close();
   }
@@ -259,110 +234,23 @@ void MpiEngine::Run(absl::Status* started, Work on_start) {
 
 absl::Status MpiEngine::BringUp() {
   if (options_.on_thread != nullptr) options_.on_thread();
-  int is_over = 0, is_up = 0;
-  MPI_Finalized(&is_over);
-  MPI_Initialized(&is_up);
-  if (is_over != 0) {
-    return absl::FailedPreconditionError(
-        "MPI has ended in this process, and cannot be started again");
-  }
-  absl::Status status;
-  if (is_up == 0) {
-    status = MpiStatus(
-        MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_),
-        "MPI_Init_thread");
-    if (!status.ok()) return status;
-    is_ours_ = true;
-  } else {
-    MPI_Query_thread(&thread_level_);
-    if (thread_level_ < MPI_THREAD_MULTIPLE) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the host program has initialized MPI with ",
-                       LevelName(thread_level_),
-                       "; its threads and Tutti's need MPI_THREAD_MULTIPLE"));
-    }
-  }
-  status = MpiStatus(MPI_Comm_dup(MPI_COMM_WORLD, &messages_), "MPI_Comm_dup");
-  status.Update(
-      MpiStatus(MPI_Comm_dup(MPI_COMM_WORLD, &payloads_), "MPI_Comm_dup"));
+  absl::Status status = world_.BringUp(options_);
   if (!status.ok()) return status;
-  MPI_Comm_set_errhandler(messages_, MPI_ERRORS_RETURN);
-  MPI_Comm_set_errhandler(payloads_, MPI_ERRORS_RETURN);
-  MPI_Comm_size(messages_, &size_);
-  MPI_Comm_rank(messages_, &rank_);
-  is_cuda_aware_ = options_.is_cuda_aware.value_or(MpiSaysItIsCudaAware());
-  int* max_tag = nullptr;
-  int has_max_tag = 0;
-  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &max_tag, &has_max_tag);
-  max_tag_ = has_max_tag != 0 ? *max_tag : 32767;  // MPI promises this.
-  char library[MPI_MAX_LIBRARY_VERSION_STRING] = {};
-  int length = 0;
-  MPI_Get_library_version(library, &length);
-  library_ = std::string(absl::StripAsciiWhitespace(
-      absl::string_view(library, static_cast<size_t>(length))));
-  status = LearnHosts();
-  if (absl::IsFailedPrecondition(status)) {  // Same error on all processes.
-    MPI_Comm_free(&messages_);
-    MPI_Comm_free(&payloads_);
-    return status;
-  }
-  if (status.ok()) status = MeetLocal();
-  // Errors are fatal from here on: no way to continue.
-  MPI_Comm_set_errhandler(messages_, MPI_ERRORS_ARE_FATAL);
-  MPI_Comm_set_errhandler(payloads_, MPI_ERRORS_ARE_FATAL);
+  if (world_.all_are_ours) ring_ = std::make_unique<MpiRing>();
+  status = MeetLocal();
+  world_.MakeErrorsFatal();  // No way to continue.
   return status;
-}
-
-// Compares the protocol versions too.
-absl::Status MpiEngine::LearnHosts() {
-  // Has the same size in all versions: it is sent before versions are compared.
-  struct Introduction {
-    int version = kProtocolVersion;
-    int16_t shares_memory = 1;
-    int16_t is_ours = 0;
-    char host[MPI_MAX_PROCESSOR_NAME] = {};
-  };
-  Introduction own;
-  own.shares_memory = options_.shares_memory ? 1 : 0;
-  own.is_ours = is_ours_ ? 1 : 0;
-  int length = 0;
-  MPI_Get_processor_name(own.host, &length);
-  std::vector<Introduction> all(size_);
-  absl::Status status =
-      MpiStatus(MPI_Allgather(&own, sizeof(own), MPI_BYTE, all.data(),
-                              sizeof(own), MPI_BYTE, messages_),
-                "MPI_Allgather");
-  if (!status.ok()) return status;
-  bool all_are_ours = true;
-  for (int rank = 0; rank < size_; ++rank) {
-    if (all[rank].version != kProtocolVersion) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("rank ", rank, " speaks version ", all[rank].version,
-                       " of the protocol, this one, rank ", rank_, ", version ",
-                       kProtocolVersion));
-    }
-    if (all[rank].shares_memory != own.shares_memory) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "MpiRuntime::Options::shares_memory of rank ", rank, " is ",
-          all[rank].shares_memory, ", that of this one, rank ", rank_, ", ",
-          own.shares_memory, "; it must be the same on all"));
-    }
-    all[rank].host[MPI_MAX_PROCESSOR_NAME - 1] = '\0';
-    hosts_.emplace_back(all[rank].host);
-    all_are_ours = all_are_ours && all[rank].is_ours != 0;
-  }
-  if (all_are_ours) ring_ = std::make_unique<MpiRing>();
-  return absl::OkStatus();
 }
 
 absl::Status MpiEngine::MeetLocal() {
   MPI_Comm local = MPI_COMM_NULL;
   absl::Status status =
       options_.shares_memory
-          ? MpiStatus(MPI_Comm_split_type(messages_, MPI_COMM_TYPE_SHARED,
-                                          /*key=*/rank_, MPI_INFO_NULL, &local),
-                      "MPI_Comm_split_type")
-          : MpiStatus(MPI_Comm_split(messages_, /*color=*/rank_,
+          ? MpiStatus(
+                MPI_Comm_split_type(world_.messages, MPI_COMM_TYPE_SHARED,
+                                    /*key=*/world_.rank, MPI_INFO_NULL, &local),
+                "MPI_Comm_split_type")
+          : MpiStatus(MPI_Comm_split(world_.messages, /*color=*/world_.rank,
                                      /*key=*/0, &local),
                       "MPI_Comm_split");
   if (!status.ok()) return status;
@@ -371,55 +259,35 @@ absl::Status MpiEngine::MeetLocal() {
   local_processors_ = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   std::vector<int> ranks(local_size_);
   status = MpiStatus(
-      MPI_Allgather(&rank_, 1, MPI_INT, ranks.data(), 1, MPI_INT, local),
+      MPI_Allgather(&world_.rank, 1, MPI_INT, ranks.data(), 1, MPI_INT, local),
       "MPI_Allgather");
-  if (status.ok()) status = ShareDoorbells(local, ranks);
-  const bool is_open = options_.same_host_memory && !is_cuda_aware_;
+  if (status.ok())
+    status = doorbells_.Share(local, ranks, world_.rank, world_.size);
+  const bool is_open = options_.same_host_memory && !world_.is_cuda_aware;
   if (status.ok()) {
-    status = memories_.Share(local, ranks, rank_, is_open,
+    status = memories_.Share(local, ranks, world_.rank, is_open,
                              *options_.environment.random);
   }
   MPI_Comm_free(&local);
   return status;
 }
 
-// Shares the doorbells. Processes of a host that cannot share them act like
-// processes of several hosts.
-absl::Status MpiEngine::ShareDoorbells(MPI_Comm local,
-                                       const std::vector<int>& ranks) {
-  doorbells_.resize(size_);
-  doorbells_[rank_] = &unshared_doorbell_;
-  absl::Status status =
-      host_memory_.Share(local, ranks.size() * kDoorbellBytes);
-  if (!status.ok() || host_memory_.bytes() == nullptr) return status;
-  for (size_t index = 0; index < ranks.size(); ++index) {
-    void* const word = host_memory_.bytes() + index * kDoorbellBytes;
-    doorbells_[ranks[index]] = ranks[index] == rank_
-                                   ? new (word) Doorbell()
-                                   : static_cast<Doorbell*>(word);
-  }
-  all_ring_ = local_size_ == size_;
-  // Waits for all: no process may ring a doorbell that does not exist yet.
-  return MpiStatus(MPI_Barrier(local), "MPI_Barrier");
-}
-
 void MpiEngine::TakeDown() {
   if (!all_have_come_) {
-    std::fprintf(stderr,
-                 "tutti: MPI: rank %d has waited %s for others to end that are "
-                 "lost: %s; %s\n",
-                 rank_, absl::FormatDuration(options_.lost_limit).c_str(),
-                 WhoIsLost().c_str(),
-                 is_ours_ ? "it ends the job" : "it goes on without them");
-    if (is_ours_) EndJob();
+    std::fprintf(
+        stderr,
+        "tutti: MPI: rank %d has waited %s for others to end that are "
+        "lost: %s; %s\n",
+        world_.rank, absl::FormatDuration(options_.lost_limit).c_str(),
+        WhoIsLost().c_str(),
+        world_.is_ours ? "it ends the job" : "it goes on without them");
+    if (world_.is_ours) EndJob();
     return;
   }
   for (const auto& poller : pollers_) poller->Stop();
   under_way_.Poll();
   ring_ = nullptr;
-  MPI_Comm_free(&messages_);
-  MPI_Comm_free(&payloads_);
-  if (is_ours_) MPI_Finalize();
+  world_.TakeDown();
 }
 
 void MpiEngine::EndJob() {
@@ -453,10 +321,10 @@ void MpiEngine::LookWhoHolds(absl::Time now) {
                "tutti: MPI: rank %d has waited %s for tensors of collectives "
                "that have failed, which MPI keeps until those go on that are "
                "lost: %s; %s\n",
-               rank_, absl::FormatDuration(options_.lost_limit).c_str(),
+               world_.rank, absl::FormatDuration(options_.lost_limit).c_str(),
                Names(holders).c_str(),
-               is_ours_ ? "it ends the job" : "it waits on");
-  if (is_ours_) EndJob();
+               world_.is_ours ? "it ends the job" : "it waits on");
+  if (world_.is_ours) EndJob();
 }
 
 // Keeps polling meanwhile: a rank called lost may still say goodbye.
@@ -467,7 +335,7 @@ bool MpiEngine::CanEnd(absl::Time now) {
   }
   if (!is_ending_) {
     is_ending_ = true;
-    MPI_Ibarrier(messages_, &all_end_);
+    MPI_Ibarrier(world_.messages, &all_end_);
   }
   int all_end = 0;
   MPI_Test(&all_end_, &all_end, MPI_STATUS_IGNORE);  // Also after the end.
@@ -515,7 +383,7 @@ absl::Duration MpiEngine::SpinLimit(MpiPoller::State state) const {
 // that finds nothing may fetch what the next look finds. After a ring the
 // message may lie behind many others, which MPI fetches a little at a time.
 bool MpiEngine::Sleep() {
-  Doorbell& doorbell = *doorbells_[rank_];
+  Doorbell& doorbell = *doorbells_.Of(world_.rank);
   doorbell.PrepareToSleep();
   const MpiPoller::State state =
       std::max(PollAll(/*is_last=*/true), PollAll(/*is_last=*/true));
@@ -530,7 +398,7 @@ bool MpiEngine::Sleep() {
   }
   // Ending processes do not ring.
   const bool is_waiting = is_ending_ || state >= MpiPoller::State::kWaiting;
-  if (!is_waiting && all_ring_) {
+  if (!is_waiting && doorbells_.all_ring()) {
     return doorbell.SleepUnlessRung(kPauseIfAllRing);
   }
   const bool is_expected = state == MpiPoller::State::kExpecting;

@@ -16,12 +16,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
-#include "remote/mpi/messages/doorbell.h"
-#include "remote/mpi/messages/mpi_host_memory.h"
+#include "remote/mpi/messages/mpi_doorbells.h"
 #include "remote/mpi/messages/mpi_mailbox.h"
 #include "remote/mpi/messages/mpi_memories.h"
 #include "remote/mpi/messages/mpi_requests.h"
 #include "remote/mpi/messages/mpi_ring.h"
+#include "remote/mpi/messages/mpi_world.h"
 #include "remote/peer_memory.h"
 #include "tutti/environment.h"
 #include "tutti/mpi_transport.h"
@@ -117,7 +117,7 @@ class MpiEngine {
 
   // Returns true if `rank` is known to be on this host; on MPI's thread alone.
   bool shares_memory_with(int rank) const {
-    return doorbells_[rank] != nullptr;
+    return doorbells_.Of(rank) != nullptr;
   }
 
   // Returns the readable memory of a rank on this host. Null if unreadable or
@@ -127,8 +127,8 @@ class MpiEngine {
 
   // Private copies of the communicator of all processes: for messages from any
   // process, and for bytes agreed upon.
-  MPI_Comm messages() const { return messages_; }
-  MPI_Comm payloads() const { return payloads_; }
+  MPI_Comm messages() const { return world_.messages; }
+  MPI_Comm payloads() const { return world_.payloads; }
 
   // Returns the setting for large all-reduces. Null, on all processes, if the
   // host program of some process brought up its MPI: it may call MPI at the
@@ -140,7 +140,7 @@ class MpiEngine {
   // thread alone.
   int NewMessageTag() { return ++last_message_tag_; }
   int NewPayloadTag() { return ++last_payload_tag_; }
-  int max_tag() const { return max_tag_; }
+  int max_tag() const { return world_.max_tag; }
 
  private:
   enum class Phase { kNew, kRunning, kOver };
@@ -164,8 +164,6 @@ class MpiEngine {
   // Functions for MPI's thread.
   absl::Status BringUp();
   absl::Status MeetLocal();
-  absl::Status ShareDoorbells(MPI_Comm local, const std::vector<int>& ranks);
-  absl::Status LearnHosts();
   void TakeDown();
   bool CanEnd(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
   void LookWhoHolds(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
@@ -180,23 +178,11 @@ class MpiEngine {
   std::thread thread_;
 
   // Set by Start(), then constant.
-  bool is_ours_ = false;  // Brought up here.
-  int size_ = 0;
-  int rank_ = 0;
+  MpiWorld world_;
   int local_rank_ = 0;
   int local_size_ = 0;
   int local_processors_ = 0;
-  int thread_level_ = 0;
-  int max_tag_ = 0;
-  bool is_cuda_aware_ = false;
-  std::string library_;
-  std::vector<std::string> hosts_;
-  MPI_Comm messages_ = MPI_COMM_NULL;
-  MPI_Comm payloads_ = MPI_COMM_NULL;
-  MpiHostMemory host_memory_;
-  Doorbell unshared_doorbell_;        // Own doorbell, if others cannot ring.
-  std::vector<Doorbell*> doorbells_;  // By rank; null: mostly of another host.
-  bool all_ring_ = false;             // Every possible sender can ring here.
+  MpiDoorbells doorbells_;
   MpiMemories memories_;
   std::unique_ptr<MpiRing> ring_;
 
