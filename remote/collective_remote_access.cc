@@ -42,37 +42,6 @@ BufKey FirstOf(int64_t step) {
 
 }  // namespace
 
-// Request of another task. Early until its group is known here; then it waits
-// in the rendezvous. Stays in `served_` until it is decided: until its borrower
-// gets the delivery, or the request has ended and the borrower is about to get
-// it.
-class CollectiveRemoteAccess::Served
-    : public Borrower,
-      public std::enable_shared_from_this<Served> {
- public:
-  Served(std::shared_ptr<CollectiveRemoteAccess> access,
-         const ControlCaller& caller, const BufKey& key, const Ask& ask)
-      : caller(caller), key(key), ask(ask), access_(std::move(access)) {}
-
-  void OnDelivery(int32_t /*id*/, absl::Status status,
-                  Delivery delivery) override {
-    const auto self = access_->RemoveServed(*this);
-    ask.borrower->OnDelivery(ask.id, std::move(status), delivery);
-  }
-
-  const ControlCaller caller;
-  const BufKey key;
-  const Ask ask;
-
-  // Guarded by the access's mutex.
-  bool is_early = true;
-  Clock::AlarmId alarm = 0;
-  std::optional<absl::Status> ended;
-
- private:
-  const std::shared_ptr<CollectiveRemoteAccess> access_;
-};
-
 // Request of this task to another one. Stays in `receives_` until its borrower
 // gets the delivery.
 class CollectiveRemoteAccess::Receive
@@ -123,6 +92,12 @@ std::shared_ptr<CollectiveRemoteAccess> CollectiveRemoteAccess::Create(
 CollectiveRemoteAccess::CollectiveRemoteAccess(Options options)
     : options_(std::move(options)),
       rendezvous_(options_.max_offered_bytes),
+      served_({.cluster = options_.cluster,
+               .clock = options_.environment.clock,
+               .groups = options_.groups,
+               .max_waiting = options_.max_waiting_asks,
+               .early_lifetime = options_.early_ask_lifetime},
+              &rendezvous_),
       early_cancels_(options_.max_early_cancels, options_.early_ask_lifetime) {}
 
 CollectiveRemoteAccess::~CollectiveRemoteAccess() = default;
@@ -441,164 +416,18 @@ void CollectiveRemoteAccess::EndTransfers(int64_t step_id,
 
 void CollectiveRemoteAccess::Serve(const ControlCaller& caller,
                                    const BufKey& key, const Ask& ask) {
-  const auto served =
-      std::make_shared<Served>(shared_from_this(), caller, key, ask);
-  absl::Status status = AddServed(served);
-  if (!status.ok()) {
-    return ask.borrower->OnDelivery(ask.id, std::move(status), {});
-  }
-  Advance(served);
-  AwaitGroup(served);
-}
-
-absl::Status CollectiveRemoteAccess::AddServed(
-    const std::shared_ptr<Served>& served) {
-  MutexLock lock(&mu_);
-  const int task = served->caller.task;
-  size_t& num_served = num_served_[task];
-  if (num_served >= options_.max_waiting_asks) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
-                     " already has ", num_served, " requests of ",
-                     options_.cluster.Label(task), " that wait for data"));
-  }
-  if (!served_.try_emplace(served->key, served).second) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(ToString(served->key), ": asked for twice"));
-  }
-  ++num_served;
-  return absl::OkStatus();
-}
-
-// Errors: from CheckAsk() and GroupDirectory::Find().
-absl::Status CollectiveRemoteAccess::Check(const Served& served) const {
-  const ExecKey& exec = served.key.exec;
-  const auto group = options_.groups->Find(exec.group, exec.generation);
-  if (!group.ok()) return group.status();
-  return CheckAsk(options_.cluster, **group, served.caller, served.key);
-}
-
-// Advances an early request if its group is known by now.
-void CollectiveRemoteAccess::Advance(const std::shared_ptr<Served>& served) {
-  absl::Status status = Check(*served);
-  if (absl::IsNotFound(status) || !EndEarly(*served)) return;
-  if (!status.ok()) return served->OnDelivery(0, std::move(status), {});
-  const Ask& ask = served->ask;
-  rendezvous_.Consume(served->key, {.num_bytes = ask.num_bytes,
-                                    .dtype = ask.dtype,
-                                    .incarnation = ask.incarnation,
-                                    .borrower = served.get()});
-  std::optional<absl::Status> ended;
-  {
-    MutexLock lock(&mu_);
-    ended = served->ended;
-  }
-  if (ended.has_value()) {
-    rendezvous_.CancelAsk(served->key, served.get(), *std::move(ended));
-  }
-}
-
-// Sets a time limit for a request that stayed early.
-void CollectiveRemoteAccess::AwaitGroup(const std::shared_ptr<Served>& served) {
-  {
-    MutexLock lock(&mu_);
-    if (!served->is_early) return;
-  }
-  Clock& clock = *options_.environment.clock;
-  const Clock::AlarmId alarm = clock.CallAt(
-      clock.Now() + options_.early_ask_lifetime,
-      [weak = weak_from_this(), served] {
-        const auto self = weak.lock();
-        if (self == nullptr) return;
-        self->EndServed(
-            served,
-            absl::NotFoundError(absl::StrCat(
-                ToString(served->key), ": ",
-                self->options_.cluster.Label(self->options_.cluster.this_task),
-                " has not heard of this group for ",
-                absl::FormatDuration(self->options_.early_ask_lifetime))));
-      });
-  {
-    MutexLock lock(&mu_);
-    if (served->is_early) {
-      served->alarm = alarm;
-      return;
-    }
-  }
-  clock.Cancel(alarm);
-}
-
-// Returns false if the request is not early.
-bool CollectiveRemoteAccess::EndEarly(Served& served) {
-  Clock::AlarmId alarm = 0;
-  {
-    MutexLock lock(&mu_);
-    if (!served.is_early) return false;
-    served.is_early = false;
-    alarm = std::exchange(served.alarm, 0);
-  }
-  if (alarm != 0) options_.environment.clock->Cancel(alarm);
-  return true;
-}
-
-void CollectiveRemoteAccess::EndServed(const std::shared_ptr<Served>& served,
-                                       const absl::Status& reason) {
-  if (EndEarly(*served)) return served->OnDelivery(0, reason, {});
-  {
-    MutexLock lock(&mu_);
-    served->ended = reason;  // Seen by Advance(), if it has not got that far.
-  }
-  rendezvous_.CancelAsk(served->key, served.get(), reason);
-}
-
-std::shared_ptr<CollectiveRemoteAccess::Served>
-CollectiveRemoteAccess::RemoveServed(Served& served) {
-  std::shared_ptr<Served> kept = served.shared_from_this();
-  MutexLock lock(&mu_);
-  EraseServed(served);
-  return kept;
-}
-
-// Erases the request if it is still there. REQUIRES: the caller keeps it.
-void CollectiveRemoteAccess::EraseServed(const Served& served) {
-  const auto found = served_.find(served.key);
-  if (found == served_.end() || found->second.get() != &served) return;
-  served_.erase(found);
-  --num_served_[served.caller.task];
+  served_.Serve(shared_from_this(), caller, key, ask);
 }
 
 void CollectiveRemoteAccess::Withdraw(const BufKey& key,
                                       const Borrower* borrower,
                                       absl::Status reason) {
-  std::shared_ptr<Served> served;
-  {
-    MutexLock lock(&mu_);
-    const auto found = served_.find(key);
-    if (found == served_.end()) return;
-    served = found->second;
-  }
-  if (served->ask.borrower == borrower) EndServed(served, reason);
+  served_.Withdraw(key, borrower, reason);
 }
 
 void CollectiveRemoteAccess::OnGroupChange(GroupKey group) {
   ApplyEarlyCancels(group);
-  std::vector<std::shared_ptr<Served>> concerned;
-  {
-    MutexLock lock(&mu_);
-    for (const auto& [key, served] : served_) {
-      if (key.exec.group == group) concerned.push_back(served);
-    }
-  }
-  for (const auto& served : concerned) {
-    Advance(served);
-    const absl::Status status = Check(*served);
-    if (!status.ok() && !absl::IsNotFound(status)) EndServed(served, status);
-  }
-}
-
-size_t CollectiveRemoteAccess::num_served() const {
-  MutexLock lock(&mu_);
-  return served_.size();
+  served_.OnGroupChange(group);
 }
 
 size_t CollectiveRemoteAccess::num_receiving() const {

@@ -20,6 +20,7 @@
 #include "framework/control/control_channel.h"
 #include "framework/peer/buf_rendezvous.h"
 #include "remote/early_cancels.h"
+#include "remote/served_requests.h"
 #include "remote/transfer_channel.h"
 #include "remote/transport.h"
 #include "tutti/cluster_runtime.h"
@@ -114,12 +115,11 @@ class CollectiveRemoteAccess
 
   // For tests and reports: waiting requests of other tasks; receives of this
   // task under way.
-  size_t num_served() const ABSL_LOCKS_EXCLUDED(mu_);
+  size_t num_served() const { return served_.size(); }
   size_t num_receiving() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   friend class PerStepCollectiveRemoteAccess;
-  class Served;
   class Receive;
 
   // Orders by step, then by group, generation, instance and execution.
@@ -171,19 +171,6 @@ class CollectiveRemoteAccess
     return options_.transport->delegate();
   }
 
-  // Serving other tasks.
-  absl::Status AddServed(const std::shared_ptr<Served>& served)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status Check(const Served& served) const;
-  void Advance(const std::shared_ptr<Served>& served) ABSL_LOCKS_EXCLUDED(mu_);
-  void AwaitGroup(const std::shared_ptr<Served>& served)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  bool EndEarly(Served& served) ABSL_LOCKS_EXCLUDED(mu_);
-  void EndServed(const std::shared_ptr<Served>& served,
-                 const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
-  std::shared_ptr<Served> RemoveServed(Served& served) ABSL_LOCKS_EXCLUDED(mu_);
-  void EraseServed(const Served& served) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-
   // Receiving from other tasks.
   void Request(Receive& receive) ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<Receive> RemoveReceive(Receive& receive)
@@ -207,12 +194,8 @@ class CollectiveRemoteAccess
 
   const Options options_;
   BufRendezvous rendezvous_;
+  ServedRequests served_;
   mutable Mutex mu_;
-  absl::flat_hash_map<BufKey, std::shared_ptr<Served>> served_
-      ABSL_GUARDED_BY(mu_);
-  // Number of requests of each task.
-  absl::flat_hash_map<int, size_t> num_served_ ABSL_GUARDED_BY(mu_);
-
   // Ordered: the end of one execution need not walk over all others.
   absl::btree_map<BufKey, std::shared_ptr<Receive>, Order> receives_
       ABSL_GUARDED_BY(mu_);

@@ -5,12 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "framework/collective/member_params.h"
 #include "framework/collective/request_fields.h"
 #include "framework/control/wire_codec.h"
-#include "resolvers/local/instance_check.h"
 #include "resolvers/messages/control_codec.h"
-#include "resolvers/messages/group_codec.h"
 
 namespace tutti {
 namespace {
@@ -35,7 +32,12 @@ LeaderClient::LeaderClient(Options options,
       poll_(std::make_shared<LeaderPoll>(options_.cluster, options_.channel,
                                          options_.clock)),
       weak_self_(std::shared_ptr<LeaderClient>(owner, this)),
-      settled_(task_name_) {}
+      settled_(task_name_),
+      learner_({.cluster = options_.cluster,
+                .directory = options_.directory,
+                .policy = options_.policy,
+                .learned = options_.learned},
+               &mu_, &settled_) {}
 
 // --- Calls -------------------------------------------------------------------
 
@@ -58,7 +60,7 @@ void LeaderClient::Ask(const DeviceAttributes& device,
     // Ignore an ended group: its params may still be here.
     if (settled != nullptr &&
         !settled->params->group->cancellation->cancelled()) {
-      answer = AnswerOf(*settled, *question->request);
+      answer = settled->AnswerTo(*question->request);
     } else if (absl::Status room = CheckRoom(*question); !room.ok()) {
       answer = std::move(room);
     } else {
@@ -101,13 +103,6 @@ absl::Status LeaderClient::CheckRoom(const LeaderQuestion& question) const {
       options_.max_entries));
 }
 
-LeaderClient::Answer LeaderClient::AnswerOf(
-    const SettledGroups::Member& settled, const CollectiveRequest& request) {
-  absl::Status status = CheckSameRequest(*settled.request, request);
-  if (!status.ok()) return status;
-  return settled.params;
-}
-
 bool LeaderClient::IsPresent(const LeaderQuestion& question, int attempt) {
   MutexLock lock(&mu_);
   return questions_.Contains(question) && question.attempt == attempt;
@@ -134,9 +129,7 @@ void LeaderClient::Finish(const LeaderQuestionPtr& question, Answer answer) {
     questions_.Remove(*question);
     if (!answer.ok() && end_reason.has_value()) answer = *end_reason;
     if (!answer.ok()) {
-      Telling& telling = telling_[question->id];
-      ++telling.num_calls;
-      telling.error = std::string(answer.status().message());
+      ending_.Begin(question->id, answer.status());
     }
   }
   if (answer.ok() && end_reason.has_value()) {
@@ -147,8 +140,7 @@ void LeaderClient::Finish(const LeaderQuestionPtr& question, Answer answer) {
   std::move(done)(answer);
   if (answer.ok()) return;
   MutexLock lock(&mu_);
-  const auto told = telling_.find(question->id);
-  if (--told->second.num_calls == 0) telling_.erase(told);
+  ending_.End(question->id);
 }
 
 void LeaderClient::FinishWhere(
@@ -169,7 +161,7 @@ void LeaderClient::FinishAllOf(const LeaderQuestion& question,
     answered = questions_.OfDevice(question.id, question.device_name);
   }
   for (const LeaderQuestionPtr& other : answered) {
-    Finish(other, AnswerOf(settled, *other->request));
+    Finish(other, settled.AnswerTo(*other->request));
   }
 }
 
@@ -187,10 +179,7 @@ std::string LeaderClient::DescribeWaiting(const CollectiveRequest& request) {
   {
     MutexLock lock(&mu_);
     const LeaderQuestion* const question = questions_.FindAny(id);
-    if (question == nullptr) {
-      const auto told = telling_.find(id);
-      return told == telling_.end() ? "" : told->second.error;
-    }
+    if (question == nullptr) return ending_.ErrorOf(id);
     if (question->leader < 0) return "";
     if (question->is_polled) return poll_->Describe(id);
   }
@@ -203,19 +192,6 @@ bool LeaderClient::IsAwaited(GroupKey key) {
           }).empty();
 }
 
-std::shared_ptr<const CollGroupParams> LeaderClient::FindGroup(GroupKey key) {
-  MutexLock lock(&mu_);
-  const auto group = settled_.Find(key);
-  return group == nullptr ? nullptr : group->params;
-}
-
-bool LeaderClient::WasSettledBy(int leader, const CollGroupParams& group) {
-  MutexLock lock(&mu_);
-  const auto found = settled_.Find(group.key);
-  return found != nullptr && found->leader == leader &&
-         found->params->generation == group.generation;
-}
-
 // --- Requests ----------------------------------------------------------------
 
 // Sends the request. Reads and notes the leader under one lock: OnLeaderGone()
@@ -225,7 +201,7 @@ void LeaderClient::Ask(const LeaderQuestionPtr& question) {
       options_.directory->EndedGeneration(question->id.group_key);
   absl::StatusOr<int> leader;
   bool was_polled = false;
-  Attempt attempt;
+  LeaderAttempt attempt;
   {
     MutexLock lock(&mu_);
     if (!questions_.Contains(*question)) return;
@@ -243,9 +219,8 @@ void LeaderClient::Ask(const LeaderQuestionPtr& question) {
   AskThere(question, attempt);
 }
 
-LeaderClient::Attempt LeaderClient::BeginAttempt(LeaderQuestion& question,
-                                                 int leader,
-                                                 uint64_t ended_generation) {
+LeaderAttempt LeaderClient::BeginAttempt(LeaderQuestion& question, int leader,
+                                         uint64_t ended_generation) {
   const auto group = settled_.Find(question.id.group_key);
   const uint64_t generation = group == nullptr ? 0 : group->params->generation;
   if (group != nullptr && group->params->cancellation->cancelled()) {
@@ -267,7 +242,7 @@ LeaderClient::Attempt LeaderClient::BeginAttempt(LeaderQuestion& question,
 }
 
 void LeaderClient::AskHere(const LeaderQuestionPtr& question,
-                           const Attempt& attempt) {
+                           const LeaderAttempt& attempt) {
   options_.led->Join({.device = question->device,
                       .request = question->request,
                       .cancellation = question->withdrawn,
@@ -288,26 +263,17 @@ void LeaderClient::AskHere(const LeaderQuestionPtr& question,
 }
 
 void LeaderClient::AskThere(const LeaderQuestionPtr& question,
-                            const Attempt& attempt) {
-  auto message =
-      EncodeMemberCall({.device = question->device,
-                        .request = question->request,
-                        .ended_generation = attempt.ended_generation,
-                        .living_generation = attempt.living_generation,
-                        .number = question->number});
-  if (!message.ok()) return Finish(question, message.status());
-  proto::ControlRequest request;
-  *request.mutable_complete_params() = *std::move(message);
-  options_.channel->Call(
-      attempt.leader, std::move(request),
-      {.cancellation = question->withdrawn,
-       .wait_until_reachable = attempt.wait_until_reachable},
-      [weak_self = weak_self_, question, number = attempt.number,
-       leader = attempt.leader](ControlAnswer reply) {
-        const auto self = weak_self.lock();
-        if (self == nullptr || !self->IsPresent(*question, number)) return;
-        self->OnReply(question, leader, std::move(reply));
-      });
+                            const LeaderAttempt& attempt) {
+  const absl::Status sent =
+      SendToLeader(*question, attempt, *options_.channel,
+                   [weak_self = weak_self_, question, number = attempt.number,
+                    leader = attempt.leader](ControlAnswer reply) {
+                     const auto self = weak_self.lock();
+                     if (self == nullptr || !self->IsPresent(*question, number))
+                       return;
+                     self->OnReply(question, leader, std::move(reply));
+                   });
+  if (!sent.ok()) Finish(question, sent);
 }
 
 void LeaderClient::AskAgainSoon(const LeaderQuestionPtr& question,
@@ -340,15 +306,10 @@ void LeaderClient::OnAnswer(const LeaderQuestionPtr& question,
                      answer.params.status());
   }
   if (!answer.params.ok()) return Finish(question, answer.params);
-  const CollectiveParams& params = **answer.params;
-  const auto group = Learn(params.group, this_task_);
-  if (!group.ok()) return Finish(question, group.status());
-  const SettledGroups::Member settled{question->request, *answer.params};
-  {
-    MutexLock lock(&mu_);
-    settled_.AddMember(**group, question->device_name, settled);
-  }
-  FinishAllOf(*question, settled);
+  const absl::Status added =
+      learner_.Add(*question, this_task_, *answer.params);
+  if (!added.ok()) return Finish(question, added);
+  FinishAllOf(*question, {question->request, *answer.params});
 }
 
 void LeaderClient::OnReply(const LeaderQuestionPtr& question, int leader,
@@ -364,7 +325,8 @@ void LeaderClient::OnReply(const LeaderQuestionPtr& question, int leader,
   const proto::CompleteParamsReply& message = reply->complete_params();
   switch (message.kind_case()) {
     case proto::CompleteParamsReply::kSettled: {
-      const Answer answer = Settle(*question, leader, message.settled());
+      const Answer answer =
+          learner_.Decode(*question, leader, message.settled());
       if (!answer.ok()) return Finish(question, Prefixed(who, answer.status()));
       return FinishAllOf(*question, {question->request, *answer});
     }
@@ -402,7 +364,7 @@ void LeaderClient::AskAgainOrEnd(const LeaderQuestionPtr& question,
   bool is_formed_again = false;
   {
     MutexLock lock(&mu_);
-    is_formed_again = reformed_.contains(question->id.group_key);
+    is_formed_again = settled_.IsFormedAgain(question->id.group_key);
   }
   if (!is_formed_again) return Finish(question, reason);
   AskAgainSoon(question, reason);
@@ -418,97 +380,10 @@ void LeaderClient::OnFailure(const LeaderQuestionPtr& question,
   {
     MutexLock lock(&mu_);
     lived_here = generation == question->living_generation;
-    if (!lived_here) failed_generations_[key] = generation;
+    if (!lived_here) settled_.SetFailed(key, generation);
   }
   if (lived_here) options_.directory->End(key, generation, reason);
   Finish(question, reason);
-}
-
-LeaderClient::Answer LeaderClient::Settle(const LeaderQuestion& question,
-                                          int leader,
-                                          const proto::Settled& settled) {
-  const auto found = LearnFrom(question, leader, settled.group());
-  if (!found.ok()) return found.status();
-  SettledGroups::Group& group = **found;
-  const auto rank = group.rank_of_device.find(question.device_name);
-  if (rank == group.rank_of_device.end()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "group.members lacks ", question.device_name, ", which asked"));
-  }
-  auto instance =
-      FindOrDecode(question, group, rank->second, settled.instance());
-  if (!instance.ok()) return instance.status();
-  auto params = MakeMemberParams(group.params, *std::move(instance), group.task,
-                                 rank->second);
-  if (!params.ok()) return params.status();
-  MutexLock lock(&mu_);
-  settled_.AddMember(group, question.device_name, {question.request, *params});
-  return params;
-}
-
-// Shares the first member's result with the other members of this task.
-absl::StatusOr<std::shared_ptr<const CollInstanceParams>>
-LeaderClient::FindOrDecode(const LeaderQuestion& question,
-                           const SettledGroups::Group& group, int rank,
-                           const proto::Instance& message) {
-  {
-    MutexLock lock(&mu_);
-    const auto found = group.instances.find(question.id.instance_key);
-    if (found != group.instances.end()) return found->second.params;
-  }
-  auto decoded =
-      DecodeInstance(*question.request, *group.params, rank, message);
-  if (!decoded.ok()) return decoded.status();
-  const absl::Status status =
-      CheckDecided(options_.policy, *group.params, *group.task, *decoded,
-                   question.request->impl_details.implementation);
-  if (!status.ok()) return status;
-  return std::make_shared<const CollInstanceParams>(*std::move(decoded));
-}
-
-absl::StatusOr<SettledGroups::GroupPtr> LeaderClient::LearnFrom(
-    const LeaderQuestion& question, int leader, const proto::Group& message) {
-  if (message.members_size() == 0) {
-    MutexLock lock(&mu_);
-    auto group = settled_.Find(question.id.group_key);
-    if (group != nullptr && group->params->generation == message.generation()) {
-      return group;
-    }
-    return absl::AbortedError(
-        absl::StrCat("group ", question.id.group_key, " ended meanwhile"));
-  }
-  auto group = DecodeGroup(options_.cluster, *question.request, message);
-  if (!group.ok()) return group.status();
-  return Learn(*std::move(group), leader);
-}
-
-// Adds the group for all members of this task, when its first member hears of
-// it.
-absl::StatusOr<SettledGroups::GroupPtr> LeaderClient::Learn(
-    std::shared_ptr<const CollGroupParams> group, int leader) {
-  const GroupKey key = group->key;
-  const uint64_t generation = group->generation;
-  options_.directory->Add(std::move(group));
-  const auto living = options_.directory->Find(key, generation);
-  if (!living.ok()) return living.status();
-  SettledGroups::GroupPtr replaced;  // Freed without the lock.
-  SettledGroups::GroupPtr added;
-  bool is_new = false;
-  {
-    MutexLock lock(&mu_);
-    const auto before = settled_.Find(key);
-    added = settled_.Add(*living, &replaced);
-    if (added == nullptr) {
-      return absl::AbortedError(
-          absl::StrCat("group ", key, " was formed again meanwhile"));
-    }
-    is_new = added != before;
-    if (is_new) added->leader = leader;
-    failed_generations_.erase(key);
-    reformed_.erase(key);
-  }
-  if (is_new) options_.learned(**living, leader);
-  return added;
 }
 
 // --- Ends --------------------------------------------------------------------
@@ -537,31 +412,13 @@ void LeaderClient::EndGeneration(GroupKey key, uint64_t generation,
       reason);
 }
 
-LeaderClient::Former LeaderClient::BeginAgain(GroupKey key) {
-  MutexLock lock(&mu_);
-  reformed_.insert(key);
-  Former former;
-  if (const auto group = settled_.Find(key)) former.group = group->params;
-  const auto failed = failed_generations_.find(key);
-  if (failed != failed_generations_.end()) {
-    former.failed_generation = failed->second;
-    failed_generations_.erase(failed);
-  }
-  return former;
-}
-
 // Marks the requests, and keeps them until they are answered. The group may be
 // settled at this moment: then it ends with the answer.
 void LeaderClient::EndAwaited(GroupKey key, const absl::Status& reason) {
   std::vector<LeaderQuestionPtr> waiting;
   {
     MutexLock lock(&mu_);
-    waiting = questions_.Where([key](const LeaderQuestion& question) {
-      return question.id.group_key == key;
-    });
-    for (const LeaderQuestionPtr& question : waiting) {
-      if (!question->end_reason.has_value()) question->end_reason = reason;
-    }
+    waiting = questions_.SetEndReason(key, reason);
   }
   if (waiting.empty()) return;
   const auto leader = options_.leadership->leader();
@@ -585,17 +442,9 @@ void LeaderClient::TellEnd(GroupKey key,
   absl::Status reason;  // Reason of the first question.
   {
     MutexLock lock(&mu_);
-    const LeaderQuestion* first = nullptr;
-    for (const LeaderQuestionPtr& question : questions) {
-      if (!questions_.Contains(*question)) continue;
-      if (question->leader != leader) continue;
-      if (first == nullptr || question->place < first->place) {
-        first = question.get();
-      }
-      waiting.push_back(question);
-    }
-    if (first == nullptr) return;
-    reason = *first->end_reason;
+    waiting = questions_.SentTo(leader, questions);
+    if (waiting.empty()) return;
+    reason = *waiting.front()->end_reason;
   }
   options_.teller->TellGroupEnd(
       leader, key, /*generation=*/0, reason,
@@ -642,16 +491,6 @@ void LeaderClient::OnLeaderGone(int leader, const absl::Status& reason,
        })) {
     AskAgainOrEnd(question, reason);
   }
-}
-
-void LeaderClient::OnReached(int task) {
-  MutexLock lock(&mu_);
-  reached_.insert(task);
-}
-
-void LeaderClient::OnLost(int task) {
-  MutexLock lock(&mu_);
-  reached_.erase(task);
 }
 
 }  // namespace tutti

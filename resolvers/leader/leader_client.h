@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -19,9 +18,12 @@
 #include "framework/collective/group_directory.h"
 #include "framework/control/control_channel.h"
 #include "resolvers/leader/end_teller.h"
+#include "resolvers/leader/ending_calls.h"
 #include "resolvers/leader/given_up_executions.h"
+#include "resolvers/leader/group_learner.h"
 #include "resolvers/leader/leader_poll.h"
 #include "resolvers/leader/leader_questions.h"
+#include "resolvers/leader/leader_request.h"
 #include "resolvers/leader/leadership.h"
 #include "resolvers/leader/settled_groups.h"
 #include "resolvers/local/param_resolver_local.h"
@@ -117,11 +119,18 @@ class LeaderClient {
   // Returns the living generation, if it has been settled for a member of this
   // task; else null.
   std::shared_ptr<const CollGroupParams> FindGroup(GroupKey key)
-      ABSL_LOCKS_EXCLUDED(mu_);
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    const auto group = settled_.Find(key);
+    return group == nullptr ? nullptr : group->params;
+  }
 
   // Returns true if `group` is that generation, and `leader` has settled it.
   bool WasSettledBy(int leader, const CollGroupParams& group)
-      ABSL_LOCKS_EXCLUDED(mu_);
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return settled_.WasSettledBy(leader, group);
+  }
 
   // Ends the calls of the execution.
   void EndExecution(const ExecKey& execution, const absl::Status& reason)
@@ -134,11 +143,11 @@ class LeaderClient {
 
   // Marks the group to be formed again, by any leader. Returns a failed
   // generation only once.
-  struct Former {
-    std::shared_ptr<const CollGroupParams> group;  // Same as FindGroup().
-    uint64_t failed_generation = 0;  // Could not be formed; 0: none.
-  };
-  Former BeginAgain(GroupKey key) ABSL_LOCKS_EXCLUDED(mu_);
+  using Former = SettledGroups::Former;
+  Former BeginAgain(GroupKey key) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return settled_.BeginAgain(key);
+  }
 
   // Ends the calls that wait for the group. If the group is settled for them at
   // this moment, ends the group too. The first reason stays.
@@ -159,8 +168,14 @@ class LeaderClient {
 
   // Notes contact with the task: until it is lost, a call that cannot reach it
   // fails.
-  void OnReached(int task) ABSL_LOCKS_EXCLUDED(mu_);
-  void OnLost(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnReached(int task) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    reached_.insert(task);
+  }
+  void OnLost(int task) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    reached_.erase(task);
+  }
 
   size_t num_waiting() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
@@ -172,7 +187,7 @@ class LeaderClient {
   }
 
  private:
-  using Answer = absl::StatusOr<std::shared_ptr<const CollectiveParams>>;
+  using Answer = GroupLearner::Answer;
 
   // Calls.
   absl::Status CheckRoom(const LeaderQuestion& question) const
@@ -182,8 +197,6 @@ class LeaderClient {
   std::vector<LeaderQuestionPtr> QuestionsWhere(
       absl::FunctionRef<bool(const LeaderQuestion&)> matches)
       ABSL_LOCKS_EXCLUDED(mu_);
-  static Answer AnswerOf(const SettledGroups::Member& settled,
-                         const CollectiveRequest& request);
   void Finish(const LeaderQuestionPtr& question, Answer answer)
       ABSL_LOCKS_EXCLUDED(mu_);
   void FinishWhere(absl::FunctionRef<bool(const LeaderQuestion&)> matches,
@@ -194,24 +207,15 @@ class LeaderClient {
   void StopAsking(const LeaderQuestionPtr& question, bool was_polled,
                   const absl::Status& reason);
 
-  // Request and its receiver at one moment: the request may be repeated
-  // meanwhile.
-  struct Attempt {
-    int number = 0;
-    int leader = 0;
-    uint64_t ended_generation = 0;
-    uint64_t living_generation = 0;
-    bool wait_until_reachable = false;
-  };
-
   // Requests.
   void Ask(const LeaderQuestionPtr& question) ABSL_LOCKS_EXCLUDED(mu_);
-  Attempt BeginAttempt(LeaderQuestion& question, int leader,
-                       uint64_t ended_generation)
+  LeaderAttempt BeginAttempt(LeaderQuestion& question, int leader,
+                             uint64_t ended_generation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void AskHere(const LeaderQuestionPtr& question, const Attempt& attempt)
+  void AskHere(const LeaderQuestionPtr& question, const LeaderAttempt& attempt)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void AskThere(const LeaderQuestionPtr& question, const Attempt& attempt);
+  void AskThere(const LeaderQuestionPtr& question,
+                const LeaderAttempt& attempt);
   void AskAgainSoon(const LeaderQuestionPtr& question,
                     const absl::Status& if_too_late) ABSL_LOCKS_EXCLUDED(mu_);
   void TellEnd(GroupKey key, const std::vector<LeaderQuestionPtr>& questions,
@@ -227,17 +231,6 @@ class LeaderClient {
                      const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
   void OnFailure(const LeaderQuestionPtr& question, uint64_t generation,
                  const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
-  Answer Settle(const LeaderQuestion& question, int leader,
-                const proto::Settled& settled) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::StatusOr<SettledGroups::GroupPtr> Learn(
-      std::shared_ptr<const CollGroupParams> group, int leader)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  absl::StatusOr<SettledGroups::GroupPtr> LearnFrom(
-      const LeaderQuestion& question, int leader, const proto::Group& message)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  absl::StatusOr<std::shared_ptr<const CollInstanceParams>> FindOrDecode(
-      const LeaderQuestion& question, const SettledGroups::Group& group,
-      int rank, const proto::Instance& message) ABSL_LOCKS_EXCLUDED(mu_);
 
   void NotifyWaiting() {
     if (options_.waits_changed != nullptr) options_.waits_changed();
@@ -255,22 +248,10 @@ class LeaderClient {
   SettledGroups settled_ ABSL_GUARDED_BY(mu_);
   LeaderQuestions questions_ ABSL_GUARDED_BY(mu_);
 
-  // Calls that are just ending with an error: their number, and the last one's
-  // error.
-  struct Telling {
-    int num_calls = 0;
-    std::string error;
-  };
-  absl::flat_hash_map<InstanceId, Telling> telling_ ABSL_GUARDED_BY(mu_);
-
-  // Generations that could not be formed, by group, for BeginAgain().
-  absl::flat_hash_map<GroupKey, uint64_t> failed_generations_
-      ABSL_GUARDED_BY(mu_);
-
-  // Groups to be formed again, until they are.
-  absl::flat_hash_set<GroupKey> reformed_ ABSL_GUARDED_BY(mu_);
+  EndingCalls ending_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<int> reached_ ABSL_GUARDED_BY(mu_);
   absl::Status refused_ ABSL_GUARDED_BY(mu_);
+  GroupLearner learner_;
 };
 
 }  // namespace tutti

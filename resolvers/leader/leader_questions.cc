@@ -1,5 +1,6 @@
 #include "resolvers/leader/leader_questions.h"
 
+#include <algorithm>
 #include <set>
 
 namespace tutti {
@@ -53,6 +54,33 @@ std::vector<LeaderQuestionPtr> LeaderQuestions::Where(
     }
   }
   return found;
+}
+
+std::vector<LeaderQuestionPtr> LeaderQuestions::SetEndReason(
+    GroupKey key, const absl::Status& reason) {
+  std::vector<LeaderQuestionPtr> of_group =
+      Where([key](const LeaderQuestion& question) {
+        return question.id.group_key == key;
+      });
+  for (const LeaderQuestionPtr& question : of_group) {
+    if (!question->end_reason.has_value()) question->end_reason = reason;
+  }
+  return of_group;
+}
+
+std::vector<LeaderQuestionPtr> LeaderQuestions::SentTo(
+    int leader, const std::vector<LeaderQuestionPtr>& questions) const {
+  std::vector<LeaderQuestionPtr> sent;
+  for (const LeaderQuestionPtr& question : questions) {
+    if (Contains(*question) && question->leader == leader) {
+      sent.push_back(question);
+    }
+  }
+  std::sort(sent.begin(), sent.end(),
+            [](const LeaderQuestionPtr& a, const LeaderQuestionPtr& b) {
+              return a->place < b->place;
+            });
+  return sent;
 }
 
 std::vector<int> LeaderQuestions::AskedTasks() const {

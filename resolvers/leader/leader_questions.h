@@ -62,6 +62,15 @@ class LeaderQuestions {
   std::vector<LeaderQuestionPtr> Where(
       absl::FunctionRef<bool(const LeaderQuestion&)> matches) const;
 
+  // Sets the reason to end of the group's requests that have none, and returns
+  // all its requests.
+  std::vector<LeaderQuestionPtr> SetEndReason(GroupKey key,
+                                              const absl::Status& reason);
+
+  // Returns those of `questions` that still wait for `leader`, by place.
+  std::vector<LeaderQuestionPtr> SentTo(
+      int leader, const std::vector<LeaderQuestionPtr>& questions) const;
+
   // Returns the other tasks that were sent requests, in order.
   std::vector<int> AskedTasks() const;
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/control/wire_codec.h"
+#include "resolvers/local/led_groups.h"
 #include "resolvers/local/task_members.h"
 #include "resolvers/messages/control_codec.h"
 
@@ -297,7 +298,7 @@ absl::Status ParamResolverDistributed::CheckCanEnd(const ControlCaller& caller,
   const uint64_t known = std::max({options_.directory->EndedGeneration(key),
                                    led_->last_generation(),
                                    group == nullptr ? 0 : group->generation});
-  const uint64_t limit = known + ParamResolverLocal::kMaxGenerationsAhead;
+  const uint64_t limit = known + kMaxGenerationsAhead;
   if (generation <= limit) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("generation of group ", key, ", which ",

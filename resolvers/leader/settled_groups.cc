@@ -2,9 +2,17 @@
 
 #include <utility>
 
+#include "framework/collective/request_fields.h"
 #include "resolvers/local/task_members.h"
 
 namespace tutti {
+
+absl::StatusOr<std::shared_ptr<const CollectiveParams>>
+SettledGroups::Member::AnswerTo(const CollectiveRequest& other) const {
+  absl::Status status = CheckSameRequest(*request, other);
+  if (!status.ok()) return status;
+  return params;
+}
 
 SettledGroups::GroupPtr SettledGroups::Find(GroupKey key) const {
   const auto found = groups_.find(key);
@@ -21,12 +29,23 @@ const SettledGroups::Member* SettledGroups::Find(
   return member == instance->second.members.end() ? nullptr : &member->second;
 }
 
+bool SettledGroups::WasSettledBy(int leader,
+                                 const CollGroupParams& group) const {
+  const auto found = Find(group.key);
+  return found != nullptr && found->leader == leader &&
+         found->params->generation == group.generation;
+}
+
 SettledGroups::GroupPtr SettledGroups::Add(
     std::shared_ptr<const CollGroupParams> group, GroupPtr* replaced) {
   GroupPtr& entry = groups_[group->key];
   if (entry != nullptr) {
-    if (entry->params == group) return entry;
     if (entry->params->generation > group->generation) return nullptr;
+  }
+  failed_generations_.erase(group->key);
+  reformed_.erase(group->key);
+  if (entry != nullptr) {
+    if (entry->params == group) return entry;
     num_entries_ -= NumEntries(*entry);
   }
   *replaced = std::move(entry);
@@ -52,6 +71,18 @@ SettledGroups::GroupPtr SettledGroups::Remove(GroupKey key,
   groups_.erase(found);
   num_entries_ -= NumEntries(*removed);
   return removed;
+}
+
+SettledGroups::Former SettledGroups::BeginAgain(GroupKey key) {
+  reformed_.insert(key);
+  Former former;
+  if (const auto group = Find(key)) former.group = group->params;
+  const auto failed = failed_generations_.find(key);
+  if (failed != failed_generations_.end()) {
+    former.failed_generation = failed->second;
+    failed_generations_.erase(failed);
+  }
+  return former;
 }
 
 void SettledGroups::AddMember(Group& group, const std::string& device_name,

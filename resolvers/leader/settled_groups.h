@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "tutti/collective.h"
 #include "tutti/params.h"
@@ -23,6 +25,10 @@ class SettledGroups {
   struct Member {
     std::shared_ptr<const CollectiveRequest> request;
     std::shared_ptr<const CollectiveParams> params;
+
+    // Returns the params. Errors: those of CheckSameRequest().
+    absl::StatusOr<std::shared_ptr<const CollectiveParams>> AnswerTo(
+        const CollectiveRequest& other) const;
   };
 
   struct Instance {
@@ -47,6 +53,9 @@ class SettledGroups {
   GroupPtr Find(GroupKey key) const;
   const Member* Find(InstanceId id, absl::string_view device_name) const;
 
+  // Returns true if `group` is the living generation, and `leader` settled it.
+  bool WasSettledBy(int leader, const CollGroupParams& group) const;
+
   // Returns the entry of this very group. The entry replaces an earlier
   // generation, which goes to `replaced` for the caller to free. Returns null
   // if there is a later generation.
@@ -59,6 +68,20 @@ class SettledGroups {
   // Does nothing if the group has been removed.
   void AddMember(Group& group, const std::string& device_name, Member member);
 
+  // Notes a generation that could not be formed.
+  void SetFailed(GroupKey key, uint64_t generation) {
+    failed_generations_[key] = generation;
+  }
+
+  // Marks the group to be formed again; the mark stays until Add() of a
+  // generation. Returns a failed generation only once.
+  struct Former {
+    std::shared_ptr<const CollGroupParams> group;  // Living; null: none.
+    uint64_t failed_generation = 0;  // Could not be formed; 0: none.
+  };
+  Former BeginAgain(GroupKey key);
+  bool IsFormedAgain(GroupKey key) const { return reformed_.contains(key); }
+
   // Counts the members of all instances and their rows.
   size_t num_entries() const { return num_entries_; }
   size_t num_groups() const { return groups_.size(); }
@@ -69,6 +92,8 @@ class SettledGroups {
   const std::string task_name_;
   size_t num_entries_ = 0;
   absl::flat_hash_map<GroupKey, GroupPtr> groups_;
+  absl::flat_hash_map<GroupKey, uint64_t> failed_generations_;
+  absl::flat_hash_set<GroupKey> reformed_;
 };
 
 }  // namespace tutti

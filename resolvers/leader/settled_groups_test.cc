@@ -33,5 +33,19 @@ TEST(SettledGroupsTest, AnEarlierGenerationDoesNotReplaceALaterOne) {
   EXPECT_EQ(settled.num_groups(), 1u);
 }
 
+TEST(SettledGroupsTest,
+     AFailedGenerationIsReturnedOnceAndForgottenByALaterOne) {
+  SettledGroups settled("/job:worker/replica:0/task:0");
+  settled.SetFailed(kGroup, 4);
+  EXPECT_EQ(settled.BeginAgain(kGroup).failed_generation, 4u);
+  EXPECT_EQ(settled.BeginAgain(kGroup).failed_generation, 0u);
+  EXPECT_TRUE(settled.IsFormedAgain(kGroup));
+  settled.SetFailed(kGroup, 5);
+  SettledGroups::GroupPtr replaced;
+  settled.Add(GenerationOf(6), &replaced);
+  EXPECT_FALSE(settled.IsFormedAgain(kGroup));
+  EXPECT_EQ(settled.BeginAgain(kGroup).failed_generation, 0u);
+}
+
 }  // namespace settled_groups_test
 }  // namespace tutti

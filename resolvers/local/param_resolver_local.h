@@ -6,14 +6,13 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
 #include "framework/base/mutex.h"
-#include "resolvers/local/group_builder.h"
+#include "resolvers/local/leader_outbox.h"
+#include "resolvers/local/led_group.h"
+#include "resolvers/local/led_groups.h"
 #include "resolvers/local/waiting_calls.h"
 #include "tutti/params.h"
 #include "tutti/selection.h"
@@ -61,11 +60,6 @@ class ParamResolverLocal
     // Runs, with no lock held, when has_new_groups() has changed. May be null.
     std::function<void()> new_groups_changed;
   };
-
-  // Bound on how far generations in messages may be ahead of the generations
-  // known here. Leaders count on from them. An ended generation in a call may
-  // be twice as far ahead: its member may have taken such a message.
-  static constexpr uint64_t kMaxGenerationsAhead = uint64_t{1} << 40;
 
   // Call of a member of any task. A cancelled wait leaves nothing behind.
   struct MemberCall {
@@ -143,126 +137,31 @@ class ParamResolverLocal
       ABSL_LOCKS_EXCLUDED(mu_);  // Calls that reached an instance.
 
  private:
-  struct Instance {
-    size_t num_entries = 0;
-
-    // In rank order; null for a member that has not come. Fixed once all have
-    // come.
-    std::vector<std::shared_ptr<const CollectiveRequest>> requests;
-    int num_arrived = 0;
-    bool all_arrived() const {
-      return num_arrived == static_cast<int>(requests.size());
-    }
-    WaitingCalls waiting;
-
-    // In rank order; set once completed.
-    std::vector<std::shared_ptr<const CollectiveParams>> completed;
-
-    // Indexed by rank. Does not count calls that left before all had arrived.
-    std::vector<uint64_t> num_calls;
-    uint64_t last_used = 0;
-  };
-  using InstancePtr = std::shared_ptr<Instance>;
-
-  struct Group {
-    explicit Group(uint64_t drawn_generation) : generation(drawn_generation) {}
-    GroupBuilder builder;
-    uint64_t generation;
-    absl::Status status;  // Error that the group failed with, or OK.
-    WaitingCalls waiting;
-    bool is_new = false;  // Some waiting member does not know the group yet.
-
-    // Set when the last member comes: from then on no member can leave.
-    std::shared_ptr<Cancellation> cancellation;
-    bool is_forming() const { return status.ok() && cancellation == nullptr; }
-
-    // Set once the group is formed, then fixed.
-    std::shared_ptr<const CollGroupParams> params;
-    std::shared_ptr<const CollTaskParams> task;
-    absl::flat_hash_map<std::string, int> rank_of_device;
-    absl::flat_hash_map<InstanceKey, InstancePtr> instances;
-  };
-  using GroupPtr = std::shared_ptr<Group>;
-
-  // Work to do after the lock is released.
-  struct Outbox {
-    // Calls to implementations; each adds its results to the outbox.
-    std::vector<absl::AnyInvocable<void(Outbox*) &&>> jobs;
-    std::vector<std::pair<WaitingCallPtr, LeaderAnswer>> answers;
-    bool new_groups_changed = false;
-    std::vector<std::pair<std::shared_ptr<Cancellation>, absl::Status>>
-        ended_groups;
-    std::vector<std::pair<std::shared_ptr<const CollGroupParams>, absl::Status>>
-        failed_groups;
-
-    // Freed with the outbox, without the lock: their destructors may run
-    // foreign code.
-    std::vector<std::shared_ptr<const void>> dropped;
-  };
-
   explicit ParamResolverLocal(Options options);
 
-  void Deliver(Outbox outbox);
-  void SetNew(Group& group, Outbox* outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void SetOld(Group& group, Outbox* outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Deliver(LeaderOutbox outbox);
   void OnCancelled(const WaitingCallPtr& call, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Jobs of an Outbox.
-  void FormGroup(const GroupPtr& group, std::shared_ptr<CollGroupParams> params,
-                 Outbox* outbox) ABSL_LOCKS_EXCLUDED(mu_);
-  void SettleInstance(const GroupPtr& group, InstanceKey key,
-                      const InstancePtr& instance, Outbox* outbox)
+  // Jobs of a LeaderOutbox.
+  void FormGroup(const LedGroupPtr& group,
+                 std::shared_ptr<CollGroupParams> params, LeaderOutbox* outbox)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void SettleInstance(const LedGroupPtr& group, InstanceKey key,
+                      const LedInstancePtr& instance, LeaderOutbox* outbox)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  absl::Status CheckEndedGeneration(const WaitingCall& call) const
+  void Arrive(const WaitingCallPtr& call, LeaderOutbox* outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Arrive(const WaitingCallPtr& call, Outbox* outbox)
+  absl::Status BeginForming(const LedGroupPtr& group, LeaderOutbox* outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void LeaveEndedGeneration(const WaitingCall& call, Outbox* outbox)
+  void ArriveAtInstance(const LedGroupPtr& group, const WaitingCallPtr& call,
+                        LeaderOutbox* outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<GroupPtr> FindOrAddGroup(const WaitingCall& call,
-                                          Outbox* outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status CheckRoom(const WaitingCall& call) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool IsAwaitedBy(const Group& group, absl::string_view task_name) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool IsFormedWith(const Group& group, absl::string_view task_name,
-                    uint64_t incarnation = 0) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void DropGroup(GroupKey key, absl::Status reason, Outbox* outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status BeginForming(const GroupPtr& group, Outbox* outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Fail(Group& group, absl::Status status, Outbox* outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ArriveAtInstance(const GroupPtr& group, const WaitingCallPtr& call,
-                        Outbox* outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<InstancePtr> FindOrAddInstance(Group& group,
-                                                const WaitingCall& call,
-                                                Outbox* outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void DropInstance(Group& group, InstanceKey key, Outbox* outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool LeaveGroup(Group& group, const WaitingCall& call)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool LeaveInstance(Group& group, const WaitingCall& call, Outbox* outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CountOut(const Instance& instance) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ForgetOldInstances(Outbox* outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   Mutex mu_;
-  uint64_t last_generation_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t num_calls_ ABSL_GUARDED_BY(mu_) = 0;
-  size_t num_entries_ ABSL_GUARDED_BY(mu_) = 0;
-  size_t num_unsettled_ ABSL_GUARDED_BY(mu_) = 0;  // Groups and instances.
-  size_t num_new_ ABSL_GUARDED_BY(mu_) = 0;        // Counts groups.
-  int64_t num_devices_left_ ABSL_GUARDED_BY(mu_) = kMaxGroupSize;
-  absl::Status reason_for_no_more_ ABSL_GUARDED_BY(mu_);
-  size_t next_sweep_ ABSL_GUARDED_BY(mu_);  // Number of entries.
-  absl::flat_hash_map<GroupKey, GroupPtr> groups_ ABSL_GUARDED_BY(mu_);
+  LedGroups groups_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tutti

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -205,10 +206,8 @@ absl::Status ReceiveStream::ConsumeFrame(SliceCursor& message) {
   if (header->kind == FrameKind::kPlace) return TakePlace(*incoming, message);
 
   if (header->code != absl::StatusCode::kOk) {
-    std::string text(header->length, '\0');
-    message.Read(
-        absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()), text.size()));
-    End(**incoming, absl::Status(header->code, text));
+    End(**incoming,
+        absl::Status(header->code, *message.ReadText(header->length)));
     return absl::OkStatus();
   }
   const absl::Status fed = Feed(**incoming, header->length, message);
@@ -423,11 +422,7 @@ void ReceiveStream::Tell(const Incoming& incoming, absl::Status status) {
 void ReceiveStream::Enqueue(const TransferRecord& record,
                             absl::string_view message) {
   if (ended_) return;
-  const EncodedRecord encoded = Encode(record);
-  waiting_records_.push_back(absl::StrCat(
-      absl::string_view(reinterpret_cast<const char*>(encoded.data()),
-                        encoded.size()),
-      message));
+  waiting_records_.Add(record, message);
 }
 
 void ReceiveStream::WriteWhatWaits() {
@@ -435,15 +430,7 @@ void ReceiveStream::WriteWhatWaits() {
     MutexLock lock(&mu_);
     if (is_writing_ || stopped_writing_ || waiting_records_.empty()) return;
     is_writing_ = true;
-    std::string message = std::move(waiting_records_.front());
-    waiting_records_.pop_front();
-    while (!waiting_records_.empty() &&
-           message.size() + waiting_records_.front().size() <=
-               kMaxRecordsBytes) {
-      message += waiting_records_.front();
-      waiting_records_.pop_front();
-    }
-    const grpc::Slice slice(message);
+    const grpc::Slice slice(waiting_records_.TakeMessage());
     outgoing_message_ = grpc::ByteBuffer(&slice, 1);
   }
   StartWrite(&outgoing_message_);
@@ -473,10 +460,7 @@ void ReceiveStream::StopWriting() {
 
 absl::Status ReceiveStream::EndReason(const grpc::Status& status) {
   if (!close_reason_.ok()) return close_reason_;
-  if (status.ok()) {
-    return absl::UnavailableError(
-        absl::StrCat(peers_->Label(task_), ": connection closed"));
-  }
+  if (status.ok()) return ConnectionClosed(peers_->Label(task_));
   return IsAnswered(context_->GetServerTrailingMetadata())
              ? FromGrpc(status)
              : ConnectionError(peers_->Label(task_), status);

@@ -6,7 +6,6 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -19,6 +18,7 @@
 #include "grpcpp/support/client_callback.h"
 #include "remote/grpc/connection/peers.h"
 #include "remote/grpc/transfers/part_feeder.h"
+#include "remote/grpc/transfers/record_queue.h"
 #include "remote/grpc/wire/slice_cursor.h"
 #include "remote/grpc/wire/transfer_wire.h"
 #include "remote/peer_memory.h"
@@ -186,7 +186,7 @@ class ReceiveStream final
   bool is_writing_ ABSL_GUARDED_BY(mu_) = false;
   bool stopped_writing_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
-  std::deque<std::string> waiting_records_ ABSL_GUARDED_BY(mu_);
+  RecordQueue waiting_records_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, std::shared_ptr<Incoming>> open_
       ABSL_GUARDED_BY(mu_);
   // Requests before OnDelivery(); of each key, the last one.

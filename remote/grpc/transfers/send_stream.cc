@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "remote/grpc/connection/call_identity.h"
+#include "remote/grpc/transfers/loan_watch.h"
 #include "remote/grpc/wire/slice_cursor.h"
 #include "remote/grpc/wire/status_codec.h"
 
@@ -132,12 +133,11 @@ absl::Status SendStream::TakeRecords(const grpc::ByteBuffer& message) {
     const auto record = DecodeRecord(encoded);
     if (!record.ok()) return absl::InternalError(record.status().message());
     if (record->kind == RecordKind::kCancel) {
-      std::string message(record->num_bytes, '\0');
-      if (!cursor.Read(absl::MakeSpan(
-              reinterpret_cast<std::byte*>(message.data()), message.size()))) {
+      const auto message = cursor.ReadText(record->num_bytes);
+      if (!message.has_value()) {
         return absl::InternalError("a cancellation's message is too short");
       }
-      CancelRequest(record->id, absl::Status(record->code, message));
+      CancelRequest(record->id, absl::Status(record->code, *message));
       continue;
     }
     const absl::Status status = record->kind == RecordKind::kRequest
@@ -252,7 +252,8 @@ void SendStream::CancelRequest(uint64_t id, const absl::Status& reason) {
   }
   if (loan != nullptr) {
     loan->Fail(reason);
-    WatchOver(std::move(loan));
+    WatchLoan(std::move(loan), shared_, peer_,
+              [self = shared_from_this()] { self->Cancel(); });
     WriteWhatIsReady();
   } else if (outgoing != nullptr) {
     Withdraw(outgoing, reason);
@@ -301,8 +302,7 @@ void SendStream::Close(const absl::Status& status) {
   std::deque<std::shared_ptr<Outgoing>> ready;
   absl::Status reason = status;
   if (reason.ok()) {
-    reason = absl::UnavailableError(absl::StrCat(
-        shared_->options().cluster.Label(caller_.task), ": connection closed"));
+    reason = ConnectionClosed(shared_->options().cluster.Label(caller_.task));
   }
   bool may_finish = false;
   {
@@ -460,8 +460,8 @@ void SendStream::OnWriteDone(bool ok) {
     may_finish = is_closed_;
   }
   if (!ok) {
-    const absl::Status reason = absl::UnavailableError(absl::StrCat(
-        shared_->options().cluster.Label(caller_.task), ": connection closed"));
+    const absl::Status reason =
+        ConnectionClosed(shared_->options().cluster.Label(caller_.task));
     for (const auto& loan : written) loan->Fail(reason);
   }
   written.clear();
@@ -488,36 +488,9 @@ void SendStream::OnDone() {
   shared_->in_flight().End();
 }
 
-void SendStream::WatchOver(std::shared_ptr<Loan> loan) {
-  const std::weak_ptr<Loan> watched = std::exchange(loan, nullptr);
-  if (watched.expired()) return;
-  AfterGrace([self = shared_from_this(), watched] {
-    if (watched.expired()) return;
-    self->Cancel();
-    self->BreakAfterGrace(watched);
-  });
-}
-
 void SendStream::Cancel() {
   MutexLock lock(&mu_);
   if (!is_done_) context_->TryCancel();
-}
-
-// Breaks the connection after the grace: gRPC keeps bytes that it has begun to
-// write to it.
-void SendStream::BreakAfterGrace(const std::weak_ptr<Loan>& watched) {
-  // InFlight counts the Loan: shared_ lives as long as the Loan does.
-  const std::shared_ptr<Loan> loan = watched.lock();
-  if (loan == nullptr) return;
-  AfterGrace([shared = shared_, peer = peer_, watched] {
-    const std::shared_ptr<Loan> still_held = watched.lock();
-    if (still_held != nullptr) shared->Break(peer);
-  });
-}
-
-void SendStream::AfterGrace(Work work) {
-  Clock& clock = *shared_->options().environment.clock;
-  clock.CallAt(clock.Now() + shared_->options().cancel_grace, std::move(work));
 }
 
 }  // namespace tutti

@@ -103,12 +103,7 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   // to another one.
   void EndRequest(const Outgoing& outgoing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Closes the stream if gRPC still holds bytes of `loan` after the grace, and
-  // breaks the connection after another one.
-  void WatchOver(std::shared_ptr<Loan> loan);
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
-  void BreakAfterGrace(const std::weak_ptr<Loan>& watched);
-  void AfterGrace(Work work);
 
   SendContext* const shared_;
   const ControlCaller caller_;

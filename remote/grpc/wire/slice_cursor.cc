@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <string>
 
 namespace tutti {
 
@@ -33,6 +35,13 @@ bool SliceCursor::Read(absl::Span<std::byte> to) {
     to.remove_prefix(bytes.size());
   }
   return true;
+}
+
+std::optional<std::string> SliceCursor::ReadText(size_t num_bytes) {
+  if (num_bytes > remaining_bytes_) return std::nullopt;
+  std::string text(num_bytes, '\0');
+  Read(absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()), text.size()));
+  return text;
 }
 
 }  // namespace tutti

@@ -2,6 +2,8 @@
 #define TUTTI_REMOTE_GRPC_WIRE_SLICE_CURSOR_H_
 
 #include <cstddef>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -24,6 +26,10 @@ class SliceCursor {
   // Copies the next bytes. Returns false, and reads nothing, if there are
   // fewer.
   bool Read(absl::Span<std::byte> to);
+
+  // Returns the next bytes as text. Returns nothing, and reads nothing, if
+  // there are fewer.
+  std::optional<std::string> ReadText(size_t num_bytes);
 
  private:
   std::vector<grpc::Slice> slices_;

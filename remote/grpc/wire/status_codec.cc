@@ -102,7 +102,7 @@ absl::Status ConnectionError(absl::string_view peer,
   const std::string text = status.error_message();
   if (status.error_code() == grpc::StatusCode::CANCELLED) {
     // Cancelled by the other side, which ends its calls when it shuts down.
-    return absl::UnavailableError(absl::StrCat(peer, ": ", kClosed));
+    return ConnectionClosed(peer);
   }
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE) {
     return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
@@ -115,6 +115,10 @@ absl::Status ConnectionError(absl::string_view peer,
     return absl::UnavailableError(absl::StrCat(peer, ": ", text));
   }
   return absl::Status(cause->code, absl::StrCat(peer, ": ", cause->words));
+}
+
+absl::Status ConnectionClosed(absl::string_view peer) {
+  return absl::UnavailableError(absl::StrCat(peer, ": ", kClosed));
 }
 
 }  // namespace tutti

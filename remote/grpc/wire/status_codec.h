@@ -27,6 +27,9 @@ inline constexpr absl::string_view kClosed = "connection closed";
 absl::Status ConnectionError(absl::string_view peer,
                              const grpc::Status& status);
 
+// Returns UNAVAILABLE, for a connection that the peer has closed.
+absl::Status ConnectionClosed(absl::string_view peer);
+
 // Returns at most the first `size` bytes, without cutting a character.
 std::string Cut(absl::string_view text, size_t size);
 

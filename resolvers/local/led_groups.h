@@ -1,0 +1,144 @@
+#ifndef TUTTI_RESOLVERS_LOCAL_LED_GROUPS_H_
+#define TUTTI_RESOLVERS_LOCAL_LED_GROUPS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "resolvers/local/leader_outbox.h"
+#include "resolvers/local/led_group.h"
+#include "resolvers/local/waiting_calls.h"
+#include "tutti/collective.h"
+#include "tutti/params.h"
+
+namespace tutti {
+
+// Bound on how far generations in messages may be ahead of the generations
+// known here. Leaders count on from them. An ended generation in a call may be
+// twice as far ahead: its member may have taken such a message.
+inline constexpr uint64_t kMaxGenerationsAhead = uint64_t{1} << 40;
+
+// Table of the groups that are led here, of their instances, and of the room
+// that both take. Draws the generations.
+//
+// Not thread-safe: guarded by the mutex of ParamResolverLocal. Runs no callback
+// and frees nothing foreign; adds that work to the outbox.
+class LedGroups {
+ public:
+  // Same as in ParamResolverLocal::Options.
+  struct Limits {
+    size_t max_entries = 0;
+    size_t max_unsettled = 0;
+    size_t max_groups = 0;
+  };
+
+  explicit LedGroups(const Limits& limits)
+      : limits_(limits), next_sweep_(limits.max_entries) {}
+
+  // Returns null if there is no such group. A group that Drop() removes lives
+  // as long as the outbox.
+  LedGroup* Find(GroupKey key) const;
+  std::vector<GroupKey> Keys() const;
+
+  // Returns the group that the call is for. Errors: those of
+  // ParamResolverLocal::Join(), and the reason of SetDevicesLeft().
+  absl::StatusOr<LedGroupPtr> FindOrAdd(const WaitingCall& call,
+                                        LeaderOutbox* outbox);
+
+  // Errors: INVALID_ARGUMENT for a generation that is too far ahead.
+  absl::Status CheckEndedGeneration(const WaitingCall& call) const;
+
+  // Drops a generation that has ended, as the member may know before this
+  // process.
+  void LeaveEndedGeneration(const WaitingCall& call, LeaderOutbox* outbox);
+
+  // Makes a forming group a generation later than `ended`.
+  void Renew(LedGroup& group, uint64_t ended);
+
+  // Sets the largest size of a group, and drops the forming groups that are
+  // larger. Later ones get `reason` from FindOrAdd().
+  void SetDevicesLeft(int64_t num_devices, absl::Status reason,
+                      LeaderOutbox* outbox);
+
+  // Completes a group. REQUIRES: all members have come.
+  void SetFormed(LedGroup& group, std::shared_ptr<const CollGroupParams> params,
+                 std::shared_ptr<const CollTaskParams> task);
+
+  // Answers the group's calls with `status`, drops its instances, and keeps the
+  // status.
+  void Fail(LedGroup& group, absl::Status status, LeaderOutbox* outbox);
+
+  // Fails and removes a group. REQUIRES: there is such a group.
+  void Drop(GroupKey key, absl::Status reason, LeaderOutbox* outbox);
+
+  // Drops the groups of the task's devices, and answers their waiting calls.
+  // Incarnation 0: any process of the task.
+  void DropTask(absl::string_view task_name, uint64_t incarnation,
+                const absl::Status& reason, LeaderOutbox* outbox);
+
+  // Answers the call, or adds it to its instance. Returns the instance if the
+  // call is the first one of the last member to come; else null. REQUIRES: the
+  // group is formed.
+  LedInstancePtr ArriveAtInstance(LedGroup& group, const WaitingCallPtr& call,
+                                  LeaderOutbox* outbox);
+
+  // Completes an instance.
+  void SetCompleted(LedGroup& group, LedInstance& instance,
+                    std::vector<std::shared_ptr<const CollectiveParams>> params,
+                    LeaderOutbox* outbox);
+
+  // REQUIRES: the group has the instance.
+  void DropInstance(LedGroup& group, InstanceKey key, LeaderOutbox* outbox);
+
+  // Answers a waiting call with `reason`, and drops its group if no member is
+  // left in it. Returns false, and does nothing, if the call does not wait.
+  bool Leave(const WaitingCallPtr& call, const absl::Status& reason,
+             LeaderOutbox* outbox);
+
+  uint64_t last_generation() const { return last_generation_; }
+  size_t num_groups() const { return groups_.size(); }
+  size_t num_instances() const;
+  size_t num_entries() const { return num_entries_; }
+  size_t num_new() const { return num_new_; }
+  uint64_t num_calls() const { return num_calls_; }
+
+ private:
+  void SetNew(LedGroup& group, LeaderOutbox* outbox);
+  void SetOld(LedGroup& group, LeaderOutbox* outbox);
+
+  // Errors: RESOURCE_EXHAUSTED for a remote member.
+  absl::Status CheckRoom(const WaitingCall& call) const;
+
+  absl::StatusOr<LedInstancePtr> FindOrAddInstance(LedGroup& group,
+                                                   const WaitingCall& call,
+                                                   LeaderOutbox* outbox);
+  bool LeaveGroup(LedGroup& group, const WaitingCall& call);
+  bool LeaveInstance(LedGroup& group, const WaitingCall& call,
+                     LeaderOutbox* outbox);
+  void CountOut(const LedInstance& instance);
+
+  // Keeps the most recently used idle instances. Idle: no call waits for it,
+  // and all members requested it equally often.
+  void ForgetOldInstances(LeaderOutbox* outbox);
+
+  const Limits limits_;
+  uint64_t last_generation_ = 0;
+  uint64_t num_calls_ = 0;
+  size_t num_entries_ = 0;
+  size_t num_unsettled_ = 0;  // Groups and instances.
+  size_t num_new_ = 0;        // Counts groups.
+  int64_t num_devices_left_ = kMaxGroupSize;
+  absl::Status reason_for_no_more_;
+  size_t next_sweep_;  // Number of entries.
+  absl::flat_hash_map<GroupKey, LedGroupPtr> groups_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_RESOLVERS_LOCAL_LED_GROUPS_H_
