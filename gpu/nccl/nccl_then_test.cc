@@ -174,16 +174,16 @@ class Sums {
   std::vector<Tensor> given_, outputs_;
 };
 
-class LayoutsTest
+class ThenLayoutsTest
     : public testing::TestWithParam<std::tuple<std::string, int, int>> {};
-INSTANTIATE_TEST_SUITE_P(TasksAndGpus, LayoutsTest,
+INSTANTIATE_TEST_SUITE_P(TasksAndGpus, ThenLayoutsTest,
                          Combine(Values("NcclThenRing", "NcclThenShuffle",
                                         "NcclThenRecursiveHalvingDoubling",
                                         "ThenRing", "ThenShuffle",
                                         "ThenHalving"),
                                  Values(1, 2, 3), Values(1, 2, 3)));
 
-TEST_P(LayoutsTest, EveryMemberGetsTheReduction) {
+TEST_P(ThenLayoutsTest, EveryMemberGetsTheReduction) {
   const auto& [name, num_tasks, gpus_per_task] = GetParam();
   uint64_t seed = 0;
   // Lengths: empty, few elements, one chunk, three chunks and a rest.

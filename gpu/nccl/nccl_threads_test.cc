@@ -119,11 +119,12 @@ class Tasks {
 };
 
 // Same as NcclThenRing, in five chunks.
-REGISTER_COLLECTIVE(ThenRing, NcclThenFactory("RingReduce", /*chunk_bytes=*/2));
+REGISTER_COLLECTIVE(RingAfterNccl,
+                    NcclThenFactory("RingReduce", /*chunk_bytes=*/2));
 
 class ImplementationsTest : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(OneAndHybrid, ImplementationsTest,
-                         Values("NcclReduce", "ThenRing"));
+                         Values("NcclReduce", "RingAfterNccl"));
 
 TEST_P(ImplementationsTest, EveryMemberGetsEverySum) {
   Tasks group(GetParam());

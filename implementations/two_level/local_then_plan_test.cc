@@ -30,8 +30,8 @@ using ::testing::Combine;
 using ::testing::HasSubstr;
 using ::testing::Values;
 
-REGISTER_COLLECTIVE(ThenShuffle, LocalThenFactory<"ShuffleReduce">());
-REGISTER_COLLECTIVE(ThenNobody, LocalThenFactory<"Nobody">());
+REGISTER_COLLECTIVE(PlannedThenShuffle, LocalThenFactory<"ShuffleReduce">());
+REGISTER_COLLECTIVE(PlannedThenNobody, LocalThenFactory<"Nobody">());
 REGISTER_COLLECTIVE(ThenThenRing, LocalThenFactory<"LocalThenRing">());
 REGISTER_COLLECTIVE(ThenCourier,
                     LocalThenDelegateFactory("Courier", "by courier"));
@@ -48,7 +48,7 @@ const std::vector<const char*>& Names() {
   static const auto* const names = new std::vector<const char*>{
       "LocalThenRing", "LocalThenRecursiveDoubling",
       "LocalThenRecursiveHalvingDoubling", "LocalThenDoubleTree",
-      "ThenShuffle"};
+      "PlannedThenShuffle"};
   return *names;
 }
 
@@ -139,7 +139,7 @@ TEST(LocalThenStandInTest, BetweenTasksIsTheScheduleOfThatName) {
         {"LocalThenRecursiveDoubling", "RecursiveDoublingReduce"},
         {"LocalThenRecursiveHalvingDoubling", "RecursiveHalvingDoublingReduce"},
         {"LocalThenDoubleTree", "DoubleTreeReduce"},
-        {"ThenShuffle", "ShuffleReduce"}}) {
+        {"PlannedThenShuffle", "ShuffleReduce"}}) {
     const Algorithm whole = AlgorithmFor(name);
     const Algorithm part = AlgorithmFor(between);
     for (int rank = 0; rank < firsts.size(); ++rank) {
@@ -193,7 +193,7 @@ TEST(LocalThenStandInTest, SaysWhatRunsOtherwise) {
 }
 
 TEST(LocalThenStandInTest, ThereIsNoneWithoutAScheduleBetween) {
-  EXPECT_THAT(StandInFor("ThenNobody").status(),
+  EXPECT_THAT(StandInFor("PlannedThenNobody").status(),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("Nobody")));
   EXPECT_THAT(StandInFor("ThenThenRing").status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
