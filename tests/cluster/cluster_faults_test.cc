@@ -23,7 +23,6 @@ using testing::Not;
 using CallPtr = SimulatedCluster::CallPtr;
 using State = TaskHealth::State;
 
-
 // Faults of tasks: detection, its delay, and recovery.
 class ClusterFaultsTest : public testing::Test {
  protected:
