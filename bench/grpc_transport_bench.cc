@@ -135,7 +135,8 @@ enum class Path { kTcp, kUnixSocket, kMemory };
 struct Tasks {
   explicit Tasks(Path path) {
     ClusterSpec cluster;
-    const ReservedPorts ports(2);  // Held until the tasks listen.
+    // Reserved until the tasks listen.
+    const ReservedPorts ports = *ReservedPorts::Create(2);
     for (const int port : ports.get()) {
       cluster.addresses.push_back(absl::StrCat("127.0.0.1:", port));
     }

@@ -130,10 +130,9 @@ class FailuresTest(ToolTest):
             with self.subTest(args):
                 read, write = os.pipe()
                 os.close(read)
-                line = self.run_tool(*args, stdout=write)
+                result = self.run_tool(*args, stdout=write)
                 os.close(write)
-                self.assertEqual(line.returncode, 1, line)
-                self.assertRegex(line.stderr, r"\Atutti: .*cannot be written\n")
+                self.assertEqual((result.returncode, result.stderr), (0, ""), args)
         self.assertFalse(list(self.root.glob("out/.*")))
 
     def test_inputs_are_not_replaced(self):

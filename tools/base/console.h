@@ -3,6 +3,8 @@
 
 #include <ostream>
 
+#include "absl/status/status.h"
+
 namespace tutti {
 
 // Streams of a command. Results go to `out` alone, so that a user can pipe
@@ -15,6 +17,11 @@ struct Console {
   // Descriptor of `out`, which tells why a write failed; -1 if there is none.
   int out_fd = -1;
 };
+
+// The error of a command whose results cannot be written to `out`.
+inline absl::Status OutputLostError() {
+  return absl::DataLossError("standard output cannot be written");
+}
 
 }  // namespace tutti
 

@@ -236,7 +236,7 @@ absl::Status Launch(const LaunchOptions& options, const std::string& program,
   if (result.signal.has_value()) EndBySignal(*result.signal);
   if (!result.first_failed.has_value() &&
       (!output.may_go_on() || HaveFailed({&out, &err}))) {
-    return absl::DataLossError("what the tasks print cannot be written");
+    return OutputLostError();
   }
   return ErrorOf(result, output);
 }

@@ -273,7 +273,7 @@ absl::Status Sweep::RunRow(PerfBuffers* buffers, const std::string& algorithm) {
   report_.Add(MakePerfRow(buffers->workload(), *measurement));
   if (console_.out || !runner_->party().reports()) return absl::OkStatus();
   // Stops here, since later rows could not be printed.
-  return absl::DataLossError("standard output cannot be written");
+  return OutputLostError();
 }
 
 int NumProcessors() {

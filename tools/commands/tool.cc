@@ -348,7 +348,7 @@ absl::Status RunAndFlush(Tool* tool, Words words, const Console& console) {
   if (IsUsageError(status)) return NameHelp(status, Program(*tool));
   console.out.flush();
   if (status.ok() && !console.out) {
-    return absl::DataLossError("standard output cannot be written");
+    return OutputLostError();
   }
   return status;
 }
@@ -371,7 +371,7 @@ int RunTool(int argc, const char* const* argv, const Console& console) {
   } catch (const std::exception& error) {
     status = absl::InternalError(error.what());
   }
-  if (absl::IsDataLoss(status) && HasReaderGone(console)) {
+  if (status == OutputLostError() && HasReaderGone(console)) {
     status = absl::OkStatus();
   }
   if (!status.ok()) console.err << ErrorLine(status) << std::flush;

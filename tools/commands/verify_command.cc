@@ -197,7 +197,7 @@ absl::Status VerifyAlgorithms(const VerifyOptions& options,
     }
     // Stops here: nobody could read the rest, which may take hours.
     if (!console.out) {
-      return absl::DataLossError("standard output cannot be written");
+      return OutputLostError();
     }
   }
   if (options.json) console.out << rows.dump(2) << "\n";
