@@ -66,12 +66,19 @@ ImplementationTraits TraitsWithoutNeeds() {
 REGISTER_COLLECTIVE(TestCopiesAnywhere,
                     Implemented<Copier>(TraitsWithoutNeeds()));
 
+CollectiveRequest CopyRequest(FakeGpuGroup& group) {
+  CollectiveRequest request =
+      group.Request(AllReduce{}, DType::kInt8, kElements);
+  request.impl_details.implementation = "TestCopies";
+  return request;
+}
+
 TEST(GpuLocalCollectiveTest, MemoryThatTheFirstOneDoesNotReachIsLeftAlone) {
   FakeGpuGroup group(
       {.num_gpus = 3, .devices_per_gpu = 1, .link = [](int a, int b) {
          return a + b == 2 ? PeerLink::kNone : PeerLink::kBus;
        }});
-  auto request = group.Request(AllReduce{}, DType::kInt8, kElements);
+  auto request = CopyRequest(group);
   request.impl_details.implementation = "TestCopiesAnywhere";
   std::vector<Tensor> outputs(group.size());
   for (int rank = 0; rank < group.size(); ++rank) {
@@ -93,7 +100,7 @@ TEST(GpuLocalCollectiveTest, WhatFailsJustBeforeTheLaunchTouchesNothing) {
   Hook() = [](const GpuMembers& members) {
     members.context(0).executor->StartAbort(absl::AbortedError("enough"));
   };
-  const auto request = group.Request(AllReduce{}, DType::kInt8, kElements);
+  const auto request = CopyRequest(group);
   std::vector<Tensor> outputs;
   for (int rank = 0; rank < group.size(); ++rank) {
     outputs.push_back(group.Allocate(rank, DType::kInt8, kElements));
@@ -119,7 +126,7 @@ TEST(GpuLocalCollectiveTest, WhatFailsJustBeforeTheLaunchTouchesNothing) {
 TEST(GpuLocalCollectiveTest, WhatDependsOnAnotherReadsItsResults) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     FakeGpuGroup group({.seed = seed});
-    auto first = group.Request(AllReduce{}, DType::kInt8, kElements);
+    auto first = CopyRequest(group);
     auto second = first;
     second.instance_key = 1;
     second.impl_details.dependencies = {{first.group_key, first.instance_key}};
