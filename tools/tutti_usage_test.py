@@ -5,6 +5,7 @@ usage: tutti_usage_test.py TUTTI
 """
 
 import json
+import os
 import re
 import subprocess
 

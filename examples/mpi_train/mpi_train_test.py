@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 # The folder in which Bazel runs tests has those of the repository.
-sys.path.insert(0, os.path.abspath("tests"))
+sys.path.insert(0, os.path.abspath("tests/processes"))
 from mpi_job import mpi_environment  # pylint: disable=wrong-import-position
 
 PROGRAM, DATA = map(os.path.abspath, sys.argv[1:3])

@@ -217,9 +217,10 @@ TEST_F(SelectionTest, AnUnknownNameIsNotFoundAndListsThoseThatCanServe) {
   Register("Ring", AllReduceTraits(OneSecond));
   Register("Tree", AllReduceTraits(OneSecond));
   request_.implementation = "Rng";
-  EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kNotFound,
-                                 AllOf(HasSubstr("\"Rng\";"),
-                                       EndsWith(": Manual, Ring, Tree"))));
+  EXPECT_THAT(Select(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       AllOf(HasSubstr("\"Rng\" (did you mean Ring?);"),
+                             EndsWith(": Manual, Ring, Tree"))));
 }
 
 TEST_F(SelectionTest, ANameInTheWrongCaseIsNotFoundAndPointsAtTheRightOne) {

@@ -39,7 +39,8 @@ TEST_F(AlgorithmNamesTest, UnknownNamesAreAWrongCommandLineAndListTheKnown) {
   const absl::Status status = CheckAlgorithm(registry_, "Ring");
   EXPECT_EQ(ExitStatus(status), 2);
   EXPECT_EQ(status.message(),
-            "unknown algorithm \"Ring\"; known: Gpu, Host, Rings");
+            "unknown algorithm \"Ring\" (did you mean Rings?); known: Gpu, "
+            "Host, Rings");
 }
 
 TEST_F(AlgorithmNamesTest, OnesThatDoNotServeAreToldWhichDo) {
