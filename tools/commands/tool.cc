@@ -357,8 +357,7 @@ absl::Status RunAndFlush(Tool* tool, Words words, const Console& console) {
 // `tutti info | head -1`: the reader has what it wants, so that is no error.
 bool HasReaderGone(const Console& console) {
   pollfd out = {.fd = console.out_fd, .events = POLLOUT, .revents = 0};
-  return !console.out && poll(&out, 1, /*timeout=*/0) == 1 &&
-         (out.revents & POLLERR) != 0;
+  return poll(&out, 1, /*timeout=*/0) == 1 && (out.revents & POLLERR) != 0;
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr char kStub[] = "gpu/nccl/libnccl_stub.so";
+constexpr char kStub[] = "gpu/nccl/runtime/libnccl_stub.so";
 
 // Tests the parts that need no GPU. nccl_stub.cc stands for the library.
 class DlopenNcclRuntimeTest : public testing::Test {
