@@ -67,6 +67,8 @@ void RunCase(FakeNcclTasks& tasks, const Case& test, int64_t key) {
   if (test.is_average) request.final_op = FinalOp::DivideByGroupSize();
   const auto* const to_root = std::get_if<ReduceToRoot>(&test.op);
   const bool scatters = std::holds_alternative<ReduceScatter>(test.op);
+  request.impl_details.implementation =
+      scatters ? "NcclReduceScatter" : "NcclReduce";
   std::vector<Bytes> inputs;
   std::vector<Tensor> outputs(tasks.size());
   for (int rank = 0; rank < tasks.size(); ++rank) {
