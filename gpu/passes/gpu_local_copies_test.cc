@@ -20,6 +20,16 @@ using ::testing::Optional;
 
 constexpr uint64_t kSeeds = 20;
 
+// Names the pass, as other implementations are linked too.
+CollectiveRequest RequestOf(FakeGpuGroup& group, const CollectiveOp& op,
+                            DType dtype, int64_t num_elements) {
+  CollectiveRequest request = group.Request(op, dtype, num_elements);
+  request.impl_details.implementation = std::holds_alternative<Broadcast>(op)
+                                            ? "GpuLocalBroadcast"
+                                            : "GpuLocalGather";
+  return request;
+}
+
 // The parameter is the number of devices on the GPU.
 class GpuLocalCopiesTest : public testing::TestWithParam<int> {
  protected:
@@ -62,8 +72,8 @@ TEST_P(GpuLocalCopiesTest, EveryMemberGetsTheInputOfTheSource) {
         if (in_place) outputs[rank] = input;
       }
       group.Call(rank,
-                 group.Request(Broadcast{.is_source = rank == root},
-                               DType::kFloat16, 33),
+                 RequestOf(group, Broadcast{.is_source = rank == root},
+                           DType::kFloat16, 33),
                  std::move(input), &outputs[rank]);
     }
     EXPECT_THAT(ReadAfterCalls(group, outputs), Each(bytes));
@@ -100,10 +110,10 @@ TEST_P(GpuLocalCopiesTest, EveryMemberGetsAllInputs) {
       const auto length = static_cast<int64_t>(inputs[rank].size());
       const Tensor input = group.Allocate(rank, DType::kInt8, length);
       group.Write(rank, input, inputs[rank]);
-      group.Call(
-          rank,
-          group.Request(AllGather{.uneven = is_uneven}, DType::kInt8, length),
-          input, &outputs[rank]);
+      group.Call(rank,
+                 RequestOf(group, AllGather{.uneven = is_uneven}, DType::kInt8,
+                           length),
+                 input, &outputs[rank]);
     }
     EXPECT_THAT(ReadAfterCalls(group, outputs), Each(Joined(inputs)));
     outputs.clear();
@@ -122,7 +132,7 @@ TEST_P(GpuLocalCopiesTest, InputsMayBeThePartsOfTheOutputsThatTheyFill) {
       group.Write(rank, input, inputs[rank]);
     }
     for (int rank = 0; rank < group.size(); ++rank) {
-      group.Call(rank, group.Request(AllGather{}, DType::kInt8, 5),
+      group.Call(rank, RequestOf(group, AllGather{}, DType::kInt8, 5),
                  *outputs[rank].Slice(5 * rank, 5 * (rank + 1)),
                  &outputs[rank]);
     }
@@ -142,7 +152,7 @@ TEST_P(GpuLocalCopiesTest, TheRootGetsAllInputs) {
       const Tensor input = group.Allocate(rank, DType::kInt8, 5);
       group.Write(rank, input, inputs[rank]);
       group.Call(rank,
-                 group.Request(GatherToRoot{.root = root}, DType::kInt8, 5),
+                 RequestOf(group, GatherToRoot{.root = root}, DType::kInt8, 5),
                  input, rank == root ? &outputs[rank] : nullptr);
     }
     EXPECT_THAT(ReadAfterCalls(group, outputs),
@@ -163,7 +173,7 @@ TEST(GpuLocalCopyFaultsTest, ACopyThatFailsEndsAllMembers) {
     group.runtime().FailCall(GpuCall::kLaunchCopy, num_good,
                              absl::InternalError("no luck"));
     for (int rank = 0; rank < group.size(); ++rank) {
-      group.Call(rank, group.Request(AllGather{}, DType::kInt8, 5),
+      group.Call(rank, RequestOf(group, AllGather{}, DType::kInt8, 5),
                  inputs[rank], &outputs[rank]);
     }
     group.RunAll();

@@ -41,6 +41,14 @@ std::vector<Bytes> RandomInputs(DType dtype, int num_ranks, size_t num_elements,
   return inputs;
 }
 
+// Names the pass, as other implementations are linked too.
+CollectiveRequest RequestOf(FakeGpuGroup& group, CollectiveOp op, DType dtype,
+                            int64_t num_elements) {
+  CollectiveRequest request = group.Request(std::move(op), dtype, num_elements);
+  request.impl_details.implementation = "GpuLocalReduce";
+  return request;
+}
+
 struct Case {
   ReductionPair pair = {ReductionKind::kSum, DType::kFloat32};
   int64_t num_elements = 0;
@@ -56,7 +64,7 @@ void RunCase(FakeGpuGroup& group, const Case& test, int64_t key) {
   const std::vector<Bytes> inputs =
       RandomInputs(dtype, group.size(), test.num_elements, key);
   CollectiveRequest request =
-      group.Request(AllReduce{}, dtype, test.num_elements);
+      RequestOf(group, AllReduce{}, dtype, test.num_elements);
   if (test.root >= 0) request.op = ReduceToRoot{.root = test.root};
   request.instance_key = key;
   request.merge_op = kind;
@@ -246,7 +254,7 @@ TEST(GpuLocalReduceTest, MembersMayCallTwoCollectivesInDifferentOrder) {
     std::vector<Tensor> outputs(4);
     const auto call = [&](int rank, int64_t key) {
       CollectiveRequest request =
-          group.Request(AllReduce{}, DType::kFloat32, 5);
+          RequestOf(group, AllReduce{}, DType::kFloat32, 5);
       request.instance_key = key;
       const Tensor input = group.Allocate(rank, DType::kFloat32, 5);
       group.Write(rank, input, Floats(5, static_cast<float>(key)));
@@ -362,7 +370,7 @@ TEST(GpuLocalReduceTest, TheEndIsFoundWhereTheHostCannotBeCalled) {
 TEST(GpuLocalReduceTest, LackOfMemoryForTheScratchEndsAllMembers) {
   FakeGpuGroup group({.devices_per_gpu = 9});
   const CollectiveRequest request =
-      group.Request(ReduceToRoot{.root = 8}, DType::kFloat32, 5);
+      RequestOf(group, ReduceToRoot{.root = 8}, DType::kFloat32, 5);
   std::vector<Tensor> buffers;
   for (int rank = 0; rank < 9; ++rank) {
     buffers.push_back(group.Allocate(rank, DType::kFloat32, 5));
