@@ -468,6 +468,7 @@ TEST(GpuLocalReduceTest, GpusWithoutALinkAreNamed) {
   Sums sums({.num_gpus = 3, .devices_per_gpu = 1, .link = [](int a, int b) {
                return a + b == 2 ? PeerLink::kNone : PeerLink::kBus;
              }});
+  sums.request().impl_details.implementation = "GpuLocalReduce";
   sums.CallAll();
   EXPECT_THAT(
       sums.group().ended(),
@@ -483,6 +484,7 @@ TEST(GpuLocalReduceTest, GpusWithoutALinkAreNamed) {
 TEST(GpuLocalReduceTest, OpsOfTheCallerAreRefused) {
   for (const bool is_merge_op : {true, false}) {
     Sums sums({});
+    sums.request().impl_details.implementation = "GpuLocalReduce";
     if (is_merge_op) {
       sums.request().merge_op = *MergeOp::Custom(
           {.name = "mine", .apply = [](auto...) { return absl::OkStatus(); }});
