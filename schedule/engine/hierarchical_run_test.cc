@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "framework/executor/executor_core.h"
+#include "framework/executor/table_instance.h"
 #include "framework/peer/local_peer_access.h"
 #include "resolvers/local/param_resolver_local.h"
 #include "schedule/chunk_map.h"
@@ -164,7 +165,7 @@ class HierarchicalRunTest : public testing::Test {
                               .devices = devices_.get(),
                               .param_resolver = ParamResolverLocal::Create({}),
                               .peers = std::make_unique<LocalPeerAccess>()});
-  Execution execution_{InstanceId(), 1};
+  TableExecution execution_{InstanceId(), 1};
   CollectiveContext first_;
   Stages stages_;
   std::unique_ptr<FakeBetweenTasks> between_;
