@@ -45,8 +45,37 @@ def _with_suffix(files, suffixes):
 def _base():
     return native.package_name().split("/")[-1]
 
-def room(name = None, files = None, exclude = [], reincluded = [], deps = [], **kwargs):
+def _unit(name, srcs, **kwargs):
+    """A source NAME.cc that includes `srcs`; they become textual headers of NAME_sources."""
+    native.cc_library(
+        name = name + "_sources",
+        textual_hdrs = srcs,
+        visibility = ["//visibility:private"],
+        **kwargs
+    )
+    native.genrule(
+        name = name,
+        outs = [name + ".cc"],
+        cmd = "printf '#include \"%s\"\\n' {} > $@".format(
+            " ".join([native.package_name() + "/" + src for src in sorted(srcs)]),
+        ),
+        visibility = ["//visibility:private"],
+        **kwargs
+    )
+
+def room(
+        name = None,
+        files = None,
+        exclude = [],
+        reincluded = [],
+        separate = False,
+        deps = [],
+        testonly = None,
+        **kwargs):
     """A library of all sources of the folder that no target above has.
+
+    The sources are compiled as one unit, as their headers cost more to compile than
+    they do. Names in anonymous namespaces are therefore unique within a room.
 
     Tests (*_test.cc) and programs of tests (*_test_rank.cc) are not among them.
     Abseil and the public headers (include/) are dependencies of every room.
@@ -57,7 +86,10 @@ def room(name = None, files = None, exclude = [], reincluded = [], deps = [], **
         needs what the rest does not, or that only tests may use.
       exclude: sources that belong to no target in this configuration.
       reincluded: sources that include themselves once for each instruction set.
+      separate: compiles each source by itself. For plug-ins, which each have a Plan(),
+        Traits() or kHelp.
       deps: other rooms and libraries.
+      testonly: as in cc_library.
       **kwargs: as in cc_library.
     """
     if files == None:
@@ -75,9 +107,16 @@ def room(name = None, files = None, exclude = [], reincluded = [], deps = [], **
         )
         if file not in taken
     ]
+    name = name or _base()
+    srcs = [file for file in _with_suffix(sources, [".cc"]) if file not in reincluded]
+    if len(srcs) > 1 and not separate:
+        _unit(name + "_unit", srcs, testonly = testonly)
+        deps = deps + [":" + name + "_unit_sources"]
+        srcs = [name + "_unit.cc"]
     native.cc_library(
-        name = name or _base(),
-        srcs = _with_suffix(sources, [".cc"]),
+        name = name,
+        testonly = testonly,
+        srcs = srcs + reincluded,
         hdrs = _with_suffix(sources, [".h"]),
         textual_hdrs = reincluded,
         deps = deps + _ALL,
@@ -105,28 +144,14 @@ def room_test(name = None, srcs = None, deps = [], size = "medium", **kwargs):
             for file in native.glob(["*_test.cc"], allow_empty = True)
             if file not in taken
         ]
-    native.cc_library(
-        name = name + "_sources",
-        testonly = True,
-        textual_hdrs = srcs,
-        visibility = ["//visibility:private"],
-    )
-    native.genrule(
-        name = name + "_unit",
-        testonly = True,
-        outs = [name + "_unit.cc"],
-        cmd = "printf '#include \"%s\"\\n' {} > $@".format(
-            " ".join([native.package_name() + "/" + src for src in sorted(srcs)]),
-        ),
-        visibility = ["//visibility:private"],
-    )
+    _unit(name + "_unit", srcs, testonly = True)
     room_library = [":" + _base()] if _base() in native.existing_rules() else []
     native.cc_test(
         name = name,
         size = size,
         srcs = [name + "_unit.cc"],
         deps = deps + room_library + [
-            ":" + name + "_sources",
+            ":" + name + "_unit_sources",
             "@com_google_googletest//:gtest_main",
         ] + _ALL,
         **kwargs

@@ -17,7 +17,7 @@ constexpr size_t kOverheadBytes = 64;
 constexpr size_t kMaxDimBytes = 10;
 
 // Upper bound on the bytes of a request without its name.
-size_t BytesOf(const TensorRequest& request) {
+size_t MessageBytes(const TensorRequest& request) {
   return request.merge_op.size() + kOverheadBytes +
          static_cast<size_t>(request.shape.num_dims()) * kMaxDimBytes;
 }
@@ -41,7 +41,7 @@ RequestBatches::Batch RequestBatches::TakeNext() {
       continue;
     }
     std::string& name = entry.request.name;
-    const size_t bytes = BytesOf(entry.request) + name.size();
+    const size_t bytes = MessageBytes(entry.request) + name.size();
     if (num_bytes + bytes > kMaxBatchBytes) {
       if (num_bytes > 0) break;
       const size_t head_bytes = kMaxBatchBytes / 2;

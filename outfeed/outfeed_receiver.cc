@@ -43,8 +43,10 @@ absl::Status Validate(const OutfeedReceiver::Options& options) {
   return absl::OkStatus();
 }
 
+}  // namespace
+
 // Counts the streams that have not ended. Thread-safe.
-class Ending {
+class StreamsEnd {
  public:
   // Sets the number of streams. REQUIRES: no stream has started.
   void Expect(size_t num_streams) {
@@ -85,13 +87,11 @@ class Ending {
   std::vector<StatusCallback> dones_ ABSL_GUARDED_BY(mu_);
 };
 
-}  // namespace
-
 // Streams of a receiver, and the receiver's state. Thread-safe.
 class OutfeedReceiver::Streams {
  public:
   Streams(std::shared_ptr<const ByteBudget> budget,
-          std::shared_ptr<Ending> ending,
+          std::shared_ptr<StreamsEnd> ending,
           std::vector<std::shared_ptr<DeviceStream>> streams)
       : budget_(std::move(budget)),
         ending_(std::move(ending)),
@@ -110,7 +110,7 @@ class OutfeedReceiver::Streams {
   absl::Status StartStreams(size_t& num_started) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::shared_ptr<const ByteBudget> budget_;
-  const std::shared_ptr<Ending> ending_;
+  const std::shared_ptr<StreamsEnd> ending_;
   const std::vector<std::shared_ptr<DeviceStream>> streams_;
 
   Mutex mu_;
@@ -166,7 +166,7 @@ absl::StatusOr<std::unique_ptr<OutfeedReceiver>> OutfeedReceiver::Create(
                             ? std::move(options.registry)
                             : std::make_shared<OutfeedRegistry>();
   const auto budget = std::make_shared<ByteBudget>(options.max_queued_bytes);
-  const auto ending = std::make_shared<Ending>();
+  const auto ending = std::make_shared<StreamsEnd>();
   const auto callback =
       std::make_shared<const OutfeedCallback>(std::move(options.callback));
   std::vector<std::shared_ptr<DeviceStream>> streams;

@@ -132,6 +132,8 @@ std::shared_ptr<ControlChannel> ControlOf(
   return {transport, &transport->control()};
 }
 
+}  // namespace
+
 // Runs `done` with the first error once all of several calls have ended.
 class FirstError {
  public:
@@ -157,8 +159,6 @@ class FirstError {
   absl::Status first_ ABSL_GUARDED_BY(mu_);
   StatusCallback done_ ABSL_GUARDED_BY(mu_);
 };
-
-}  // namespace
 
 // Parts of the runtime, in the order in which they are made. Calls of other
 // tasks arrive from Start() until the transport shuts down.

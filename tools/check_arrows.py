@@ -181,7 +181,7 @@ def main():
     product = query("deps(//... except attr(testonly, 1, //...))")
     libraries = query('kind("cc_library rule", //...)')
     doubles = labels('attr(testonly, 1, kind("cc_library rule", //...))')
-    tests = labels('filter("_test_sources$", kind("cc_library rule", //...))')
+    tests = labels('filter("_unit_sources$", kind("cc_library rule", //...))')
     libraries = {label: targets for label, targets in libraries.items()
                  if label not in tests}
     files = subprocess.run(["git", "ls-files"], check=True, stdout=subprocess.PIPE,

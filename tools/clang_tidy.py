@@ -3,14 +3,15 @@
 
 usage: clang_tidy.py CACHE FILE...
 
-Run it at the root of the repository. The tests of a room are checked as the one unit
-that they are compiled as (bazel/room.bzl). A unit without findings is noted in the
+Run it at the root of the repository. The sources of a room, and its tests, are checked
+as the units that they are compiled as (bazel/room.bzl). A unit without findings is noted in the
 folder CACHE and skipped until one of its sources, a header of ours that they include,
 the checks, this script or the version of clang-tidy change.
 """
 
 import collections
 import concurrent.futures
+import fnmatch
 import functools
 import hashlib
 import os
@@ -67,16 +68,35 @@ def digest(sources):
     return sha.hexdigest()
 
 
+@functools.cache
+def compiled_alone(folder):
+    """Patterns of the sources of `folder` that are no part of the room's unit."""
+    build = folder / "BUILD"
+    text = build.read_text() if build.exists() else "separate = True"
+    if "separate = True" in text or "\nroom(" not in text:
+        return ["*"]
+    return [name.removesuffix(".cc") for name in re.findall(r'"([\w*]+(?:\.cc)?)"', text)]
+
+
+def unit_of(path):
+    """The name of the unit that compiles `path`, or None if it is one by itself."""
+    if path.name.endswith("_test.cc"):
+        own_namespace = f"\nnamespace {path.stem} {{\n"
+        return "tests" if own_namespace in path.read_text() else None
+    alone = any(fnmatch.fnmatch(path.stem, pattern)
+                for pattern in compiled_alone(path.parent))
+    return None if alone else "sources"
+
+
 def units(paths):
     """The lists of sources that are compiled as one."""
-    tests = collections.defaultdict(list)
+    together = collections.defaultdict(list)
     for path in paths:
-        own_namespace = f"\nnamespace {path.stem} {{\n"
-        if path.name.endswith("_test.cc") and own_namespace in path.read_text():
-            tests[path.parent].append(path)
+        if name := unit_of(path):
+            together[path.parent, name].append(path)
         else:
             yield [path]
-    yield from tests.values()
+    yield from together.values()
 
 
 def findings(sources, generated):
@@ -84,7 +104,7 @@ def findings(sources, generated):
     `generated` has the headers that are made of the messages."""
     path = sources[0]
     if len(sources) > 1:
-        path = pathlib.Path(generated, str(path.parent).replace("/", "_") + "_tests.cc")
+        path = pathlib.Path(generated, hashlib.sha256(bytes(path)).hexdigest() + ".cc")
         path.write_text("".join(f'#include "{source}"\n' for source in sources))
     result = subprocess.run(
         [CLANG_TIDY, "--quiet", "--config-file=.clang-tidy", str(path), "--", *FLAGS,

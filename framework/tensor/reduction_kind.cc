@@ -9,7 +9,7 @@ namespace tutti {
 namespace {
 
 // Names in the order of the enumeration.
-constexpr absl::string_view kNames[] = {"sum",  "prod", "min", "max",
+constexpr absl::string_view kKindNames[] = {"sum",  "prod", "min", "max",
                                         "band", "bor",  "bxor"};
 
 bool IsBitOperation(ReductionKind kind) { return kind >= ReductionKind::kBand; }
@@ -17,7 +17,7 @@ bool IsBitOperation(ReductionKind kind) { return kind >= ReductionKind::kBand; }
 }  // namespace
 
 absl::string_view Name(ReductionKind kind) {
-  return IsValid(kind) ? kNames[static_cast<size_t>(kind)]
+  return IsValid(kind) ? kKindNames[static_cast<size_t>(kind)]
                        : absl::string_view("invalid reduction");
 }
 

@@ -12,23 +12,17 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "resolvers/messages/message_checks.h"
 #include "tutti/collective.h"
 
 namespace tutti {
 namespace {
 
 constexpr size_t kMaxNameBytes = 256;
-constexpr int kMaxDims = 255;
 constexpr int kMaxDependencies = 4096;
-constexpr int kMaxDeviceIndex = 65535;
 
 // First demand for determinism; demands are counted from here, and 0 is none.
 constexpr int kNoDemand = static_cast<int>(Determinism::kNotGuaranteed);
-
-template <typename... Args>
-absl::Status Invalid(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
 
 // Shortens text for error messages, and keeps only printable characters.
 std::string Shown(absl::string_view text) {
@@ -40,18 +34,18 @@ std::string Shown(absl::string_view text) {
 absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low,
                         int64_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
-  return Invalid(field, " is ", value, "; wanted ", low, " to ", high);
+  return InvalidMessage(field, " is ", value, "; wanted ", low, " to ", high);
 }
 
 absl::Status CheckCount(absl::string_view field, int count, int64_t most) {
   if (count <= most) return absl::OkStatus();
-  return Invalid(field, " has ", count, " entries; wanted at most ", most);
+  return InvalidMessage(field, " has ", count, " entries; wanted at most ", most);
 }
 
 absl::Status CheckType(absl::string_view field, absl::string_view type) {
-  if (type.empty()) return Invalid(field, " is empty");
+  if (type.empty()) return InvalidMessage(field, " is empty");
   if (type.find(':') != absl::string_view::npos) {
-    return Invalid(field, " is ", Shown(type),
+    return InvalidMessage(field, " is ", Shown(type),
                    "; wanted a name without colons");
   }
   return CheckName(field, type);
@@ -68,7 +62,7 @@ absl::Status DecodeLibraries(const proto::Device& message,
                                    kMaxLibrariesOfDevice);
   if (!status.ok()) return status;
   for (const std::string& name : message.libraries()) {
-    if (name.empty()) return Invalid("device.libraries has an empty name");
+    if (name.empty()) return InvalidMessage("device.libraries has an empty name");
     status = CheckName("device.libraries", name);
     if (!status.ok()) return status;
     device->libraries.push_back(name);
@@ -81,11 +75,11 @@ absl::StatusOr<DeviceAttributes> DecodeDevice(const ClusterSpec& cluster,
                                               const proto::Device& message) {
   if (message.task() != owner.task || owner.task < 0 ||
       owner.task >= cluster.num_tasks()) {
-    return Invalid("device.task is ", message.task(), ", but ",
+    return InvalidMessage("device.task is ", message.task(), ", but ",
                    cluster.Label(owner.task), " says so; wanted its own");
   }
   if (message.incarnation() != owner.incarnation) {
-    return Invalid("device.incarnation is ", message.incarnation(), ", but ",
+    return InvalidMessage("device.incarnation is ", message.incarnation(), ", but ",
                    cluster.Label(owner.task), " has ", owner.incarnation);
   }
   absl::Status status = CheckType("device.type", message.type());
@@ -187,7 +181,7 @@ absl::StatusOr<MergeOp> DecodeMergeOp(const proto::Request& message) {
   if (!message.merge_op_is_custom()) {
     const auto kind = ParseReductionKind(message.merge_op());
     if (kind.ok()) return MergeOp(*kind);
-    return Invalid("request.merge_op: ", kind.status().message());
+    return InvalidMessage("request.merge_op: ", kind.status().message());
   }
   return MergeOp::Custom(
       {.name = message.merge_op(),
@@ -212,7 +206,7 @@ absl::StatusOr<FinalOp> DecodeFinalOp(const proto::Request& message) {
   for (const FinalOp& known : {FinalOp(), FinalOp::DivideByGroupSize()}) {
     if (name == known.name()) return known;
   }
-  return Invalid("request.final_op is ", Shown(name), "; wanted ",
+  return InvalidMessage("request.final_op is ", Shown(name), "; wanted ",
                  FinalOp().name(), " or ", FinalOp::DivideByGroupSize().name());
 }
 
@@ -298,7 +292,7 @@ absl::StatusOr<CollectiveRequest> DecodeRequest(const proto::Request& message) {
   auto op = DecodeOp(message);
   if (!op.ok()) return op.status();
   auto shape = TensorShape::Create(ToVector<int64_t>(message.shape()));
-  if (!shape.ok()) return Invalid("request.", shape.status().message());
+  if (!shape.ok()) return InvalidMessage("request.", shape.status().message());
   auto merge_op = DecodeMergeOp(message);
   if (!merge_op.ok()) return merge_op.status();
   auto final_op = DecodeFinalOp(message);
@@ -326,20 +320,20 @@ absl::StatusOr<CollectiveRequest> DecodeRequest(const proto::Request& message) {
 
 absl::Status CheckName(absl::string_view field, absl::string_view name) {
   if (name.size() > kMaxNameBytes) {
-    return Invalid(field, " has ", name.size(), " bytes, ", Shown(name),
+    return InvalidMessage(field, " has ", name.size(), " bytes, ", Shown(name),
                    "; wanted at most ", kMaxNameBytes);
   }
   const bool is_plain = std::none_of(name.begin(), name.end(), [](char c) {
     return c == '/' || absl::ascii_iscntrl(static_cast<unsigned char>(c));
   });
   if (is_plain) return absl::OkStatus();
-  return Invalid(field, " is ", Shown(name),
+  return InvalidMessage(field, " is ", Shown(name),
                  "; wanted no slash and no control character");
 }
 
 absl::Status CheckGeneration(absl::string_view field, uint64_t generation) {
   if (generation <= kMaxGeneration) return absl::OkStatus();
-  return Invalid(field, " is ", generation, "; wanted at most ",
+  return InvalidMessage(field, " is ", generation, "; wanted at most ",
                  kMaxGeneration);
 }
 
@@ -383,7 +377,7 @@ absl::StatusOr<MemberCall> DecodeMemberCall(
   if (!status.ok()) return status;
   if (call.living_generation != 0 &&
       call.living_generation <= call.ended_generation) {
-    return Invalid("living_generation is ", call.living_generation,
+    return InvalidMessage("living_generation is ", call.living_generation,
                    ", but ended_generation ", call.ended_generation);
   }
   return call;
@@ -415,7 +409,7 @@ absl::StatusOr<std::vector<DeviceAttributes>> DecodeDevices(
     auto device = DecodeDevice(cluster, owner, message);
     if (!device.ok()) return device.status();
     if (!seen.emplace(device->name.type, device->name.index).second) {
-      return Invalid("devices has ", device->name.ToString(), " twice");
+      return InvalidMessage("devices has ", device->name.ToString(), " twice");
     }
     devices.push_back(*std::move(device));
   }

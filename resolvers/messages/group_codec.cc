@@ -9,17 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "framework/collective/group_resources.h"
 #include "resolvers/messages/control_codec.h"
+#include "resolvers/messages/message_checks.h"
 
 namespace tutti {
 namespace {
 
-constexpr int kMaxDeviceIndex = 65535;
-constexpr int kMaxDims = 255;
-
-template <typename... Args>
-absl::Status Invalid(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
 
 // Counts the members before any is made.
 absl::StatusOr<int> CountMembers(const ClusterSpec& cluster, int group_size,
@@ -29,24 +23,24 @@ absl::StatusOr<int> CountMembers(const ClusterSpec& cluster, int group_size,
     if (range.first_task() < 0 || range.num_tasks() < 1 ||
         range.num_tasks() > cluster.num_tasks() ||
         range.first_task() > cluster.num_tasks() - range.num_tasks()) {
-      return Invalid("group.members has ", range.num_tasks(), " tasks from ",
+      return InvalidMessage("group.members has ", range.num_tasks(), " tasks from ",
                      range.first_task(), " on; wanted tasks 0 to ",
                      cluster.num_tasks() - 1);
     }
     if (range.incarnations_size() != range.num_tasks()) {
-      return Invalid("group.members.incarnations has ",
+      return InvalidMessage("group.members.incarnations has ",
                      range.incarnations_size(), " entries for ",
                      range.num_tasks(), " tasks");
     }
     if (range.device_indices_size() < 1) {
-      return Invalid("group.members.device_indices is empty");
+      return InvalidMessage("group.members.device_indices is empty");
     }
     total +=
         static_cast<int64_t>(range.num_tasks()) * range.device_indices_size();
     if (total > group_size) break;
   }
   if (total == group_size) return group_size;
-  return Invalid("group.members has ",
+  return InvalidMessage("group.members has ",
                  total > group_size ? "more than " : "only ",
                  std::min<int64_t>(total, group_size), " members; wanted are ",
                  group_size);
@@ -58,7 +52,7 @@ absl::Status DecodeRange(const ClusterSpec& cluster,
   for (int i = 0; i < range.num_tasks(); ++i) {
     for (int index : range.device_indices()) {
       if (index < 0 || index > kMaxDeviceIndex) {
-        return Invalid("group.members.device_indices has ", index,
+        return InvalidMessage("group.members.device_indices has ", index,
                        "; wanted 0 to ", kMaxDeviceIndex);
       }
       group->members.push_back(
@@ -75,7 +69,7 @@ absl::Status CheckMembersDiffer(const CollGroupParams& group) {
   for (const CollGroupMember& member : group.members) {
     const DeviceName& name = member.device.name;
     if (!seen.emplace(name.task, name.index).second) {
-      return Invalid("group.members has ", name.ToString(), " twice");
+      return InvalidMessage("group.members has ", name.ToString(), " twice");
     }
   }
   return absl::OkStatus();
@@ -134,13 +128,13 @@ absl::Status CheckRows(const CollectiveRequest& request, int rank,
   const size_t per_rank = own.size();
   if (GivenRows(request).empty() &&
       !std::equal(own.begin(), own.end(), rows.begin() + rank * per_rank)) {
-    return Invalid("instance.rows differs from what rank ", rank, " asks for");
+    return InvalidMessage("instance.rows differs from what rank ", rank, " asks for");
   }
   int64_t total = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (i % per_rank == 0 && per_rank > 1) total = 0;
     if (rows[i] < 0 || __builtin_add_overflow(total, rows[i], &total)) {
-      return Invalid("instance.rows has ", rows[i], ", which is out of range");
+      return InvalidMessage("instance.rows has ", rows[i], ", which is out of range");
     }
   }
   return absl::OkStatus();
@@ -149,12 +143,12 @@ absl::Status CheckRows(const CollectiveRequest& request, int rank,
 absl::StatusOr<TensorShape> DecodeShape(const CollectiveRequest& request,
                                         const proto::Instance& message) {
   if (message.shape_size() > kMaxDims) {
-    return Invalid("instance.shape has ", message.shape_size(),
+    return InvalidMessage("instance.shape has ", message.shape_size(),
                    " dimensions; wanted at most ", kMaxDims);
   }
   auto shape = TensorShape::Create(
       std::vector<int64_t>(message.shape().begin(), message.shape().end()));
-  if (!shape.ok()) return Invalid("instance.", shape.status().message());
+  if (!shape.ok()) return InvalidMessage("instance.", shape.status().message());
   if (*shape == request.shape || std::holds_alternative<Barrier>(request.op)) {
     return shape;
   }
@@ -163,13 +157,13 @@ absl::StatusOr<TensorShape> DecodeShape(const CollectiveRequest& request,
     const auto own = request.shape.WithFirstDim(shape->dim(0));
     if (own.ok() && *own == *shape) return shape;
   }
-  return Invalid("instance.shape is ", shape->ToString(),
+  return InvalidMessage("instance.shape is ", shape->ToString(),
                  ", but this member's ", request.shape.ToString());
 }
 
 absl::Status CheckImplementation(const proto::Instance& message, int size) {
   if (message.implementation().empty()) {
-    return Invalid("instance.implementation is empty");
+    return InvalidMessage("instance.implementation is empty");
   }
   const absl::Status status =
       CheckName("instance.implementation", message.implementation());
@@ -179,18 +173,18 @@ absl::Status CheckImplementation(const proto::Instance& message, int size) {
       int64_t{num_offsets} * size <= kMaxChunks) {
     return absl::OkStatus();
   }
-  return Invalid("instance.subdiv_offsets has ", num_offsets,
+  return InvalidMessage("instance.subdiv_offsets has ", num_offsets,
                  " entries for a group of ", size);
 }
 
 absl::Status CheckRoot(const CollectiveRequest& request, int size, int rank,
                        int root) {
   if (root < 0 || root >= size) {
-    return Invalid("instance.root is ", root, " in a group of ", size);
+    return InvalidMessage("instance.root is ", root, " in a group of ", size);
   }
   const auto* broadcast = std::get_if<Broadcast>(&request.op);
   if (broadcast != nullptr && broadcast->is_source != (rank == root)) {
-    return Invalid("instance.root is ", root, ", but rank ", rank, " is ",
+    return InvalidMessage("instance.root is ", root, ", but rank ", rank, " is ",
                    broadcast->is_source ? "the source" : "not the source");
   }
   const auto* reduce = std::get_if<ReduceToRoot>(&request.op);
@@ -202,7 +196,7 @@ absl::Status CheckRoot(const CollectiveRequest& request, int size, int rank,
                      : scatter != nullptr ? scatter->root
                                           : 0;
   if (root == wanted) return absl::OkStatus();
-  return Invalid("instance.root is ", root, "; this member asked for ", wanted);
+  return InvalidMessage("instance.root is ", root, "; this member asked for ", wanted);
 }
 
 }  // namespace
@@ -240,15 +234,15 @@ absl::StatusOr<std::shared_ptr<CollGroupParams>> DecodeGroup(
     const ClusterSpec& cluster, const CollectiveRequest& request,
     const proto::Group& message) {
   if (message.group_key() != request.group_key) {
-    return Invalid("group.group_key is ", message.group_key(), "; wanted ",
+    return InvalidMessage("group.group_key is ", message.group_key(), "; wanted ",
                    request.group_key);
   }
   absl::Status status =
       CheckGeneration("group.generation", message.generation());
   if (!status.ok()) return status;
-  if (message.generation() == 0) return Invalid("group.generation is 0");
+  if (message.generation() == 0) return InvalidMessage("group.generation is 0");
   if (message.device_type() != request.device_type) {
-    return Invalid("group.device_type is not ", request.device_type);
+    return InvalidMessage("group.device_type is not ", request.device_type);
   }
   const auto count = CountMembers(cluster, request.group_size, message);
   if (!count.ok()) return count.status();
@@ -291,7 +285,7 @@ absl::StatusOr<CollInstanceParams> DecodeInstance(
   if (status.ok()) status = CheckImplementation(message, size);
   if (!status.ok()) return status;
   if (message.rows_size() != NumRows(request, size)) {
-    return Invalid("instance.rows has ", message.rows_size(),
+    return InvalidMessage("instance.rows has ", message.rows_size(),
                    " entries; wanted ", NumRows(request, size));
   }
   auto shape = DecodeShape(request, message);

@@ -75,6 +75,8 @@ class TaskResolver : public ParamResolverInterface {
 
 using EndedCallback = PeerAccessInterface::EndedCallback;
 
+}  // namespace
+
 // Data of a step that its tasks share.
 class StepOfAllTasks {
  public:
@@ -150,8 +152,6 @@ class SharedPeers : public PeerAccessInterface {
  private:
   const std::shared_ptr<StepOfAllTasks> step_;
 };
-
-}  // namespace
 
 // Steps by number; a step lives as long as one of its executors.
 class TasksInProcess::Steps {

@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 constexpr char kTasks[] = "tasks";
 constexpr std::array kTexts = {"job",      "detect",  "bind",
                                "tls_cert", "tls_key", "tls_ca"};
-constexpr std::array kNumbers = {"devices_per_task", "start_timeout", "port"};
+constexpr std::array kNumberKeys = {"devices_per_task", "start_timeout", "port"};
 constexpr char kInsecure[] = "insecure";
 
 absl::Status WantedElse(const std::string& what, const Json& found,
@@ -57,7 +57,7 @@ absl::StatusOr<std::string> WordOf(const std::string& key, const Json& value) {
     if (value.is_boolean()) return value.dump();
     return WantedElse(what, value, "true or false");
   }
-  if (absl::c_linear_search(kNumbers, key)) {
+  if (absl::c_linear_search(kNumberKeys, key)) {
     if (value.is_number()) return value.dump();
     return WantedElse(what, value, "a number");
   }
@@ -67,7 +67,7 @@ absl::StatusOr<std::string> WordOf(const std::string& key, const Json& value) {
   }
   return UsageError(absl::StrCat("unknown key ", what, "; known: ", kTasks,
                                  ", ", absl::StrJoin(kTexts, ", "), ", ",
-                                 absl::StrJoin(kNumbers, ", "), ", ",
+                                 absl::StrJoin(kNumberKeys, ", "), ", ",
                                  kInsecure));
 }
 

@@ -27,7 +27,7 @@ constexpr int64_t kStep = int64_t{1} << 62;
 constexpr InstanceKey kCommands = -1;
 constexpr InstanceKey kBarrier = 0;
 constexpr InstanceKey kErrors = 1;
-constexpr InstanceKey kNumbers = InstanceKey{1} << 32;
+constexpr InstanceKey kFirstInstance = InstanceKey{1} << 32;
 
 // Bytes of an error's message sent to the other tasks.
 constexpr int64_t kErrorBytes = 2048;
@@ -72,7 +72,7 @@ class ClusterParty : public Party {
                        absl::Span<int64_t> numbers) override {
     const auto count = static_cast<int64_t>(numbers.size());
     CollectiveRequest request = Request(
-        kNumbers + count * 16 + static_cast<int64_t>(kind), AllReduce{});
+        kFirstInstance + count * 16 + static_cast<int64_t>(kind), AllReduce{});
     request.dtype = DType::kInt64;
     request.shape = TensorShape::Vector(count);
     request.merge_op = kind;

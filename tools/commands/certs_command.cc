@@ -39,7 +39,7 @@
 namespace tutti {
 namespace {
 
-constexpr char kHelp[] =
+constexpr char kCertsHelp[] =
     R"(Makes a certificate authority and, signed by it, a certificate for each task,
 with the program openssl:
   ca.pem, ca.key           the authority; who has the key can pose as any task
@@ -415,7 +415,7 @@ Command AddCertsCommand(CLI::App* app) {
   auto options = std::make_shared<CertsOptions>();
   CLI::App* certs = app->add_subcommand(
       "certs", "Makes certificates to try TLS between tasks with.");
-  certs->footer(kHelp);
+  certs->footer(kCertsHelp);
   certs->add_option("--tasks", options->tasks, "how many")
       ->required()
       ->transform(WholeNumber(1, kMaxTasks))

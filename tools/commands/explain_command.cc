@@ -10,12 +10,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "nlohmann/json.hpp"
 #include "remote/mpi/messages/mpi_choice.h"
 #include "tools/base/algorithm_names.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/option_values.h"
 #include "tools/base/text_table.h"
+#include "tools/commands/json_value.h"
 #include "tools/request/choice_options.h"
 #include "tools/request/collective_options.h"
 #include "tools/request/workload.h"
@@ -27,9 +27,7 @@
 namespace tutti {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr char kHelp[] =
+constexpr char kExplainHelp[] =
     R"(Lists every registered algorithm: first those that can serve, the cheapest
 first, then the others, with what rules them out. Nothing is executed: the
 library asks the same function, with the same answer, when it runs a collective.
@@ -242,10 +240,6 @@ std::string ToText(const Explanation& explanation) {
   return text;
 }
 
-Json OrNull(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
-}
-
 Json ToJson(const Candidate& candidate) {
   return {{"name", candidate.name},
           {"predicted_us", candidate.cost_seconds.has_value()
@@ -360,7 +354,7 @@ Command AddExplainCommand(CLI::App* app) {
   auto options = std::make_shared<ExplainOptions>();
   CLI::App* explain = app->add_subcommand(
       "explain", "Shows which algorithm would be chosen, and why.");
-  explain->footer(kHelp);
+  explain->footer(kExplainHelp);
   AddOptions(explain, options.get());
   return {explain, [options, explain](const Console& console) {
             const absl::Status status = CheckOptionsOfBarrier(

@@ -18,13 +18,12 @@
 #include "tools/base/version.h"
 #include "tools/cluster/cluster_options.h"
 #include "tools/cluster/mpi_network.h"
+#include "tools/commands/json_value.h"
 #include "tools/commands/why_not_here.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 #if defined(ABSL_HAVE_ADDRESS_SANITIZER)
 constexpr char kSanitizer[] = "address";
@@ -165,10 +164,6 @@ std::string FormatReasons(const BuildInfo& build,
   }
   if (rows.empty()) return "";
   return absl::StrCat("\n", Format(std::move(table), rows));
-}
-
-Json OrNull(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
 }
 
 Json ToJson(const CollectiveRegistry::Entry& entry, const BuildInfo& build) {

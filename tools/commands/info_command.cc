@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-constexpr char kHelp[] =
+constexpr char kInfoHelp[] =
     R"(Lists all algorithms of this build, also those that cannot run on this
 machine. Of each algorithm:
   collectives  what it does
@@ -68,7 +68,7 @@ Command AddInfoCommand(CLI::App* app) {
   auto json = std::make_shared<bool>(false);
   CLI::App* info =
       app->add_subcommand("info", "Shows the build and every algorithm in it.");
-  info->footer(kHelp);
+  info->footer(kInfoHelp);
   info->add_flag("--json", *json, "print JSON");
   return {info,
           [json](const Console& console) {

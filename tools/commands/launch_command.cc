@@ -37,7 +37,7 @@
 namespace tutti {
 namespace {
 
-constexpr char kHelp[] =
+constexpr char kLaunchHelp[] =
     R"(Starts N processes of this tool on this machine, each a `tutti worker` with
 COMMAND, perf, run or tune, and its arguments. They listen at free ports of
 127.0.0.1 and know each other by a random token in their environment.
@@ -62,7 +62,7 @@ Examples:
       --tls-key tls/task-{task}.key --tls-ca tls/ca.pem -- perf all_gather)";
 
 // With more tasks a machine runs out of file descriptors.
-constexpr int kMaxTasks = 1024;
+constexpr int kMaxLaunchedTasks = 1024;
 
 // 128 random bits.
 absl::StatusOr<std::string> RandomToken() {
@@ -246,10 +246,10 @@ Command AddLaunchCommand(CLI::App* app, CheckTaskWords check) {
   auto rest = std::make_shared<std::vector<std::string>>();
   CLI::App* launch = app->add_subcommand(
       "launch", "Runs a command in several processes on this machine.");
-  launch->footer(kHelp);
+  launch->footer(kLaunchHelp);
   launch->add_option("--tasks", options->tasks, "how many processes")
       ->required()
-      ->transform(WholeNumber(1, kMaxTasks))
+      ->transform(WholeNumber(1, kMaxLaunchedTasks))
       ->option_text("N");
   launch
       ->add_option_function<double>(

@@ -19,6 +19,7 @@
 #include "tools/cluster/cluster_mode.h"
 #include "tools/cluster/cluster_words.h"
 #include "tools/cluster/shared_command.h"
+#include "tools/commands/json_value.h"
 #include "tools/measure/copy_bandwidth.h"
 #include "tools/measure/perf_buffers.h"
 #include "tools/measure/perf_row.h"
@@ -32,7 +33,7 @@
 namespace tutti {
 namespace {
 
-constexpr char kHelp[] =
+constexpr char kPerfHelp[] =
     R"(bytes and count are those of the whole buffer: what each rank has in
 all_reduce, broadcast, permute and reduce; all blocks together in all_gather,
 gather, reduce_scatter, scatter and all_to_all, rounded down to a multiple of
@@ -134,7 +135,7 @@ class Report {
   }
 
   void PrintJson() const {
-    auto rows = nlohmann::ordered_json::array();
+    auto rows = Json::array();
     for (const PerfRow& row : rows_) rows.push_back(ToJson(row, Bandwidth()));
     console_.out << rows.dump(2) << "\n";
   }
@@ -388,7 +389,7 @@ Command AddPerfCommand(CLI::App* app) {
   auto options = std::make_shared<PerfOptions>();
   CLI::App* perf = app->add_subcommand(
       "perf", "Measures a collective over a range of sizes.");
-  perf->footer(kHelp);
+  perf->footer(kPerfHelp);
   AddOptions(perf, options.get());
   AddMeasuringOptions(perf, options.get());
   auto words = std::make_shared<ClusterWords>();

@@ -37,7 +37,7 @@
 namespace tutti {
 namespace {
 
-constexpr char kHelp[] =
+constexpr char kRunHelp[] =
     R"(One .npy file is one rank. Ranks are numbered in natural order of the file
 names (rank2 before rank10), in whatever order they are given: quote patterns or
 let the shell expand them, the result is the same. Several --input options
@@ -350,7 +350,7 @@ Command AddRunCommand(CLI::App* app) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* run = app->add_subcommand(
       "run", "Runs a collective on arrays from .npy files.");
-  run->footer(kHelp);
+  run->footer(kRunHelp);
   AddCollectiveOptions(run, &options->collective);
   run->add_option_function<std::vector<std::string>>(
          "--input",

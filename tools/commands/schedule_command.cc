@@ -25,7 +25,7 @@
 namespace tutti {
 namespace {
 
-constexpr char kHelp[] =
+constexpr char kScheduleHelp[] =
     R"(Shows what each rank does in a collective, step by step. Nothing is executed.
 
 --text lists the steps of each rank as LANE.STEP. Lanes run at once; a step
@@ -206,7 +206,7 @@ Command AddScheduleCommand(CLI::App* app) {
   auto options = std::make_shared<ScheduleOptions>();
   CLI::App* schedule = app->add_subcommand(
       "schedule", "Shows the steps of an algorithm, as text or drawn.");
-  schedule->footer(kHelp);
+  schedule->footer(kScheduleHelp);
   AddOptions(schedule, options.get());
   return {schedule, [options](const Console& console) {
             return ShowSchedule(*options, CollectiveRegistry::Global(),

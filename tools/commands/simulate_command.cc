@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "nlohmann/json.hpp"
 #include "schedule/simulate/cluster_model.h"
 #include "schedule/simulate/lower_bound.h"
 #include "schedule/simulate/planned_outline.h"
@@ -17,6 +16,7 @@
 #include "tools/base/exit_status.h"
 #include "tools/base/option_values.h"
 #include "tools/base/text_table.h"
+#include "tools/commands/json_value.h"
 #include "tools/draw/topology_file.h"
 #include "tools/request/workload.h"
 #include "tutti/collective.h"
@@ -25,9 +25,7 @@
 namespace tutti {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr char kHelp[] =
+constexpr char kSimulateHelp[] =
     R"(Works out how long a collective would take. Nothing is executed.
 
 Ranks go through rounds; a round is all transfers that can run at once, and what
@@ -91,7 +89,7 @@ Examples:
   tutti simulate RecursiveHalvingDoublingReduce --layout 1000x100 --bytes 64M
   tutti simulate TreeReduce --layout 64x8 --topology cluster.json --json)";
 
-constexpr int kMaxRanks = 1'000'000;
+constexpr int kMaxSimulatedRanks = 1'000'000;
 
 // Largest size of any rank's buffers, in bytes.
 struct Buffers {
@@ -100,7 +98,7 @@ struct Buffers {
   double scratch = 0;
 };
 
-struct Report {
+struct SimulationReport {
   std::string name;
   ScheduleRequest of;
   ClusterModel cluster;
@@ -153,9 +151,9 @@ absl::Status OutOfRange(const SimulateOptions& options,
       R"("copied_gb_per_s")"));
 }
 
-absl::StatusOr<Report> MakeReport(const SimulateOptions& options,
-                                  const CollectiveRegistry& registry) {
-  auto of = ParseScheduleRequest(options.words, registry, kMaxRanks);
+absl::StatusOr<SimulationReport> MakeReport(
+    const SimulateOptions& options, const CollectiveRegistry& registry) {
+  auto of = ParseScheduleRequest(options.words, registry, kMaxSimulatedRanks);
   if (!of.ok()) return of.status();
   auto cluster = ClusterFrom(options.topology);
   if (!cluster.ok()) return cluster.status();
@@ -173,18 +171,18 @@ absl::StatusOr<Report> MakeReport(const SimulateOptions& options,
   const double bound =
       LowerBoundSeconds(PlanRequestOf(of->request), *cluster, bytes);
   const Buffers buffers = BuffersOf(of->workload, **outline, chunk_bytes);
-  return Report{.name = options.words.name,
-                .of = *std::move(of),
-                .cluster = *std::move(cluster),
-                .bytes = bytes,
-                .chunk_bytes = chunk_bytes,
-                .buffers = buffers,
-                .lower_bound_seconds = bound,
-                .simulation = *std::move(simulation)};
+  return SimulationReport{.name = options.words.name,
+                          .of = *std::move(of),
+                          .cluster = *std::move(cluster),
+                          .bytes = bytes,
+                          .chunk_bytes = chunk_bytes,
+                          .buffers = buffers,
+                          .lower_bound_seconds = bound,
+                          .simulation = *std::move(simulation)};
 }
 
 // Ratio of the lower bound to the simulated time; nullopt if either is 0.
-std::optional<double> ShareOf(const Report& report) {
+std::optional<double> ShareOf(const SimulationReport& report) {
   if (report.simulation.seconds == 0 || report.lower_bound_seconds == 0) {
     return std::nullopt;
   }
@@ -192,7 +190,7 @@ std::optional<double> ShareOf(const Report& report) {
 }
 
 // Number of processors of all hosts; nullopt without hosts.
-std::optional<int64_t> ProcessorsOf(const Report& report) {
+std::optional<int64_t> ProcessorsOf(const SimulationReport& report) {
   const Host& host = report.cluster.host;
   if (host.processors == 0) return std::nullopt;
   const int num_hosts = NumHosts(host, report.of.request.layout.num_tasks());
@@ -200,7 +198,7 @@ std::optional<int64_t> ProcessorsOf(const Report& report) {
 }
 
 // Share of all processors' time that is used; nullopt without hosts or time.
-std::optional<double> ProcessorsShareOf(const Report& report) {
+std::optional<double> ProcessorsShareOf(const SimulationReport& report) {
   const auto processors = ProcessorsOf(report);
   if (!processors.has_value() || report.simulation.seconds == 0) {
     return std::nullopt;
@@ -209,7 +207,7 @@ std::optional<double> ProcessorsShareOf(const Report& report) {
          (static_cast<double>(*processors) * report.simulation.seconds);
 }
 
-std::string LinksTable(const Report& report) {
+std::string LinksTable(const SimulationReport& report) {
   TextTable table({{"links", Align::kLeft},
                    {"latency [us]"},
                    {"bandwidth [GB/s]"},
@@ -230,7 +228,7 @@ std::string LinksTable(const Report& report) {
   return text;
 }
 
-std::string ToText(const Report& report) {
+std::string ToText(const SimulationReport& report) {
   const VerifyCase& request = report.of.request;
   const Simulation& simulation = report.simulation;
   const auto share = ShareOf(report);
@@ -267,7 +265,7 @@ std::string ToText(const Report& report) {
   return absl::StrCat(text, LinksTable(report));
 }
 
-Json ToJson(const Report& report) {
+Json ToJson(const SimulationReport& report) {
   const VerifyCase& request = report.of.request;
   const std::string& note = report.of.shown.note;
   const auto share = ShareOf(report);
@@ -323,8 +321,8 @@ Command AddSimulateCommand(CLI::App* app) {
   auto options = std::make_shared<SimulateOptions>();
   CLI::App* simulate = app->add_subcommand(
       "simulate", "Works out the time of an algorithm on any machine.");
-  simulate->footer(kHelp);
-  AddScheduleOptions(simulate, kMaxRanks, &options->words);
+  simulate->footer(kSimulateHelp);
+  AddScheduleOptions(simulate, kMaxSimulatedRanks, &options->words);
   simulate
       ->add_option("--topology", options->topology,
                    "a machine, as JSON [default: see below]")

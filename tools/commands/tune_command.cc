@@ -31,7 +31,7 @@
 namespace tutti {
 namespace {
 
-constexpr char kHelp[] =
+constexpr char kTuneHelp[] =
     R"(Measures every algorithm that can serve, for each collective, layout and size,
 and writes a file of rules for --rules and TUTTI_RULES of `tutti run`, `tutti
 perf` and `tutti explain`. The file is JSON, made to be edited: docs/rules.md.
@@ -328,7 +328,7 @@ Command AddTuneCommand(CLI::App* app) {
   auto options = std::make_shared<TuneOptions>();
   CLI::App* tune =
       app->add_subcommand("tune", "Measures this machine, to choose by that.");
-  tune->footer(kHelp);
+  tune->footer(kTuneHelp);
   AddOptions(tune, options.get());
   auto words = std::make_shared<ClusterWords>();
   AddClusterOptions(tune, words.get());

@@ -8,22 +8,20 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
 #include "schedule/engine/stand_in.h"
 #include "schedule/proof/standard_cases.h"
 #include "tools/base/algorithm_names.h"
 #include "tools/base/option_values.h"
 #include "tools/base/progress.h"
 #include "tools/base/text_table.h"
+#include "tools/commands/json_value.h"
 #include "tutti/collective.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr char kHelp[] =
+constexpr char kVerifyHelp[] =
     R"(Runs the schedules of each algorithm in symbols, for all ranks at once, and
 proves that they end whatever the timing, that every output holds each
 contribution exactly once, and that no step races with another. The cases are
@@ -210,7 +208,7 @@ Command AddVerifyCommand(CLI::App* app) {
   auto options = std::make_shared<VerifyOptions>();
   CLI::App* verify =
       app->add_subcommand("verify", "Proves registered algorithms right.");
-  verify->footer(kHelp);
+  verify->footer(kVerifyHelp);
   verify
       ->add_option("NAME", options->names,
                    "registered names (see `tutti info`) [default: all]")

@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-constexpr char kHelp[] =
+constexpr char kWorkerHelp[] =
     R"(A worker is one process of a cluster: it runs a command of this tool, perf, run
 or tune, together with the other tasks. Start one for each task, with the same
 command; task 0 prints the result. (On one machine, `tutti launch` does that.)
@@ -51,7 +51,7 @@ Command AddWorkerCommand(CLI::App* app, RunAsTask run_as_task) {
   auto rest = std::make_shared<std::vector<std::string>>();
   CLI::App* worker = app->add_subcommand(
       "worker", "Runs a command as one task of a cluster of processes.");
-  worker->footer(kHelp);
+  worker->footer(kWorkerHelp);
   AddClusterOptions(worker, words.get());
   return {.app = worker,
           .run =

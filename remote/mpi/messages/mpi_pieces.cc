@@ -17,15 +17,15 @@ constexpr size_t kMostBytes = size_t{2} << 10;
 constexpr uint64_t kReceiptEvery = kMostUnread / 2;
 
 // First bytes of a piece.
-struct Header {
+struct PieceHeader {
   enum class Kind : uint64_t { kPart, kLastPart, kReceipt };
 
   Kind kind = Kind::kPart;
   uint64_t number = 0;  // Number of this piece; kReceipt: pieces taken.
 };
-static_assert(std::is_trivially_copyable_v<Header>);
+static_assert(std::is_trivially_copyable_v<PieceHeader>);
 
-void Write(const Header& header, absl::string_view bytes,
+void Write(const PieceHeader& header, absl::string_view bytes,
            std::vector<std::byte>& piece) {
   piece.resize(sizeof(header) + bytes.size());
   std::memcpy(piece.data(), &header, sizeof(header));
@@ -34,8 +34,8 @@ void Write(const Header& header, absl::string_view bytes,
 }
 
 // Returns none if the bytes are too short.
-std::optional<Header> ReadHeader(absl::Span<const std::byte> piece) {
-  Header header;
+std::optional<PieceHeader> ReadPieceHeader(absl::Span<const std::byte> piece) {
+  PieceHeader header;
   if (piece.size() < sizeof(header)) return std::nullopt;
   std::memcpy(&header, piece.data(), sizeof(header));
   return header;
@@ -43,7 +43,7 @@ std::optional<Header> ReadHeader(absl::Span<const std::byte> piece) {
 
 }  // namespace
 
-size_t MostPieceBytes() { return sizeof(Header) + kMostBytes; }
+size_t MostPieceBytes() { return sizeof(PieceHeader) + kMostBytes; }
 
 bool PieceWriter::Next(absl::string_view& message,
                        std::vector<std::byte>& piece) {
@@ -51,7 +51,7 @@ bool PieceWriter::Next(absl::string_view& message,
   const absl::string_view bytes = message.substr(0, kMostBytes);
   message.remove_prefix(bytes.size());
   Write(
-      {.kind = message.empty() ? Header::Kind::kLastPart : Header::Kind::kPart,
+      {.kind = message.empty() ? PieceHeader::Kind::kLastPart : PieceHeader::Kind::kPart,
        .number = num_written_++},
       bytes, piece);
   return true;
@@ -64,7 +64,7 @@ void PieceWriter::OnReceipt(uint64_t num_taken) {
 
 void PieceReader::Take(int task, absl::Span<const std::byte> piece,
                        OnMessage on_message) {
-  const auto header = ReadHeader(piece);
+  const auto header = ReadPieceHeader(piece);
   if (!header.has_value()) return;
   Sender& sender = senders_[task];
   // Also true for a piece that was already taken.
@@ -86,8 +86,8 @@ void PieceReader::Take(int task, absl::Span<const std::byte> piece,
 void PieceReader::TakeNext(int task, Sender& sender,
                            absl::Span<const std::byte> piece,
                            OnMessage on_message) {
-  const bool is_last = ReadHeader(piece)->kind == Header::Kind::kLastPart;
-  piece.remove_prefix(sizeof(Header));
+  const bool is_last = ReadPieceHeader(piece)->kind == PieceHeader::Kind::kLastPart;
+  piece.remove_prefix(sizeof(PieceHeader));
   const absl::string_view bytes(reinterpret_cast<const char*>(piece.data()),
                                 piece.size());
   ++sender.num_taken;
@@ -106,15 +106,15 @@ bool PieceReader::TakeReceipt(int task, std::vector<std::byte>& piece) {
   Sender& sender = senders_[task];
   if (sender.num_taken - sender.num_receipted < kReceiptEvery) return false;
   sender.num_receipted = sender.num_taken;
-  Write({.kind = Header::Kind::kReceipt, .number = sender.num_taken}, {},
+  Write({.kind = PieceHeader::Kind::kReceipt, .number = sender.num_taken}, {},
         piece);
   return true;
 }
 
 std::optional<uint64_t> ReadReceipt(absl::Span<const std::byte> piece) {
-  const auto header = ReadHeader(piece);
+  const auto header = ReadPieceHeader(piece);
   const bool is_receipt =
-      header.has_value() && header->kind == Header::Kind::kReceipt;
+      header.has_value() && header->kind == PieceHeader::Kind::kReceipt;
   if (!is_receipt) return std::nullopt;
   return header->number;
 }
