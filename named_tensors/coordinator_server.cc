@@ -174,10 +174,10 @@ void CoordinatorServer::Decide() {
                        negotiation_.ready_bytes() < fusion_bytes;
   const int64_t num_new = kMaxUnsettled - negotiation_.num_unsettled();
   if (gathers || num_new <= 0 || !negotiation_.has_ready()) return;
-  Tell(negotiation_.TakeDecisions(num_new));
+  SendDecisions(negotiation_.TakeDecisions(num_new));
 }
 
-void CoordinatorServer::Tell(
+void CoordinatorServer::SendDecisions(
     const std::vector<Negotiation::Decision>& decisions) {
   for (const Negotiation::Decision& decision : decisions) {
     if (decision.status.ok()) ++num_running_;
@@ -379,7 +379,7 @@ void CoordinatorServer::OnAlarm() {
       stalled = negotiation_.TakeStalled(now, settings.stall_report_after);
     }
     if (!stalled.empty()) next_report_ = now + settings.stall_report_after / 16;
-    Tell(negotiation_.TakeExpired(now, settings.stall_deadline));
+    SendDecisions(negotiation_.TakeExpired(now, settings.stall_deadline));
     ArmAlarm();
     answers = TakeAnswers();
   }

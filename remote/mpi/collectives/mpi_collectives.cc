@@ -246,17 +246,19 @@ void MpiCollectives::Execution::End(absl::Status status) {
 MpiCollectives::MpiCollectives(const Options& options)
     : options_(options),
       notes_(options.runtime),
-      agreement_({.this_task = options.cluster.this_task, .send = Sender()}),
-      exchange_({.this_task = options.cluster.this_task, .send = Sender()}),
+      agreement_(
+          {.this_task = options.cluster.this_task, .send = NoteSender()}),
+      exchange_({.this_task = options.cluster.this_task, .send = NoteSender()}),
       communicators_({.this_task = options.cluster.this_task,
                       .all = options.runtime->messages(),
                       .ring = options.runtime->ring(),
-                      .send = Sender(),
+                      .send = NoteSender(),
                       .on_free = [this](const ExecKey& key) {
                         agreement_.ForgetGroup(key);
                       }}) {}
 
-std::function<void(int task, const MpiNote& note)> MpiCollectives::Sender() {
+std::function<void(int task, const MpiNote& note)>
+MpiCollectives::NoteSender() {
   return [this](int task, const MpiNote& note) { notes_.Send(task, note); };
 }
 

@@ -111,7 +111,7 @@ class MpiCollectives final
   bool Post(Work work) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns a function that sends notes. Call once `notes_` exists.
-  std::function<void(int task, const MpiNote& note)> Sender();
+  std::function<void(int task, const MpiNote& note)> NoteSender();
   std::string NamesOf(const CollGroupParams& group,
                       const std::vector<int>& tasks) const;
   void OnNote(int task, const MpiNote& note);
