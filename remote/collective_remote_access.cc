@@ -50,7 +50,7 @@ class CollectiveRemoteAccess::Receive
  public:
   Receive(std::shared_ptr<CollectiveRemoteAccess> access, int task,
           const BufKey& key, const RecvRequest& recv)
-      : task(task), key(key), request(recv), access_(std::move(access)) {}
+      : task(task), key(key), recv(recv), access_(std::move(access)) {}
 
   absl::Status OnPart(int32_t /*id*/, size_t offset,
                       absl::Span<const std::byte> part) override {
