@@ -64,12 +64,12 @@ struct HealthProfile {
   // Tolerates a task that stands still for three seconds. A task that is silent
   // for five seconds is lost.
   static HealthProfile Default() {
-    return {absl::Milliseconds(4800), absl::Seconds(1)};
+    return {DefaultTime("silence"), DefaultTime("hold")};
   }
 
   // A task that is silent for a second is lost.
   static HealthProfile Fast() {
-    return {absl::Milliseconds(900), absl::Milliseconds(200)};
+    return {DefaultTime("fast silence"), DefaultTime("fast hold")};
   }
 };
 

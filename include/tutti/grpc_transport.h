@@ -89,7 +89,7 @@ struct GrpcTransportOptions {
 
   // Time that bytes of a cancelled transfer may still be with gRPC. Then the
   // stream is closed; after the same time again, the connection is closed.
-  absl::Duration cancel_grace = absl::Seconds(2);
+  absl::Duration cancel_grace = DefaultTime("cancel grace");
 };
 
 class Transport;

@@ -24,7 +24,7 @@ namespace tutti {
 // Thread-safe. Never blocks.
 class EndTeller : public std::enable_shared_from_this<EndTeller> {
  public:
-  static constexpr absl::Duration kLimit = absl::Seconds(10);
+  static constexpr absl::Duration kLimit = DefaultTime("end");
 
   struct Options {
     ClusterSpec cluster;

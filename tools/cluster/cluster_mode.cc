@@ -26,10 +26,6 @@
 namespace tutti {
 namespace {
 
-// Other tasks try again every 0.2 s, up to a second later if they had to
-// connect, and even later on few processors.
-constexpr absl::Duration kStayAfterRefusal = absl::Seconds(3);
-
 GrpcTransportOptions TransportOptions(const Environment& environment,
                                       const ClusterOptions& options,
                                       uint64_t incarnation) {
@@ -127,7 +123,7 @@ bool IsRefusal(const absl::Status& status) {
 // waiting for a task that is gone.
 void StayForOthers(Clock* clock) {
   BlockingCounter over(1);
-  clock->CallAt(clock->Now() + kStayAfterRefusal,
+  clock->CallAt(clock->Now() + DefaultTime("refused"),
                 [&over] { over.DecrementCount(); });
   over.Wait();
 }

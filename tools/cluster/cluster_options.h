@@ -34,9 +34,9 @@ struct ClusterOptions {
   std::string listen_address;
 
   int devices_per_task = 1;
-  absl::Duration start_timeout = absl::Seconds(60);
+  absl::Duration start_timeout = DefaultTime("start");
 
-  // Declares a silent task lost after 0.9 s instead of 4.8 s.
+  // HealthProfile::Fast() instead of Default().
   bool fast_detection = false;
 
   // Secret that all tasks share; empty: none.

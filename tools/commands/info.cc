@@ -19,6 +19,7 @@
 #include "tools/cluster/cluster_options.h"
 #include "tools/cluster/mpi_network.h"
 #include "tools/commands/why_not_here.h"
+#include "tutti/environment.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
@@ -167,6 +168,10 @@ std::string FormatReasons(const BuildInfo& build,
   return absl::StrCat("\n", Format(std::move(table), rows));
 }
 
+std::string TimeText(absl::Duration time) {
+  return time == absl::InfiniteDuration() ? "none" : absl::FormatDuration(time);
+}
+
 Json OrNull(const std::string& text) {
   return text.empty() ? Json() : Json(text);
 }
@@ -254,6 +259,19 @@ BuildInfo ThisBuild() {
       .push_back("NCCL");
   (HasMpi() ? build.extensions : build.missing_extensions).push_back("MPI");
   return build;
+}
+
+std::string FormatTimes() {
+  TextTable table({{"time", Align::kLeft},
+                   {"default"},
+                   {"what waits", Align::kLeft},
+                   {"set by", Align::kLeft}});
+  std::vector<std::vector<std::string>> rows;
+  for (const TimeRow& row : kTimes) {
+    rows.push_back({std::string(row.name), TimeText(row.time),
+                    std::string(row.waits), std::string(row.set_by)});
+  }
+  return Format(std::move(table), rows);
 }
 
 std::string FormatInfo(const BuildInfo& build,
