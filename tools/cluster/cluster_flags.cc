@@ -46,6 +46,9 @@ void AddTaskOptions(CLI::App* app, ClusterWords* words) {
                     "a silent task is lost after ",
                     absl::ToDoubleSeconds(DefaultTime("silence")), " s, or ",
                     absl::ToDoubleSeconds(DefaultTime("fast silence")), " s")},
+           Flag{"transport", "NAME",
+                "what connects the tasks [default: gRPC; MPI\n"
+                "under mpirun]"},
            Flag{"job", "NAME", "of the cluster [default: worker]"},
            Flag{"tls-cert", "FILE", "PEM; {task} in it is the task's number"},
            Flag{"tls-key", "FILE", "of the certificate; likewise"},

@@ -14,21 +14,17 @@
 
 namespace tutti {
 
-// Paths of files in PEM format.
-struct TlsFiles {
-  std::string certificate;
-  std::string key;
-  std::string ca;
-};
+// Transport of processes that mpirun started.
+inline constexpr char kMpiTransport[] = "MPI";
 
 // Members of a cluster, the task of this process, and the network between them.
 struct ClusterOptions {
   ClusterSpec cluster;
 
-  // Whether mpirun started the processes, which then talk through MPI.
-  // `cluster` holds only their number, and listening, tokens and TLS have no
-  // meaning.
-  bool uses_mpi = false;
+  // Name in the TransportRegistry. MPI if mpirun started the processes:
+  // `cluster` then holds only their number, and listening, tokens and TLS have
+  // no meaning.
+  std::string transport = "gRPC";
 
   // "host:port" to listen at, with this task's port.
   std::string listen_address;
@@ -42,9 +38,8 @@ struct ClusterOptions {
   // Secret that all tasks share; empty: none.
   std::string token;
 
-  // At least one of `tls` and `insecure` is set if an address is not a loopback
-  // address.
-  std::optional<TlsFiles> tls;
+  // `tls` is enabled or `insecure` set if an address is not a loopback address.
+  TlsOptions tls;
   bool insecure = false;
 };
 

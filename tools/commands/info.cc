@@ -13,11 +13,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "hwy/highway.h"
+#include "remote/transport_registry.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/text_table.h"
 #include "tools/base/version.h"
 #include "tools/cluster/cluster_options.h"
-#include "tools/cluster/mpi_network.h"
 #include "tools/commands/why_not_here.h"
 #include "tutti/environment.h"
 #include "tutti/schedule.h"
@@ -249,15 +249,16 @@ BuildInfo ThisBuild() {
       .num_processors = static_cast<int>(std::thread::hardware_concurrency()),
       .memory_bytes =
           int64_t{sysconf(_SC_PHYS_PAGES)} * int64_t{sysconf(_SC_PAGESIZE)},
-      .extensions = {"gRPC"},
-      .has_cuda_aware_mpi = HasCudaAwareMpi(),
+      .extensions = TransportRegistry::Global().names(),
       .is_started_by_mpirun = IsStartedByMpirun(EnvironmentVariable),
       .gpus = GpusHere()};
   (build.gpus.has_cuda ? build.extensions : build.missing_extensions)
       .push_back("CUDA");
   (build.gpus.has_nccl ? build.extensions : build.missing_extensions)
       .push_back("NCCL");
-  (HasMpi() ? build.extensions : build.missing_extensions).push_back("MPI");
+  const auto mpi = TransportRegistry::Global().Find("MPI");
+  if (!mpi.ok()) build.missing_extensions.push_back("MPI");
+  build.has_cuda_aware_mpi = mpi.ok() && mpi->takes_gpu_memory;
   return build;
 }
 
