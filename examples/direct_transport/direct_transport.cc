@@ -12,23 +12,23 @@
 namespace tutti {
 namespace {
 
-// Sending side's borrower of one request. Deletes itself.
-class Pull final : public Borrower {
+// Sending side's receiver of one request. Deletes itself.
+class Pull final : public Receiver {
  public:
-  explicit Pull(const Ask& ask) : ask_(ask) {}
+  explicit Pull(const RecvRequest& recv) : ask_(recv) {}
 
   void OnDelivery(int32_t /*id*/, absl::Status status,
                   Delivery delivery) override {
     if (status.ok()) {
-      status = ask_.borrower->OnPart(ask_.id, /*offset=*/0, delivery.bytes);
+      status = ask_.receiver->OnPart(ask_.id, /*offset=*/0, delivery.bytes);
       delivery.Release(status);
     }
-    ask_.borrower->OnDelivery(ask_.id, std::move(status), {});
+    ask_.receiver->OnDelivery(ask_.id, std::move(status), {});
     delete this;
   }
 
  private:
-  const Ask ask_;
+  const RecvRequest ask_;
 };
 
 class DirectTransport final : public Transport,
@@ -62,17 +62,17 @@ class DirectTransport final : public Transport,
                             std::move(done));
   }
 
-  void Request(int task, const BufKey& key, const Ask& ask) override {
+  void Request(int task, const BufKey& key, const RecvRequest& recv) override {
     DirectTransport* const other = At(task);
     if (other == nullptr) {
-      return ask.borrower->OnDelivery(ask.id, Gone(task), {});
+      return recv.receiver->OnDelivery(recv.id, Gone(task), {});
     }
-    Ask request = ask;
+    RecvRequest request = recv;
     request.into = {};
-    request.borrower = new Pull(ask);
+    request.receiver = new Pull(recv);
     other->transfers_->Serve(self_, key, request);
   }
-  void Cancel(int /*task*/, const BufKey& /*key*/, const Borrower* /*borrower*/,
+  void Cancel(int /*task*/, const BufKey& /*key*/, const Receiver* /*receiver*/,
               absl::Status /*reason*/) override {}
 
  private:

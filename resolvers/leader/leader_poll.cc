@@ -40,7 +40,7 @@ void LeaderPoll::Begin(InstanceId id, int leader) {
   poll->num_calls = num_before + 1;
   poll->asked_at = clock_->Now();
   poll->cancellation = std::make_shared<Cancellation>();
-  ScheduleAsk(id, poll, DefaultTime("first poll"));
+  SchedulePoll(id, poll, DefaultTime("first poll"));
 }
 
 void LeaderPoll::End(InstanceId id) {
@@ -56,12 +56,12 @@ void LeaderPoll::End(InstanceId id) {
   ended->cancellation->Cancel(absl::CancelledError("nobody waits any more"));
 }
 
-void LeaderPoll::ScheduleAsk(InstanceId id, const PollPtr& poll,
-                             absl::Duration delay) {
+void LeaderPoll::SchedulePoll(InstanceId id, const PollPtr& poll,
+                              absl::Duration delay) {
   poll->alarm = clock_->CallAt(clock_->Now() + delay,
                                [weak_self = weak_from_this(), id, poll] {
                                  if (const auto self = weak_self.lock())
-                                   self->Ask(id, poll);
+                                   self->Request(id, poll);
                                });
 }
 
@@ -70,7 +70,7 @@ bool LeaderPoll::IsPresent(InstanceId id, const PollPtr& poll) const {
   return found != polls_.end() && found->second == poll;
 }
 
-void LeaderPoll::Ask(InstanceId id, const PollPtr& poll) {
+void LeaderPoll::Request(InstanceId id, const PollPtr& poll) {
   {
     MutexLock lock(&mu_);
     if (!IsPresent(id, poll)) return;
@@ -97,7 +97,7 @@ void LeaderPoll::OnAnswer(InstanceId id, const PollPtr& poll,
     poll->text = answer->describe_waiting().text();
     poll->answered_at = clock_->Now();
   }
-  ScheduleAsk(id, poll, DefaultTime("poll"));
+  SchedulePoll(id, poll, DefaultTime("poll"));
 }
 
 std::string LeaderPoll::Describe(InstanceId id) {
