@@ -24,7 +24,7 @@ namespace {
 // Time to wait, at the end, for permission to end executions that have not
 // begun. Longer than a silent leader takes to be lost: a leader that stands
 // still may yet begin one.
-constexpr absl::Duration kCloseLimit = absl::Seconds(10);
+constexpr absl::Duration kCloseLimit = DefaultTime("permission");
 
 // Larger final ops do not run on MPI's thread, where all other work waits.
 constexpr size_t kMostFinishedInline = size_t{64} << 10;
