@@ -14,9 +14,10 @@ namespace dtype_test {
 // Numbers on the wire: no line of TUTTI_DTYPES may move.
 TEST(DTypeTest, CodesStay) {
   constexpr DType kCodes[] = {
-      DType::kFloat16, DType::kBFloat16, DType::kFloat32,
-      DType::kFloat64, DType::kInt8,     DType::kUint8,
-      DType::kInt32,   DType::kInt64,    DType::kBool};
+      DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64,
+      DType::kInt8,    DType::kUint8,    DType::kInt32,   DType::kInt64,
+      DType::kBool,    DType::kInt16,    DType::kUint16,  DType::kUint32,
+      DType::kUint64};
   for (size_t i = 0; i < std::size(kCodes); ++i) {
     EXPECT_EQ(static_cast<size_t>(kCodes[i]), i);
     EXPECT_EQ(kAllDTypes[i], kCodes[i]);

@@ -45,7 +45,11 @@ struct BFloat16 {  // The upper half of an IEEE 754 binary32.
   X(Integer, kUint8, "uint8", uint8_t)         \
   X(Integer, kInt32, "int32", int32_t)         \
   X(Integer, kInt64, "int64", int64_t)         \
-  X(Bool, kBool, "bool", bool)
+  X(Bool, kBool, "bool", bool)                 \
+  X(Integer, kInt16, "int16", int16_t)         \
+  X(Integer, kUint16, "uint16", uint16_t)      \
+  X(Integer, kUint32, "uint32", uint32_t)      \
+  X(Integer, kUint64, "uint64", uint64_t)
 
 // Element types that collectives move.
 enum class DType : uint8_t {

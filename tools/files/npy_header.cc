@@ -64,11 +64,8 @@ absl::Status UnknownDescr(absl::string_view descr) {
     return Invalid("holds Python objects, descr ", Quoted(descr),
                    "; wanted numbers: ", known);
   }
-  const bool may_be_bfloat16 = descr == "<u2" || descr == "<i2";
-  return Invalid(
-      "holds elements of descr ", Quoted(descr), "; wanted one of ", known,
-      may_be_bfloat16 ? " (save the bits of bfloat16 as array.view('V2'))"
-                      : "");
+  return Invalid("holds elements of descr ", Quoted(descr), "; wanted one of ",
+                 known);
 }
 
 // `descr` as NumPy writes it. One byte has no order: NumPy writes "|u1", other
