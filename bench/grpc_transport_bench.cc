@@ -86,8 +86,8 @@ class TcpPair {
   int to_ = -1;
 };
 
-// A borrower that waits for a number of transfers, all into the same buffer.
-class Sink final : public Borrower {
+// A receiver that waits for a number of transfers, all into the same buffer.
+class Sink final : public Receiver {
  public:
   explicit Sink(size_t num_bytes) : bytes_(num_bytes) {}
 
@@ -100,13 +100,13 @@ class Sink final : public Borrower {
                   Delivery /*delivery*/) override {
     MutexLock lock(&mu_);
     if (!status.ok()) status_ = std::move(status);
-    ++num_told_;
+    ++num_reported_;
     changed_.SignalAll();
   }
   absl::Status Wait(int count) {
     MutexLock lock(&mu_);
-    while (num_told_ < count) changed_.Wait(&mu_);
-    num_told_ = 0;
+    while (num_reported_ < count) changed_.Wait(&mu_);
+    num_reported_ = 0;
     return status_;
   }
 
@@ -114,11 +114,11 @@ class Sink final : public Borrower {
   std::vector<std::byte> bytes_;
   Mutex mu_;
   CondVar changed_;
-  int num_told_ ABSL_GUARDED_BY(mu_) = 0;
+  int num_reported_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
-class NoLender final : public Lender {
+class NoSender final : public Sender {
  public:
   void OnReleased(int32_t /*id*/, absl::Status /*status*/) override {}
 };
@@ -180,15 +180,15 @@ void BM_Pull(benchmark::State& state) {
   const auto concurrent = static_cast<int>(state.range(1));
   Tasks tasks(static_cast<Path>(state.range(2)));
   const std::vector<std::byte> from(num_bytes);
-  NoLender lender;
+  NoSender sender;
   Sink sink(num_bytes);
   int tag = 0;
   const auto pull = [&](size_t size) {
     const BufKey key{.tag = ++tag};
     tasks.tables[1].Provide(
-        key, {.bytes = absl::MakeSpan(from).first(size), .lender = &lender});
+        key, {.bytes = absl::MakeSpan(from).first(size), .sender = &sender});
     tasks.transports[0]->transfers().Request(
-        1, key, {.num_bytes = size, .dtype = DType::kUint8, .borrower = &sink});
+        1, key, {.num_bytes = size, .dtype = DType::kUint8, .receiver = &sink});
   };
   pull(1);  // Connects.
   sink.Wait(1).IgnoreError();

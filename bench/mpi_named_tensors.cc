@@ -86,7 +86,7 @@ class NamedTensors {
         *Tensor::Wrap(DType::kFloat64,
                       TensorShape::Vector(static_cast<int64_t>(values->size())),
                       values->data());
-    return Ask("greatest", all, MergeOp(ReductionKind::kMax));
+    return Request("greatest", all, MergeOp(ReductionKind::kMax));
   }
 
   // Median (p50) times under new names, under a known name, and without a name.
@@ -96,10 +96,11 @@ class NamedTensors {
     for (int round = 0; round <= kNumRounds && status.ok(); ++round) {
       std::vector<double> unused;
       const bool counts = round > 0;  // Otherwise a warm-up.
-      TimeCalls([&] { return Ask(absl::StrCat("new ", num_names_++), small_); },
-                counts ? &fresh : &unused, &status);
-      TimeCalls([&] { return Ask("known", small_); }, counts ? &known : &unused,
-                &status);
+      TimeCalls(
+          [&] { return Request(absl::StrCat("new ", num_names_++), small_); },
+          counts ? &fresh : &unused, &status);
+      TimeCalls([&] { return Request("known", small_); },
+                counts ? &known : &unused, &status);
       TimeCalls([&] { return Call(); }, counts ? &called : &unused, &status);
     }
     if (!status.ok()) return status;
@@ -113,7 +114,7 @@ class NamedTensors {
     absl::Status status;
     for (int i = 0; i < kNumRareCalls && status.ok(); ++i) {
       Pause(clock, kBetweenRare);
-      times.push_back(Time([&] { return Ask("known", small_); }, &status));
+      times.push_back(Time([&] { return Request("known", small_); }, &status));
     }
     if (!status.ok()) return status;
     std::vector<double> greatest = {Median(times)};
@@ -146,7 +147,7 @@ class NamedTensors {
     *shares = {IdleShare(clock)};
     absl::Status late;
     BlockingCounter ended(1);
-    const auto ask = [&] {
+    const auto recv = [&] {
       coordinator_.AllReduce(
           {.name = "late", .input = small_, .output = &small_},
           [&](absl::Status status) {
@@ -154,9 +155,9 @@ class NamedTensors {
             ended.DecrementCount();
           });
     };
-    if (rank() == 0) ask();
+    if (rank() == 0) recv();
     shares->push_back(IdleShare(clock));
-    if (rank() != 0) ask();
+    if (rank() != 0) recv();
     ended.Wait();
     if (!late.ok()) return late;
     return TakeGreatest(shares);
@@ -170,7 +171,8 @@ class NamedTensors {
     return tensor;
   }
 
-  absl::Status Ask(std::string name, Tensor& tensor, MergeOp op = MergeOp()) {
+  absl::Status Request(std::string name, Tensor& tensor,
+                       MergeOp op = MergeOp()) {
     return Await([&](StatusCallback done) {
       coordinator_.AllReduce({.name = std::move(name),
                               .input = tensor,

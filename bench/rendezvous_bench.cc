@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-class Ends : public Lender, public Borrower {
+class Ends : public Sender, public Receiver {
  public:
   void OnReleased(int32_t, absl::Status status) override {
     num_ok_ += status.ok();
@@ -35,15 +35,15 @@ void BM_Transfer(benchmark::State& state) {
   BufRendezvous rendezvous;  // Destroyed first: it calls `ends`.
   BufKey key;
   key.exec = {.generation = 1, .step = 1, .group = 1, .instance = 1};
-  const Offer offer{.bytes = bytes, .lender = &ends};
-  const Ask ask{.num_bytes = sizeof(bytes), .borrower = &ends};
+  const Offer offer{.bytes = bytes, .sender = &ends};
+  const RecvRequest recv{.num_bytes = sizeof(bytes), .receiver = &ends};
   for (int32_t i = 0; i < state.range(0); ++i) {
     rendezvous.Provide({key.exec, /*tag=*/1 + i, 1, 0}, offer);
   }
   for (auto _ : state) {
     ++key.exec.execution;
     rendezvous.Provide(key, offer);
-    rendezvous.Consume(key, ask);
+    rendezvous.Consume(key, recv);
   }
   if (ends.num_ok() != static_cast<int64_t>(state.iterations())) {
     state.SkipWithError("a transfer failed");

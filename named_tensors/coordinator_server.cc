@@ -36,10 +36,10 @@ ControlAnswer DoneAnswer(const absl::Status& status) {
 // is for it.
 ControlAnswer EndAnswer(uint64_t after, const absl::Status& end) {
   proto::ControlReply reply;
-  proto::DecisionsReply& told = *reply.mutable_decisions();
-  told.set_first_number(after + 1);
-  *told.mutable_end() = EncodeError(end);
-  told.set_cancels_runs(true);
+  proto::DecisionsReply& reported = *reply.mutable_decisions();
+  reported.set_first_number(after + 1);
+  *reported.mutable_end() = EncodeError(end);
+  reported.set_cancels_runs(true);
   return reply;
 }
 
@@ -174,10 +174,10 @@ void CoordinatorServer::Decide() {
                        negotiation_.ready_bytes() < fusion_bytes;
   const int64_t num_new = kMaxUnsettled - negotiation_.num_unsettled();
   if (gathers || num_new <= 0 || !negotiation_.has_ready()) return;
-  Tell(negotiation_.TakeDecisions(num_new));
+  Report(negotiation_.TakeDecisions(num_new));
 }
 
-void CoordinatorServer::Tell(
+void CoordinatorServer::Report(
     const std::vector<Negotiation::Decision>& decisions) {
   for (const Negotiation::Decision& decision : decisions) {
     if (decision.status.ok()) ++num_running_;
@@ -191,17 +191,17 @@ void CoordinatorServer::Tell(
 
 ControlAnswer CoordinatorServer::NextAnswer(const Rank& rank) {
   proto::ControlReply reply;
-  proto::DecisionsReply& told = *reply.mutable_decisions();
-  told.set_first_number(rank.first_decision);
+  proto::DecisionsReply& reported = *reply.mutable_decisions();
+  reported.set_first_number(rank.first_decision);
   size_t num_bytes = 0;
   for (const proto::Decision& decision : rank.decisions) {
-    *told.add_decisions() = decision;
+    *reported.add_decisions() = decision;
     num_bytes += decision.ByteSizeLong();
     if (num_bytes > kMaxAnswerBytes) return reply;
   }
   if (end_.ok()) return reply;
-  *told.mutable_end() = EncodeError(end_);
-  told.set_cancels_runs(runs_at_end_ == DecidedRuns::kCancel);
+  *reported.mutable_end() = EncodeError(end_);
+  reported.set_cancels_runs(runs_at_end_ == DecidedRuns::kCancel);
   return reply;
 }
 
@@ -347,8 +347,9 @@ void CoordinatorServer::End(absl::Status reason, DecidedRuns runs,
 // a name that is complete or reported. It then arms another.
 void CoordinatorServer::ArmAlarm() {
   const CoordinatorSettings& settings = options_.settings;
-  const absl::Time report = std::max(
-      negotiation_.OldestNotTold() + settings.stall_report_after, next_report_);
+  const absl::Time report =
+      std::max(negotiation_.OldestNotReported() + settings.stall_report_after,
+               next_report_);
   const absl::Time next =
       std::min(report, negotiation_.Oldest() + settings.stall_deadline);
   if (next >= rings_at_ || !DisarmAlarm()) return;
@@ -379,7 +380,7 @@ void CoordinatorServer::OnAlarm() {
       stalled = negotiation_.TakeStalled(now, settings.stall_report_after);
     }
     if (!stalled.empty()) next_report_ = now + settings.stall_report_after / 16;
-    Tell(negotiation_.TakeExpired(now, settings.stall_deadline));
+    Report(negotiation_.TakeExpired(now, settings.stall_deadline));
     ArmAlarm();
     answers = TakeAnswers();
   }

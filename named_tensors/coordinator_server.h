@@ -112,7 +112,7 @@ class CoordinatorServer
   absl::Status EndFrom(int task, const proto::EndDecisions& message);
 
   void Decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Tell(const std::vector<Negotiation::Decision>& decisions)
+  void Report(const std::vector<Negotiation::Decision>& decisions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   ControlAnswer NextAnswer(const Rank& rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Answers TakeAnswers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

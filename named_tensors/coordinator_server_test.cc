@@ -45,8 +45,9 @@ class CoordinatorServerTest : public testing::Test {
          .begun = [this] { ++num_begun_; }});
   }
 
-  std::shared_ptr<Answer> Ask(int task, const proto::ControlRequest& request,
-                              uint64_t process = 1) {
+  std::shared_ptr<Answer> Request(int task,
+                                  const proto::ControlRequest& request,
+                                  uint64_t process = 1) {
     const auto answer = std::make_shared<Answer>();
     server_->Handle({task, process}, request, answer->withdrawn,
                     [answer](ControlAnswer given) {
@@ -58,7 +59,7 @@ class CoordinatorServerTest : public testing::Test {
   std::shared_ptr<Answer> Await(int task, uint64_t after) {
     proto::ControlRequest request;
     request.mutable_await_decisions()->set_after(after);
-    return Ask(task, request);
+    return Request(task, request);
   }
 
   // Makes a message with all fields set.
@@ -96,16 +97,16 @@ TEST_F(CoordinatorServerTest, TellsEachRankOfItsOwnRequests) {
   const auto first = Await(1, 0);
   for (int rank = 0; rank < kNumRanks; ++rank) {
     EXPECT_EQ(first->num_answers, 0);
-    EXPECT_THAT(Ask(rank, Submit("xyz"))->answer, IsOk());
+    EXPECT_THAT(Request(rank, Submit("xyz"))->answer, IsOk());
   }
   EXPECT_EQ(num_begun_, 1);
   ASSERT_EQ(first->num_answers, 1);
   ASSERT_THAT(first->answer, IsOk());
-  const proto::DecisionsReply& told = first->answer->decisions();
-  EXPECT_EQ(told.first_number(), 1u);
-  ASSERT_EQ(told.decisions_size(), 1);
-  EXPECT_THAT(told.decisions(0).requests(), ElementsAre(1));
-  EXPECT_FALSE(told.decisions(0).has_error());
+  const proto::DecisionsReply& reported = first->answer->decisions();
+  EXPECT_EQ(reported.first_number(), 1u);
+  ASSERT_EQ(reported.decisions_size(), 1);
+  EXPECT_THAT(reported.decisions(0).requests(), ElementsAre(1));
+  EXPECT_FALSE(reported.decisions(0).has_error());
   // The server repeats the decision until the rank acknowledges it.
   EXPECT_EQ(Await(1, 0)->answer->decisions().decisions_size(), 1);
   EXPECT_EQ(Await(1, 1)->num_answers, 0);
@@ -115,19 +116,19 @@ TEST_F(CoordinatorServerTest, TellsEachRankOfItsOwnRequests) {
 }
 
 TEST_F(CoordinatorServerTest, AMessageThatComesAgainCountsOnce) {
-  EXPECT_THAT(Ask(1, Submit("x"))->answer, IsOk());
-  EXPECT_THAT(Ask(1, Submit("x"))->answer, IsOk());
-  EXPECT_THAT(Ask(1, Submit("x", 2))->answer,
+  EXPECT_THAT(Request(1, Submit("x"))->answer, IsOk());
+  EXPECT_THAT(Request(1, Submit("x"))->answer, IsOk());
+  EXPECT_THAT(Request(1, Submit("x", 2))->answer,
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("\"x\"")));
-  EXPECT_THAT(Ask(1, Submit("x", 7))->answer,
+  EXPECT_THAT(Request(1, Submit("x", 7))->answer,
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("wanted 3 and 3")));
 }
 
 TEST_F(CoordinatorServerTest, AnotherProcessDoesNotGoOnWhereTheFirstWas) {
-  EXPECT_THAT(Ask(1, Submit("x"))->answer, IsOk());
+  EXPECT_THAT(Request(1, Submit("x"))->answer, IsOk());
   for (const uint64_t number : {1, 2}) {
-    EXPECT_THAT(Ask(1, Submit("y", number), /*process=*/2)->answer,
+    EXPECT_THAT(Request(1, Submit("y", number), /*process=*/2)->answer,
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          HasSubstr("has asked as process 1")));
   }
@@ -150,7 +151,7 @@ TEST_F(CoordinatorServerTest, ARankWaitsWithOneCall) {
 
 TEST_F(CoordinatorServerTest, TheEndIsToldOnceToAllWhoWaitAndToWhoeverAsks) {
   const auto waiting = Await(1, 0);
-  EXPECT_THAT(Ask(2, EndRequest())->answer, IsOk());
+  EXPECT_THAT(Request(2, EndRequest())->answer, IsOk());
   server_->End(absl::InternalError("later"), DecidedRuns::kFinish);
   for (const auto& answer : {waiting, Await(0, 0), Await(1, 0)}) {
     EXPECT_EQ(answer->num_answers, 1);
@@ -159,20 +160,20 @@ TEST_F(CoordinatorServerTest, TheEndIsToldOnceToAllWhoWaitAndToWhoeverAsks) {
               absl::AbortedError("task 2 (c:1): a good reason"));
     EXPECT_TRUE(answer->answer->decisions().cancels_runs());
   }
-  EXPECT_THAT(Ask(0, Submit("x"))->answer, IsOk());
+  EXPECT_THAT(Request(0, Submit("x"))->answer, IsOk());
   EXPECT_FALSE(server_->is_in_use());
 }
 
 TEST_F(CoordinatorServerTest, WhoseTheEndIsIsSaidOnce) {
   const std::string reason = "task 2 (c:1): a good reason";
-  EXPECT_THAT(Ask(2, EndRequest(reason))->answer, IsOk());
+  EXPECT_THAT(Request(2, EndRequest(reason))->answer, IsOk());
   EXPECT_EQ(DecodeError(Await(1, 0)->answer->decisions().end()),
             absl::AbortedError(reason));
 }
 
 // The earlier process received a decision that the new process does not know.
 TEST_F(CoordinatorServerTest, ATaskThatStartedAgainHearsWhyItHasEnded) {
-  for (int rank = 0; rank < kNumRanks; ++rank) Ask(rank, Submit("x"));
+  for (int rank = 0; rank < kNumRanks; ++rank) Request(rank, Submit("x"));
   const auto waiting = Await(1, 1);
   server_->End(absl::AbortedError("a good reason"), DecidedRuns::kFinish);
   EXPECT_FALSE(waiting->answer->decisions().cancels_runs());
@@ -180,11 +181,11 @@ TEST_F(CoordinatorServerTest, ATaskThatStartedAgainHearsWhyItHasEnded) {
     const auto again = Await(1, after);
     EXPECT_EQ(again->num_answers, 1);
     ASSERT_THAT(again->answer, IsOk());
-    const proto::DecisionsReply& told = again->answer->decisions();
-    EXPECT_EQ(told.first_number(), after + 1);
-    EXPECT_EQ(told.decisions_size(), 0);
-    EXPECT_EQ(DecodeError(told.end()), absl::AbortedError("a good reason"));
-    EXPECT_TRUE(told.cancels_runs());
+    const proto::DecisionsReply& reported = again->answer->decisions();
+    EXPECT_EQ(reported.first_number(), after + 1);
+    EXPECT_EQ(reported.decisions_size(), 0);
+    EXPECT_EQ(DecodeError(reported.end()), absl::AbortedError("a good reason"));
+    EXPECT_TRUE(reported.cancels_runs());
   }
 }
 
@@ -198,21 +199,21 @@ TEST_F(CoordinatorServerTest, WhoWaitsIsAnsweredWhenItGoes) {
 // long before that.
 TEST_F(CoordinatorServerTest, ATensorIsReportedInTimeWhileAnotherHasALimit) {
   Restart(/*stall_deadline=*/absl::Minutes(10));
-  const auto told = Await(1, 0);
-  Ask(1, Submit("first"));
+  const auto reported = Await(1, 0);
+  Request(1, Submit("first"));
   environment_.Advance(absl::Seconds(100));
   EXPECT_THAT(stalled_, ElementsAre("first"));
-  Ask(1, Submit("second", 2));
+  Request(1, Submit("second", 2));
   environment_.Advance(absl::Seconds(59));
   EXPECT_THAT(stalled_, ElementsAre("first"));
   environment_.Advance(absl::Seconds(2));
   EXPECT_THAT(stalled_, ElementsAre("first", "second"));
 
   environment_.Advance(absl::Seconds(600 - 161 - 1));
-  EXPECT_EQ(told->num_answers, 0);
+  EXPECT_EQ(reported->num_answers, 0);
   environment_.Advance(absl::Seconds(2));
-  ASSERT_EQ(told->num_answers, 1);
-  EXPECT_THAT(told->answer->decisions().decisions(0).requests(),
+  ASSERT_EQ(reported->num_answers, 1);
+  EXPECT_THAT(reported->answer->decisions().decisions(0).requests(),
               ElementsAre(1));
   const auto told_later = Await(1, 1);
   environment_.Advance(absl::Seconds(98));
@@ -226,7 +227,7 @@ TEST_F(CoordinatorServerTest, WithoutAReaderAReportIsALineOnStderr) {
   server_ = CoordinatorServer::Create(
       {.cluster = {.addresses = {"a:1", "b:1", "c:1"}},
        .clock = environment_.get().clock});
-  Ask(1, Submit("xyz"));
+  Request(1, Submit("xyz"));
   testing::internal::CaptureStderr();
   environment_.Advance(absl::Seconds(61));
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
@@ -238,12 +239,12 @@ TEST_F(CoordinatorServerTest, TensorsThatStallTogetherShareALineOnStderr) {
   server_ = CoordinatorServer::Create(
       {.cluster = {.addresses = {"a:1", "b:1", "c:1"}},
        .clock = environment_.get().clock});
-  Ask(1, Submit("a"));
+  Request(1, Submit("a"));
   for (int i = 0; i < 9; ++i) {
     environment_.Advance(absl::Milliseconds(100));
-    Ask(1, Submit(absl::StrCat("b", i), i + 2));
+    Request(1, Submit(absl::StrCat("b", i), i + 2));
   }
-  Ask(2, Submit("b4"));
+  Request(2, Submit("b4"));
   testing::internal::CaptureStderr();
   environment_.Advance(absl::Minutes(2));
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
@@ -273,7 +274,8 @@ TEST_F(CoordinatorServerTest, ASpoiltMessageEndsInAStatusAndTheOthersGoOn) {
     for (const SpoiltMessage& spoilt : SpoilEachField(request)) {
       Restart();
       // Makes slot 0 known.
-      for (int rank = 0; rank < kNumRanks; ++rank) Ask(rank, Submit("known"));
+      for (int rank = 0; rank < kNumRanks; ++rank)
+        Request(rank, Submit("known"));
       auto good = static_cast<const proto::ControlRequest&>(*spoilt.message);
       if (good.has_submit_tensors()) {
         good.mutable_submit_tensors()->set_number(
@@ -281,7 +283,7 @@ TEST_F(CoordinatorServerTest, ASpoiltMessageEndsInAStatusAndTheOthersGoOn) {
         good.mutable_submit_tensors()->set_first_request(
             good.submit_tensors().first_request() + 1);
       }
-      const auto answer = Ask(1, good);
+      const auto answer = Request(1, good);
       const auto& status = answer->answer.status();
       if (answer->num_answers == 0) {
         EXPECT_TRUE(good.has_await_decisions()) << spoilt.what;
@@ -292,7 +294,8 @@ TEST_F(CoordinatorServerTest, ASpoiltMessageEndsInAStatusAndTheOthersGoOn) {
         EXPECT_LT(status.message().size(), 4096u) << spoilt.what;
         if (!status.ok()) ++num_refused;
       }
-      EXPECT_THAT(Ask(2, Submit("other", 2))->answer, IsOk()) << spoilt.what;
+      EXPECT_THAT(Request(2, Submit("other", 2))->answer, IsOk())
+          << spoilt.what;
       const auto waiting = Await(2, 1);
       server_->End(absl::CancelledError("over"), DecidedRuns::kFinish);
       EXPECT_TRUE(waiting->answer.ok()) << spoilt.what;

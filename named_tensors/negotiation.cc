@@ -87,8 +87,8 @@ absl::Status Negotiation::Add(int rank, uint64_t number, TensorRequest request,
   }
   if (rank == 0) tensor->bytes = bytes;
   tensor->is_present[rank] = true;
-  tensor->asked.push_back({rank, number});
-  if (tensor->asked.size() < loads_.size()) return absl::OkStatus();
+  tensor->requested.push_back({rank, number});
+  if (tensor->requested.size() < loads_.size()) return absl::OkStatus();
   ready_bytes_ += tensor->bytes;
   ready_names_.insert(tensor->name());
   ready_.push_back(Take(*tensor));
@@ -117,9 +117,9 @@ Negotiation::TensorPtr Negotiation::Take(Tensor& tensor) {
 }
 
 void Negotiation::Forget(const Tensor& tensor) {
-  for (const Asked& asked : tensor.asked) {
-    loads_[asked.rank].num_requests -= 1;
-    loads_[asked.rank].name_bytes -= tensor.name().size();
+  for (const Asked& requested : tensor.requested) {
+    loads_[requested.rank].num_requests -= 1;
+    loads_[requested.rank].name_bytes -= tensor.name().size();
   }
 }
 
@@ -177,8 +177,8 @@ std::vector<Negotiation::Decision> Negotiation::TakeDecisions(
 
 void Negotiation::AddRequests(const Tensor& tensor, Decision& made) const {
   made.requests.resize(options_.num_ranks);
-  for (const Asked& asked : tensor.asked) {
-    made.requests[asked.rank].push_back(asked.number);
+  for (const Asked& requested : tensor.requested) {
+    made.requests[requested.rank].push_back(requested.number);
   }
 }
 
@@ -315,10 +315,10 @@ StalledTensor Negotiation::Describe(const Tensor& tensor,
 std::vector<StalledTensor> Negotiation::TakeStalled(absl::Time now,
                                                     absl::Duration after) {
   std::vector<StalledTensor> stalled;
-  for (auto it = order_.upper_bound(last_told_); it != order_.end(); ++it) {
+  for (auto it = order_.upper_bound(last_reported_); it != order_.end(); ++it) {
     if (now - it->second->since < after) break;
     stalled.push_back(Describe(*it->second, now));
-    last_told_ = it->first;
+    last_reported_ = it->first;
   }
   return stalled;
 }
@@ -337,8 +337,8 @@ std::vector<Negotiation::Decision> Negotiation::TakeExpired(
   return decisions;
 }
 
-absl::Time Negotiation::OldestNotTold() const {
-  const auto found = order_.upper_bound(last_told_);
+absl::Time Negotiation::OldestNotReported() const {
+  const auto found = order_.upper_bound(last_reported_);
   return found == order_.end() ? absl::InfiniteFuture() : found->second->since;
 }
 

@@ -103,7 +103,7 @@ class Negotiation {
 
   // First request time among the waiting names: not yet returned by
   // TakeStalled(), or all. InfiniteFuture() if there is none.
-  absl::Time OldestNotTold() const;
+  absl::Time OldestNotReported() const;
   absl::Time Oldest() const;
 
   size_t num_waiting() const { return waiting_.size(); }
@@ -122,7 +122,7 @@ class Negotiation {
     absl::Time since;
     int64_t bytes = 0;             // Size of rank zero's request.
     std::vector<bool> is_present;  // Indexed by rank.
-    std::vector<Asked> asked;      // Order of arrival.
+    std::vector<Asked> requested;  // Order of arrival.
 
     const std::string& name() const { return requests.name(); }
   };
@@ -154,7 +154,7 @@ class Negotiation {
 
   Options options_;
   uint64_t last_place_ = 0;
-  uint64_t last_told_ = 0;  // A `place`.
+  uint64_t last_reported_ = 0;  // A `place`.
   absl::flat_hash_map<std::string, TensorPtr> waiting_;
   std::map<uint64_t, Tensor*> order_;  // Tensors in waiting_, by place.
 

@@ -425,7 +425,7 @@ TEST(NegotiationTest, TellsOnceWhoIsMissingAndEndsWhatExpires) {
   ASSERT_THAT(negotiation.Add(1, 5, Reduction("x"), kStart), IsOk());
   ASSERT_THAT(negotiation.Add(2, 6, Reduction("y"), kStart + absl::Seconds(1)),
               IsOk());
-  EXPECT_EQ(negotiation.OldestNotTold(), kStart);
+  EXPECT_EQ(negotiation.OldestNotReported(), kStart);
   const absl::Time now = kStart + absl::Seconds(60);
   const auto stalled = negotiation.TakeStalled(now, absl::Seconds(60));
   ASSERT_THAT(stalled, SizeIs(1));
@@ -433,7 +433,7 @@ TEST(NegotiationTest, TellsOnceWhoIsMissingAndEndsWhatExpires) {
   EXPECT_THAT(stalled[0].present, ElementsAre(1));
   EXPECT_THAT(stalled[0].missing, ElementsAre(0, 2));
   EXPECT_THAT(negotiation.TakeStalled(now, absl::Seconds(60)), IsEmpty());
-  EXPECT_EQ(negotiation.OldestNotTold(), kStart + absl::Seconds(1));
+  EXPECT_EQ(negotiation.OldestNotReported(), kStart + absl::Seconds(1));
   EXPECT_EQ(negotiation.Oldest(), kStart);
   const auto expired = negotiation.TakeExpired(now, absl::Seconds(60));
   ASSERT_THAT(expired, SizeIs(1));

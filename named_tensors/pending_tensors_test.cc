@@ -94,22 +94,22 @@ TEST(PendingTensorsTest, PartsOfAGatherHoldWhatEachRankHas) {
                      .shape = *TensorShape::Create({4, 3})};
   ASSERT_THAT(pending.Add(gather), IsOk());
   pending.TakeMessage();
-  const auto told = [&](std::vector<int64_t> rows, int64_t num_elements) {
+  const auto reported = [&](std::vector<int64_t> rows, int64_t num_elements) {
     proto::Decision decision = Decided({1}, 1);
     for (const int64_t of_rank : rows) decision.add_rows(of_rank);
     decision.set_fused_elements(num_elements);
     return pending.TakeDecided(decision).status();
   };
   for (const int64_t num_elements : {-1, 1, 14, 32}) {
-    EXPECT_EQ(told({5, 4}, num_elements).code(),
+    EXPECT_EQ(reported({5, 4}, num_elements).code(),
               absl::StatusCode::kInvalidArgument)
         << num_elements;
   }
   for (const std::vector<int64_t>& rows : std::vector<std::vector<int64_t>>{
            {}, {5}, {5, 3}, {-1, 4}, {int64_t{1} << 62, 4}}) {
-    EXPECT_EQ(told(rows, 16).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(reported(rows, 16).code(), absl::StatusCode::kInvalidArgument);
   }
-  EXPECT_THAT(told({5, 4}, 16), IsOk());
+  EXPECT_THAT(reported({5, 4}, 16), IsOk());
 }
 
 }  // namespace pending_tensors_test

@@ -203,18 +203,19 @@ void RankCoordinator::AwaitDecisions() {
 
 void RankCoordinator::OnDecisions(const ControlAnswer& answer) {
   if (!answer.ok()) return Fail(answer.status());
-  const proto::DecisionsReply& told = answer->decisions();
-  absl::Status status = CheckNumber(told.first_number());
-  for (int i = 0; status.ok() && i < told.decisions_size(); ++i) {
-    status = Follow(told.decisions(i));
+  const proto::DecisionsReply& reported = answer->decisions();
+  absl::Status status = CheckNumber(reported.first_number());
+  for (int i = 0; status.ok() && i < reported.decisions_size(); ++i) {
+    status = Follow(reported.decisions(i));
   }
   if (!status.ok()) {
     return Fail(absl::InternalError(
         absl::StrCat("rank zero said what cannot be: ", status.message())));
   }
-  if (!told.has_end()) return AwaitDecisions();
-  EndHere(DecodeError(told.end()),
-          told.cancels_runs() ? DecidedRuns::kCancel : DecidedRuns::kFinish);
+  if (!reported.has_end()) return AwaitDecisions();
+  EndHere(DecodeError(reported.end()), reported.cancels_runs()
+                                           ? DecidedRuns::kCancel
+                                           : DecidedRuns::kFinish);
 }
 
 absl::Status RankCoordinator::CheckNumber(uint64_t first_number) {
@@ -238,7 +239,7 @@ absl::Status RankCoordinator::Follow(const proto::Decision& decision) {
   for (const PendingTensorPtr& pending : *tensors) {
     std::move(pending->done)(error);
   }
-  OnTold();
+  OnReported();
   return absl::OkStatus();
 }
 
@@ -249,7 +250,7 @@ absl::StatusOr<std::vector<PendingTensorPtr>> RankCoordinator::TakeDecided(
   auto tensors = pending_.TakeDecided(decision);
   if (!tensors.ok()) return tensors;
   ++last_decision_;
-  ++num_untold_;
+  ++num_unreported_;
   return tensors;
 }
 
@@ -297,13 +298,13 @@ void RankCoordinator::OnRunEnded(InstanceKey instance, bool went_well) {
   if (options_.server != nullptr) {
     options_.server->OnRunEnded(instance, went_well);
   }
-  OnTold();
+  OnReported();
 }
 
-void RankCoordinator::OnTold() {
+void RankCoordinator::OnReported() {
   {
     MutexLock lock(&mu_);
-    --num_untold_;
+    --num_unreported_;
   }
   AnswerShutdowns();
 }
@@ -311,15 +312,15 @@ void RankCoordinator::OnTold() {
 // --- The end -----------------------------------------------------------------
 
 void RankCoordinator::Shutdown(StatusCallback done) {
-  bool tells = false;
+  bool reports = false;
   {
     MutexLock lock(&mu_);
     shutdowns_.push_back(std::move(done));
-    tells = !std::exchange(is_shutting_down_, true) && end_.ok();
+    reports = !std::exchange(is_shutting_down_, true) && end_.ok();
   }
-  if (!tells) return AnswerShutdowns();
+  if (!reports) return AnswerShutdowns();
   Begin();
-  TellEnd(
+  ReportEnd(
       absl::CancelledError("the coordinator of named tensors was shut down"),
       DecidedRuns::kFinish,
       [weak_self = weak_from_this()](const ControlAnswer& answer) {
@@ -330,8 +331,8 @@ void RankCoordinator::Shutdown(StatusCallback done) {
           if (self->end_.ok()) self->shutdown_status_ = answer.status();
         }
         // Decisions that have not arrived here cannot run.
-        self->TellEnd(answer.status(), DecidedRuns::kCancel,
-                      [](const ControlAnswer&) {});
+        self->ReportEnd(answer.status(), DecidedRuns::kCancel,
+                        [](const ControlAnswer&) {});
         self->EndHere(answer.status(), DecidedRuns::kFinish);
       });
 }
@@ -341,7 +342,7 @@ void RankCoordinator::AnswerShutdowns() {
   absl::Status status;
   {
     MutexLock lock(&mu_);
-    if (end_.ok() || num_untold_ > 0) return;
+    if (end_.ok() || num_unreported_ > 0) return;
     dones.swap(shutdowns_);
     status = shutdown_status_;
   }
@@ -349,8 +350,8 @@ void RankCoordinator::AnswerShutdowns() {
 }
 
 // Sends without `calls_`: the end cancels the calls of `calls_`.
-void RankCoordinator::TellEnd(const absl::Status& reason, DecidedRuns runs,
-                              ControlDone done) {
+void RankCoordinator::ReportEnd(const absl::Status& reason, DecidedRuns runs,
+                                ControlDone done) {
   proto::ControlRequest request;
   *request.mutable_end_decisions()->mutable_reason() = EncodeError(reason);
   request.mutable_end_decisions()->set_cancels_runs(runs ==
@@ -370,7 +371,7 @@ void RankCoordinator::Fail(absl::Status status) {
     MutexLock lock(&mu_);
     if (!end_.ok()) return;
   }
-  TellEnd(status, DecidedRuns::kCancel, [](const ControlAnswer&) {});
+  ReportEnd(status, DecidedRuns::kCancel, [](const ControlAnswer&) {});
   EndHere(std::move(status), DecidedRuns::kCancel);
 }
 
@@ -381,7 +382,7 @@ void RankCoordinator::EndHere(absl::Status status, DecidedRuns runs) {
     if (!end_.ok()) return;
     end_ = status;
     undecided = pending_.TakeUndecided();
-    ++num_untold_;
+    ++num_unreported_;
   }
   SayWhetherWaits();
   calls_->Cancel(status);
@@ -389,7 +390,7 @@ void RankCoordinator::EndHere(absl::Status status, DecidedRuns runs) {
   for (const PendingTensorPtr& pending : undecided) {
     std::move(pending->done)(status);
   }
-  OnTold();
+  OnReported();
 }
 
 void RankCoordinator::End(absl::Status reason) {
@@ -401,16 +402,16 @@ void RankCoordinator::Retire(absl::Status reason) {
 }
 
 void RankCoordinator::EndAll(absl::Status reason, bool also_unused) {
-  bool tells = false;
+  bool reports = false;
   {
     MutexLock lock(&mu_);
-    tells = end_.ok() && (has_begun_ || also_unused);
+    reports = end_.ok() && (has_begun_ || also_unused);
   }
   if (options_.server != nullptr) {
     options_.server->End(reason, DecidedRuns::kCancel,
-                         tells ? std::make_optional(rank()) : std::nullopt);
-  } else if (tells) {
-    TellEnd(reason, DecidedRuns::kCancel, [](const ControlAnswer&) {});
+                         reports ? std::make_optional(rank()) : std::nullopt);
+  } else if (reports) {
+    ReportEnd(reason, DecidedRuns::kCancel, [](const ControlAnswer&) {});
   }
   EndHere(reason, DecidedRuns::kCancel);
   runs_->Cancel(std::move(reason));  // Also after an end that let them finish.

@@ -108,7 +108,7 @@ class RankCoordinator : public Coordinator,
       ABSL_LOCKS_EXCLUDED(mu_);
   void OnRunEnded(InstanceKey instance, bool went_well)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void OnTold() ABSL_LOCKS_EXCLUDED(mu_);
+  void OnReported() ABSL_LOCKS_EXCLUDED(mu_);
 
   // The end comes once, in EndHere(). Undecided requests end with its status,
   // and with kCancel runs end, too. Four ways lead there:
@@ -124,7 +124,8 @@ class RankCoordinator : public Coordinator,
   void EndAll(absl::Status reason, bool also_unused) ABSL_LOCKS_EXCLUDED(mu_);
   void EndHere(absl::Status status, DecidedRuns runs) ABSL_LOCKS_EXCLUDED(mu_);
   bool IsReplaced(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
-  void TellEnd(const absl::Status& reason, DecidedRuns runs, ControlDone done);
+  void ReportEnd(const absl::Status& reason, DecidedRuns runs,
+                 ControlDone done);
   void AnswerShutdowns() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
@@ -152,7 +153,7 @@ class RankCoordinator : public Coordinator,
   uint64_t last_decision_ ABSL_GUARDED_BY(mu_) = 0;
 
   // Number of decisions, plus the end, whose callbacks have not all run.
-  int64_t num_untold_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t num_unreported_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace tutti

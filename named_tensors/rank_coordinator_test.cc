@@ -67,7 +67,7 @@ class CoordinatorTest : public testing::Test {
          .present_process = [this](int) { return present_process_; }});
   }
 
-  void Ask(const std::string& name) {
+  void Request(const std::string& name) {
     coordinator_->AllReduce(
         {.name = name,
          .input = *Tensor::Allocate(DType::kFloat32, TensorShape::Vector(1)),
@@ -96,33 +96,33 @@ TEST_F(CoordinatorTest, AnEndIsToldAlsoByWhoHasAskedForNothing) {
 
 // Messages are sent for events only, never by time.
 TEST_F(CoordinatorTest, NothingIsSentWhileNothingHappens) {
-  Ask("x");
+  Request("x");
   environment_.RunAll();
-  const std::vector<Kind> asked = channel_->kinds;
-  EXPECT_THAT(asked, Contains(Kind::kSubmitTensors));
+  const std::vector<Kind> requested = channel_->kinds;
+  EXPECT_THAT(requested, Contains(Kind::kSubmitTensors));
   environment_.Advance(absl::Hours(1));
-  EXPECT_EQ(channel_->kinds, asked);
+  EXPECT_EQ(channel_->kinds, requested);
 }
 
 TEST_F(CoordinatorTest, TheChannelKnowsWhetherADecisionIsAwaited) {
   EXPECT_EQ(channel_->num_waiting, 0);
   for (const std::string name : {"x", "y"}) {
-    Ask(name);
+    Request(name);
     EXPECT_EQ(channel_->num_waiting, 1);
     std::exchange(channel_->submitted, nullptr)(proto::ControlReply());
   }
   for (const uint64_t number : {1, 2}) {
     EXPECT_EQ(channel_->num_waiting, 1);
     proto::ControlReply reply;
-    proto::DecisionsReply& told = *reply.mutable_decisions();
-    told.set_first_number(number);
-    proto::Decision& decision = *told.add_decisions();
+    proto::DecisionsReply& reported = *reply.mutable_decisions();
+    reported.set_first_number(number);
+    proto::Decision& decision = *reported.add_decisions();
     decision.add_requests(number);
     *decision.mutable_error() = EncodeError(reason_);
     std::exchange(channel_->decided, nullptr)(reply);
   }
   EXPECT_EQ(channel_->num_waiting, 0);
-  Ask("z");
+  Request("z");
   EXPECT_EQ(channel_->num_waiting, 1);
   coordinator_->End(reason_);
   EXPECT_EQ(channel_->num_waiting, 0);
@@ -141,7 +141,7 @@ TEST_F(CoordinatorTest, WhoEndsOrGoesAwayWhileItFirstAsksTellsTheOthers) {
     channel_->when_submitted = [&] {
       goes_away ? coordinator_->Retire(reason_) : coordinator_->End(reason_);
     };
-    Ask("x");
+    Request("x");
     EXPECT_THAT(statuses_, ElementsAre(reason_));
     EXPECT_THAT(channel_->kinds, Contains(Kind::kEndDecisions));
   }
@@ -149,7 +149,7 @@ TEST_F(CoordinatorTest, WhoEndsOrGoesAwayWhileItFirstAsksTellsTheOthers) {
 
 TEST_F(CoordinatorTest, ALateWordOfAnOldProcessEndsNothing) {
   present_process_ = 6;
-  Ask("x");
+  Request("x");
   coordinator_->OnTaskLost({0, 5}, reason_);
   EXPECT_THAT(statuses_, IsEmpty());
   coordinator_->OnTaskLost({0, 6}, reason_);
@@ -158,14 +158,14 @@ TEST_F(CoordinatorTest, ALateWordOfAnOldProcessEndsNothing) {
 
 TEST_F(CoordinatorTest, WhoWasAskedUnheardOfMayBeTheOneThatIsLost) {
   present_process_ = 0;
-  Ask("x");
+  Request("x");
   present_process_ = 6;
   coordinator_->OnTaskLost({0, 5}, reason_);
   EXPECT_THAT(statuses_, ElementsAre(reason_));
 }
 
 TEST_F(CoordinatorTest, TheLossOfTheProcessThatWasAskedEndsAllThoughReplaced) {
-  Ask("x");
+  Request("x");
   present_process_ = 6;
   coordinator_->OnTaskLost({0, 5}, reason_);
   EXPECT_THAT(statuses_, ElementsAre(reason_));
@@ -184,7 +184,7 @@ TEST_F(CoordinatorTest, RankZeroEndsAllForAProcessThatIsThereOrHasAsked) {
          .server = server,
          .executor = [] { return nullptr; },
          .present_process = [](int) { return 6; }});
-    Ask("x");
+    Request("x");
     environment_.RunAll();
     ASSERT_TRUE(server->is_in_use());
     coordinator_->OnTaskLost({1, 5}, reason_);

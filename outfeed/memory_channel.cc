@@ -5,15 +5,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/run_in_turn.h"
+#include "framework/base/trampoline.h"
 
 namespace tutti {
 namespace {
 
-// Runs `done` through EndInTurn(): transfers from inside `done` do not deepen
-// the stack.
+// Runs `done` through FinishOnTrampoline(): transfers from inside `done` do not
+// deepen the stack.
 void Answer(StatusCallback done, absl::Status status) {
-  if (done != nullptr) EndInTurn(std::move(done), std::move(status));
+  if (done != nullptr) FinishOnTrampoline(std::move(done), std::move(status));
 }
 
 // Errors: INVALID_ARGUMENT above kMaxTransferBytes.

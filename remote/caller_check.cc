@@ -8,8 +8,9 @@
 
 namespace tutti {
 
-absl::Status CheckAsk(const ClusterSpec& cluster, const CollGroupParams& group,
-                      const ControlCaller& caller, const BufKey& key) {
+absl::Status CheckRecvRequest(const ClusterSpec& cluster,
+                              const CollGroupParams& group,
+                              const ControlCaller& caller, const BufKey& key) {
   const auto& members = group.members;
   const auto is_rank = [&members](int32_t rank) {
     return rank >= 0 && static_cast<size_t>(rank) < members.size();

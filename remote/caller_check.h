@@ -14,8 +14,9 @@ namespace tutti {
 // group has. Errors: INVALID_ARGUMENT if the ranks are not in the group, or the
 // sender not in this task; PERMISSION_DENIED if the receiver is another task's;
 // FAILED_PRECONDITION if the caller has restarted since.
-absl::Status CheckAsk(const ClusterSpec& cluster, const CollGroupParams& group,
-                      const ControlCaller& caller, const BufKey& key);
+absl::Status CheckRecvRequest(const ClusterSpec& cluster,
+                              const CollGroupParams& group,
+                              const ControlCaller& caller, const BufKey& key);
 
 // Checks whether another task may report a failed execution of the group.
 // Errors: PERMISSION_DENIED if it has no member in the group.

@@ -42,37 +42,37 @@ BufKey FirstOf(int64_t step) {
 
 }  // namespace
 
-// Request of this task to another one. Stays in `receives_` until its borrower
+// Request of this task to another one. Stays in `receives_` until its receiver
 // gets the delivery.
 class CollectiveRemoteAccess::Receive
-    : public Borrower,
+    : public Receiver,
       public std::enable_shared_from_this<Receive> {
  public:
   Receive(std::shared_ptr<CollectiveRemoteAccess> access, int task,
-          const BufKey& key, const Ask& ask)
-      : task(task), key(key), ask(ask), access_(std::move(access)) {}
+          const BufKey& key, const RecvRequest& recv)
+      : task(task), key(key), recv(recv), access_(std::move(access)) {}
 
   absl::Status OnPart(int32_t /*id*/, size_t offset,
                       absl::Span<const std::byte> part) override {
-    return ask.borrower->OnPart(ask.id, offset, part);
+    return recv.receiver->OnPart(recv.id, offset, part);
   }
   std::shared_ptr<DeviceLanding> Land(int32_t /*id*/,
                                       size_t num_bytes) override {
-    return ask.borrower->Land(ask.id, num_bytes);
+    return recv.receiver->Land(recv.id, num_bytes);
   }
   absl::Status OnLanded(int32_t /*id*/, size_t offset,
                         std::shared_ptr<DeviceLanding> part) override {
-    return ask.borrower->OnLanded(ask.id, offset, std::move(part));
+    return recv.receiver->OnLanded(recv.id, offset, std::move(part));
   }
   void OnDelivery(int32_t /*id*/, absl::Status status,
                   Delivery delivery) override {
     const auto self = access_->RemoveReceive(*this);
-    ask.borrower->OnDelivery(ask.id, std::move(status), delivery);
+    recv.receiver->OnDelivery(recv.id, std::move(status), delivery);
   }
 
   const int task;
   const BufKey key;
-  const Ask ask;
+  const RecvRequest recv;
 
   // Written under the access's mutex before the delivery; `ended` is written
   // once. A thread that has seen it set may read it without the mutex.
@@ -95,7 +95,7 @@ CollectiveRemoteAccess::CollectiveRemoteAccess(Options options)
       served_({.cluster = options_.cluster,
                .clock = options_.environment.clock,
                .groups = options_.groups,
-               .max_waiting = options_.max_waiting_asks,
+               .max_waiting = options_.max_waiting_requests,
                .early_lifetime = options_.early_ask_lifetime},
               &rendezvous_),
       early_cancels_(options_.max_early_cancels, options_.early_ask_lifetime) {}
@@ -122,24 +122,24 @@ void CollectiveRemoteAccess::Remove(const PerStepCollectiveRemoteAccess& step,
 // --- Receiving ---------------------------------------------------------------
 
 void CollectiveRemoteAccess::Recv(const CollGroupMember& peer,
-                                  const BufKey& key, const Ask& ask) {
+                                  const BufKey& key, const RecvRequest& recv) {
   const auto task = options_.cluster.TaskOf(peer.device.name);
-  if (!task.ok()) return ask.borrower->OnDelivery(ask.id, task.status(), {});
+  if (!task.ok()) return recv.receiver->OnDelivery(recv.id, task.status(), {});
   if (*task == options_.cluster.this_task) {
-    return rendezvous_.Consume(key, ask);
+    return rendezvous_.Consume(key, recv);
   }
   const auto receive =
-      std::make_shared<Receive>(shared_from_this(), *task, key, ask);
+      std::make_shared<Receive>(shared_from_this(), *task, key, recv);
   bool is_first = false;
   {
     MutexLock lock(&mu_);
     is_first = receives_.try_emplace(key, receive).second;
   }
   if (is_first) return Request(*receive);
-  ask.borrower->OnDelivery(ask.id,
-                           absl::AlreadyExistsError(absl::StrCat(
-                               ToString(key), ": asked for twice")),
-                           {});
+  recv.receiver->OnDelivery(recv.id,
+                            absl::AlreadyExistsError(absl::StrCat(
+                                ToString(key), ": asked for twice")),
+                            {});
 }
 
 void CollectiveRemoteAccess::Request(Receive& receive) {
@@ -148,11 +148,11 @@ void CollectiveRemoteAccess::Request(Receive& receive) {
   if (!status.ok()) return receive.OnDelivery(0, std::move(status), {});
   TransferChannel& transfers = options_.transport->transfers();
   transfers.Request(receive.task, receive.key,
-                    {.num_bytes = receive.ask.num_bytes,
-                     .dtype = receive.ask.dtype,
-                     .incarnation = receive.ask.incarnation,
-                     .borrower = &receive,
-                     .into = receive.ask.into});
+                    {.num_bytes = receive.recv.num_bytes,
+                     .dtype = receive.recv.dtype,
+                     .incarnation = receive.recv.incarnation,
+                     .receiver = &receive,
+                     .into = receive.recv.into});
   std::optional<absl::Status> ended;
   {
     MutexLock lock(&mu_);
@@ -254,7 +254,7 @@ std::string CollectiveRemoteAccess::DescribeWaiting(
   if (!senders.empty()) {
     return absl::StrCat("data of ", names_of({senders.begin(), senders.end()}));
   }
-  const std::vector<int> absent = rendezvous_.RanksThatHaveNotAsked(exec);
+  const std::vector<int> absent = rendezvous_.RanksThatHaveNotRequested(exec);
   if (absent.empty()) return "";
   return absl::StrCat(names_of(absent), " to ask for data");
 }
@@ -268,7 +268,7 @@ bool CollectiveRemoteAccess::Cancel(const ExecKey& exec,
     MutexLock lock(&mu_);
     ended = BeginCancel(exec, reason);
   }
-  Tell(ended);
+  Report(ended);
   return ended.waiting.is_first;
 }
 
@@ -295,12 +295,12 @@ void CollectiveRemoteAccess::EndGroup(const CollGroupParams& group,
         [&](const ExecKey& exec) { return GroupInStep::Of(exec) == ends; },
         reason);
   }
-  Tell(ended);
+  Report(ended);
 }
 
-void CollectiveRemoteAccess::Tell(const Ended& ended) {
+void CollectiveRemoteAccess::Report(const Ended& ended) {
   CancelReceives(ended.receives);
-  BufRendezvous::Tell(ended.waiting);
+  BufRendezvous::Report(ended.waiting);
 }
 
 void CollectiveRemoteAccess::TellOthers(const CollGroupParams& group,
@@ -369,7 +369,7 @@ absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
   const absl::Status status = CheckIsInGroup(options_.cluster, **group, caller);
   if (!status.ok()) return status;
   Ended ended;
-  PeerAccessInterface::EndedCallback tell_step;
+  PeerAccessInterface::EndedCallback report_to_step;
   {
     MutexLock lock(&mu_);
     ended = BeginCancel(exec, reason);
@@ -379,10 +379,10 @@ absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
       ended_executions_.pop_front();
     }
     const auto step = steps_.find(exec.step);
-    if (step != steps_.end()) tell_step = step->second->ended();
+    if (step != steps_.end()) report_to_step = step->second->ended();
   }
-  Tell(ended);
-  if (tell_step != nullptr) tell_step(exec, reason);
+  Report(ended);
+  if (report_to_step != nullptr) report_to_step(exec, reason);
   return absl::OkStatus();
 }
 
@@ -409,20 +409,20 @@ void CollectiveRemoteAccess::EndTransfers(int64_t step_id,
     });
     early_cancels_.RemoveStep(step_id);
   }
-  Tell(ended);
+  Report(ended);
 }
 
 // --- Serving -----------------------------------------------------------------
 
 void CollectiveRemoteAccess::Serve(const ControlCaller& caller,
-                                   const BufKey& key, const Ask& ask) {
-  served_.Serve(shared_from_this(), caller, key, ask);
+                                   const BufKey& key, const RecvRequest& recv) {
+  served_.Serve(shared_from_this(), caller, key, recv);
 }
 
 void CollectiveRemoteAccess::Withdraw(const BufKey& key,
-                                      const Borrower* borrower,
+                                      const Receiver* receiver,
                                       absl::Status reason) {
-  served_.Withdraw(key, borrower, reason);
+  served_.Withdraw(key, receiver, reason);
 }
 
 void CollectiveRemoteAccess::OnGroupChange(GroupKey group) {

@@ -36,7 +36,7 @@ class PerStepCollectiveRemoteAccess;
 // receivers and requests of other tasks find them. A receiver whose peer is in
 // another task sends its request to that task, as early as its schedule allows.
 //
-// Thread-safe. Lender and Borrower callbacks run with no lock held: on a thread
+// Thread-safe. Sender and Receiver callbacks run with no lock held: on a thread
 // of the side that came second, of the transport, or of the side that cancels.
 //
 // Every request of another task is checked: its group must live, and its ranks
@@ -55,7 +55,7 @@ class CollectiveRemoteAccess
     // this one; more end with RESOURCE_EXHAUSTED. Each takes a few hundred
     // bytes. Collectives that are started together add up while this task is
     // late.
-    size_t max_waiting_asks = size_t{1} << 16;
+    size_t max_waiting_requests = size_t{1} << 16;
 
     // Time for which a request waits until this process knows its group.
     absl::Duration early_ask_lifetime = absl::Seconds(30);
@@ -109,8 +109,8 @@ class CollectiveRemoteAccess
   void EndStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
 
   void Serve(const ControlCaller& caller, const BufKey& key,
-             const Ask& ask) override;
-  void Withdraw(const BufKey& key, const Borrower* borrower,
+             const RecvRequest& recv) override;
+  void Withdraw(const BufKey& key, const Receiver* receiver,
                 absl::Status reason) override;
 
   // For tests and reports: waiting requests of other tasks; receives of this
@@ -133,8 +133,8 @@ class CollectiveRemoteAccess
   void Post(const BufKey& key, const Offer& offer) {
     rendezvous_.Provide(key, offer);
   }
-  void Recv(const CollGroupMember& peer, const BufKey& key, const Ask& ask)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void Recv(const CollGroupMember& peer, const BufKey& key,
+            const RecvRequest& recv) ABSL_LOCKS_EXCLUDED(mu_);
   void Forget(const ExecKey& exec) { rendezvous_.ForgetExecution(exec); }
   absl::Status StatusOf(const ExecKey& exec) const {
     return rendezvous_.StatusOf(exec);
@@ -144,7 +144,7 @@ class CollectiveRemoteAccess
 
   bool IsWithinTask(const CollGroupParams& group) const;
 
-  // Ended transfers, for Tell().
+  // Ended transfers, for Report().
   struct Ended {
     BufRendezvous::Ended waiting;
     std::vector<std::shared_ptr<Receive>> receives;  // Receives under way.
@@ -163,7 +163,7 @@ class CollectiveRemoteAccess
                   const absl::Status& reason);
   Ended BeginCancel(const ExecKey& exec, const absl::Status& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Tell(const Ended& ended) ABSL_LOCKS_EXCLUDED(mu_);
+  void Report(const Ended& ended) ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(const PerStepCollectiveRemoteAccess& step, int64_t step_id)
       ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -42,21 +42,21 @@ class PromptTransport : public Transport,
             ControlDone done) override {
     std::move(done)(proto::ControlReply());
   }
-  void Request(int, const BufKey&, const Ask& ask) override {
-    ask.borrower->OnDelivery(ask.id, absl::OkStatus(), {});
+  void Request(int, const BufKey&, const RecvRequest& recv) override {
+    recv.receiver->OnDelivery(recv.id, absl::OkStatus(), {});
   }
-  void Cancel(int, const BufKey&, const Borrower*, absl::Status) override {}
+  void Cancel(int, const BufKey&, const Receiver*, absl::Status) override {}
 };
 
-class CountingBorrower : public Borrower {
+class CountingReceiver : public Receiver {
  public:
   void OnDelivery(int32_t, absl::Status status, Delivery) override {
     EXPECT_FALSE(absl::IsAlreadyExists(status));
-    ++num_told;
+    ++num_reported;
     last_status = std::move(status);
   }
 
-  int num_told = 0;
+  int num_reported = 0;
   absl::Status last_status;
 };
 
@@ -91,13 +91,13 @@ TEST(CollectiveRemoteAccessRaceTest, AReceiveThatIsCancelledAsItBeginsEnds) {
       step->ForgetExecution(exec);
     }
   });
-  CountingBorrower borrower;
+  CountingReceiver receiver;
   for (key.tag = 0; key.tag < kReceives; ++key.tag) {
-    step->RecvFromPeer(group.members[0], key, {.borrower = &borrower});
+    step->RecvFromPeer(group.members[0], key, {.receiver = &receiver});
   }
   are_all_received = true;
   canceller.join();
-  EXPECT_EQ(borrower.num_told, kReceives);
+  EXPECT_EQ(receiver.num_reported, kReceives);
   EXPECT_EQ(access->num_receiving(), 0);
   step.reset();
   const std::weak_ptr<CollectiveRemoteAccess> left = access;
@@ -108,40 +108,40 @@ TEST(CollectiveRemoteAccessRaceTest, AReceiveThatIsCancelledAsItBeginsEnds) {
 // Answers no request.
 class HoldingTransport : public PromptTransport {
  public:
-  void Request(int, const BufKey& key, const Ask& ask) override {
+  void Request(int, const BufKey& key, const RecvRequest& recv) override {
     MutexLock lock(&mu_);
-    EXPECT_TRUE(asks_.emplace(key, ask).second);
+    EXPECT_TRUE(asks_.emplace(key, recv).second);
   }
-  void Cancel(int, const BufKey& key, const Borrower* borrower,
+  void Cancel(int, const BufKey& key, const Receiver* receiver,
               absl::Status reason) override {
-    EndAsk(key, borrower, std::move(reason));
+    EndAsk(key, receiver, std::move(reason));
   }
 
  protected:
-  // Null `borrower` matches any.
-  void EndAsk(const BufKey& key, const Borrower* borrower,
+  // Null `receiver` matches any.
+  void EndAsk(const BufKey& key, const Receiver* receiver,
               absl::Status reason) {
-    Ask ask;
+    RecvRequest recv;
     {
       MutexLock lock(&mu_);
       const auto found = asks_.find(key);
       if (found == asks_.end()) return;  // Cancelled already.
-      ask = found->second;
-      if (borrower != nullptr && ask.borrower != borrower) return;
+      recv = found->second;
+      if (receiver != nullptr && recv.receiver != receiver) return;
       asks_.erase(found);
     }
-    ask.borrower->OnDelivery(ask.id, std::move(reason), {});
+    recv.receiver->OnDelivery(recv.id, std::move(reason), {});
   }
 
  private:
   Mutex mu_;
-  absl::flat_hash_map<BufKey, Ask> asks_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<BufKey, RecvRequest> asks_ ABSL_GUARDED_BY(mu_);
 };
 
 // Calls a function on delivery.
-class BorrowerThat : public Borrower {
+class ReceiverThat : public Receiver {
  public:
-  explicit BorrowerThat(std::function<void()> act) : act_(std::move(act)) {}
+  explicit ReceiverThat(std::function<void()> act) : act_(std::move(act)) {}
   void OnDelivery(int32_t, absl::Status, Delivery) override { act_(); }
 
  private:
@@ -151,10 +151,10 @@ class BorrowerThat : public Borrower {
 // Ends a request by itself just before its cancellation.
 class LateCancelTransport : public HoldingTransport {
  public:
-  void Cancel(int task, const BufKey& key, const Borrower* borrower,
+  void Cancel(int task, const BufKey& key, const Receiver* receiver,
               absl::Status reason) override {
     EndAsk(key, nullptr, absl::UnavailableError("gone"));
-    HoldingTransport::Cancel(task, key, borrower, std::move(reason));
+    HoldingTransport::Cancel(task, key, receiver, std::move(reason));
   }
 };
 
@@ -166,36 +166,36 @@ TEST(CollectiveRemoteAccessRaceTest, ACancellationThatComesLateEndsNoOther) {
   group.cancellation = std::make_shared<Cancellation>();
   const BufKey key = {{1, kStep, kGroup, 1, 1}, 0, 0, 1};
   const auto step = access->ForStep(kStep);
-  CountingBorrower second;
+  CountingReceiver second;
   // Request again, as the next execution with the same key does.
-  BorrowerThat first([&] {
+  ReceiverThat first([&] {
     step->ForgetExecution(key.exec);
-    step->RecvFromPeer(group.members[0], key, {.borrower = &second});
+    step->RecvFromPeer(group.members[0], key, {.receiver = &second});
   });
-  step->RecvFromPeer(group.members[0], key, {.borrower = &first});
+  step->RecvFromPeer(group.members[0], key, {.receiver = &first});
   step->CancelExecution(group, key.exec, absl::AbortedError("at will"));
   EXPECT_EQ(access->num_receiving(), 1);
-  EXPECT_EQ(second.num_told, 0);
+  EXPECT_EQ(second.num_reported, 0);
   step->StartAbort(absl::AbortedError("at will"));
-  EXPECT_EQ(second.num_told, 1);
+  EXPECT_EQ(second.num_reported, 1);
 }
 
 // Both sides of transfers, called on any thread.
-class CountingSide : public Lender, public Borrower {
+class CountingSide : public Sender, public Receiver {
  public:
   void OnReleased(int32_t, absl::Status status) override { Count(status); }
   void OnDelivery(int32_t, absl::Status status, Delivery delivery) override {
-    if (delivery.lender != nullptr) delivery.Release(absl::OkStatus());
+    if (delivery.sender != nullptr) delivery.Release(absl::OkStatus());
     Count(status);
   }
 
-  std::atomic<int> num_told{0};
+  std::atomic<int> num_reported{0};
   std::atomic<int> num_failed{0};
 
  private:
   void Count(const absl::Status& status) {
     if (!status.ok()) ++num_failed;
-    ++num_told;
+    ++num_reported;
   }
 };
 
@@ -223,9 +223,9 @@ TEST(CollectiveRemoteAccessRaceTest, WhatActsWhileItsStepEndsEndsOnce) {
                                    absl::AbortedError("why"));
       }
       for (int tag = 0; tag < kTags; ++tag) {
-        transport->PostToPeer(here, key(step, tag), {.lender = &sides});
+        transport->PostToPeer(here, key(step, tag), {.sender = &sides});
         transport->RecvFromPeer(group.members[0], key(step, tag),
-                                {.borrower = &sides});
+                                {.receiver = &sides});
       }
       meet.arrive_and_wait();
     }
@@ -235,11 +235,11 @@ TEST(CollectiveRemoteAccessRaceTest, WhatActsWhileItsStepEndsEndsOnce) {
     meet.arrive_and_wait();
     access->EndStep(step);
     meet.arrive_and_wait();
-    EXPECT_EQ(sides.num_told, 2 * kTags * (step + 1)) << "step " << step;
+    EXPECT_EQ(sides.num_reported, 2 * kTags * (step + 1)) << "step " << step;
     EXPECT_EQ(access->num_receiving(), 0) << "step " << step;
   }
   member.join();
-  EXPECT_EQ(sides.num_failed, sides.num_told);
+  EXPECT_EQ(sides.num_failed, sides.num_reported);
 }
 
 }  // namespace collective_remote_access_race_test

@@ -36,7 +36,7 @@ ClusterSpec Cluster(int this_task) {
 uint64_t IncarnationOf(int task) { return 100 + task; }
 
 // Sender or receiver of a transfer; records its callbacks.
-class Side : public Lender, public Borrower {
+class Side : public Sender, public Receiver {
  public:
   explicit Side(size_t num_bytes) : bytes(num_bytes) {
     std::iota(reinterpret_cast<uint8_t*>(bytes.data()),
@@ -56,7 +56,7 @@ class Side : public Lender, public Borrower {
   }
   void OnDelivery(int32_t, absl::Status status, Delivery delivery) override {
     EXPECT_FALSE(end.has_value());
-    if (delivery.lender != nullptr) {
+    if (delivery.sender != nullptr) {
       bytes.assign(delivery.bytes.begin(), delivery.bytes.end());
       delivery.Release(absl::OkStatus());
     }
@@ -147,7 +147,7 @@ class CollectiveRemoteAccessTest : public testing::TestWithParam<uint64_t> {
                                        {.bytes = side->bytes,
                                         .dtype = DType::kUint8,
                                         .incarnation = IncarnationOf(key.from),
-                                        .lender = side});
+                                        .sender = side});
   }
   void Receive(const BufKey& key, Side* side) {
     tasks_[key.to]->step->RecvFromPeer(
@@ -155,7 +155,7 @@ class CollectiveRemoteAccessTest : public testing::TestWithParam<uint64_t> {
         {.num_bytes = side->bytes.size(),
          .dtype = DType::kUint8,
          .incarnation = IncarnationOf(key.from),
-         .borrower = side,
+         .receiver = side,
          .into = side->says_where ? absl::MakeSpan(side->bytes)
                                   : absl::Span<std::byte>()});
   }
@@ -166,7 +166,7 @@ class CollectiveRemoteAccessTest : public testing::TestWithParam<uint64_t> {
     Side side(8);
     tasks_[task]->access->Serve(
         caller, key,
-        {.num_bytes = 8, .dtype = DType::kUint8, .borrower = &side});
+        {.num_bytes = 8, .dtype = DType::kUint8, .receiver = &side});
     environment_.RunAll();
     tasks_[task]->access->Withdraw(key, &side,
                                    absl::CancelledError("withdrawn"));
@@ -246,12 +246,12 @@ TEST_P(CollectiveRemoteAccessTest, ACancelledExecutionEndsOnAllTasks) {
   Receive(Key(1, 2), &received);  // Not offered.
   environment_.RunAll();
   const absl::Status reason = absl::DataLossError("rank 0 has failed");
-  std::vector<std::vector<absl::Status>> told(kNumTasks);
+  std::vector<std::vector<absl::Status>> reported(kNumTasks);
   for (int task = 0; task < kNumTasks; ++task) {
     tasks_[task]->step->WatchEnds(
-        [&told, task](const ExecKey& exec, const absl::Status& why) {
+        [&reported, task](const ExecKey& exec, const absl::Status& why) {
           EXPECT_EQ(exec, Key(0, 1).exec);
-          told[task].push_back(why);
+          reported[task].push_back(why);
         });
   }
   tasks_[0]->step->CancelExecution(*Group(1), Key(0, 1).exec, reason);
@@ -260,8 +260,8 @@ TEST_P(CollectiveRemoteAccessTest, ACancelledExecutionEndsOnAllTasks) {
   for (int task = 0; task < kNumTasks; ++task) {
     EXPECT_THAT(tasks_[task]->cancel_status, IsOk());
     EXPECT_EQ(tasks_[task]->step->StatusOf(Key(0, 1).exec), reason);
-    EXPECT_EQ(told[task], task == 0 ? std::vector<absl::Status>()
-                                    : std::vector<absl::Status>{reason});
+    EXPECT_EQ(reported[task], task == 0 ? std::vector<absl::Status>()
+                                        : std::vector<absl::Status>{reason});
   }
   Receive(Key(0, 1), &later);
   environment_.RunAll();
@@ -294,7 +294,7 @@ TEST_P(CollectiveRemoteAccessTest, AnExecutionThatIsCancelledEndsNoOther) {
   BufKey of_next = key;
   ++of_next.exec.step;
   next->RecvFromPeer(Member(0), of_next,
-                     {.num_bytes = 4, .borrower = &of_next_step});
+                     {.num_bytes = 4, .receiver = &of_next_step});
   const absl::Status reason = absl::AbortedError("it alone");
   EXPECT_THAT(tasks_[1]->access->CancelFromPeer({0, IncarnationOf(0)}, key.exec,
                                                 reason),
@@ -370,8 +370,8 @@ TEST_P(CollectiveRemoteAccessTest, ATaskThatIsCutOffEndsWhatIsAskedOfIt) {
 TEST_P(CollectiveRemoteAccessTest, SaysWhatMembersOfOneTaskWaitForAlone) {
   // Groups with another task: a request there does not concern this group's
   // members.
-  Side asked(8);
-  Receive(Key(0, 1), &asked);
+  Side requested(8);
+  Receive(Key(0, 1), &requested);
   environment_.RunAll();
   EXPECT_EQ(tasks_[0]->step->DescribeWaiting(*Group(1), Key(0, 1).exec), "");
 
@@ -384,7 +384,7 @@ TEST_P(CollectiveRemoteAccessTest, SaysWhatMembersOfOneTaskWaitForAlone) {
   key.exec.group = group.key;
   Side awaited(8);
   tasks_[0]->step->RecvFromPeer(group.members[2], key,
-                                {.num_bytes = 8, .borrower = &awaited});
+                                {.num_bytes = 8, .receiver = &awaited});
   EXPECT_EQ(tasks_[0]->step->DescribeWaiting(group, key.exec),
             "data of rank 2 for rank 1 (tag 0)");
   for (const int task : {0, 1}) {
@@ -455,7 +455,7 @@ TEST_P(CollectiveRemoteAccessTest, AStepThatHasEndedLendsAndReceivesNothing) {
   Receive(other, &received);
   const BufKey to_itself = Key(2, 1);
   tasks_[1]->step->RecvFromPeer(Member(1), to_itself,
-                                {.num_bytes = 8, .borrower = &local});
+                                {.num_bytes = 8, .receiver = &local});
   environment_.RunAll();
   for (const Side* side : {&waiting, &sent, &received, &local}) {
     EXPECT_EQ(side->end, StepHasEndedError(kStep));
@@ -480,7 +480,7 @@ TEST_P(CollectiveRemoteAccessTest, ARequestThatArrivesAfterTheEndIsRefused) {
 
 TEST_P(CollectiveRemoteAccessTest,
        TellsWhatFailsInAnAbortedStepUnlessItIsOver) {
-  const auto num_told = [&](const char* why) {
+  const auto num_reported = [&](const char* why) {
     const int64_t before = network_.num_calls();
     tasks_[0]->step->CancelExecution(*Group(1), Key(0, 1).exec,
                                      absl::AbortedError(why));
@@ -488,11 +488,11 @@ TEST_P(CollectiveRemoteAccessTest,
     return network_.num_calls() - before;
   };
   tasks_[0]->step->StartAbort(absl::AbortedError("had enough"));
-  EXPECT_EQ(num_told("aborted"), kNumTasks - 1);
-  EXPECT_EQ(num_told("again"), 0);
+  EXPECT_EQ(num_reported("aborted"), kNumTasks - 1);
+  EXPECT_EQ(num_reported("again"), 0);
   tasks_[0]->step->ForgetExecution(Key(0, 1).exec);
   tasks_[0]->access->EndStep(kStep);
-  EXPECT_EQ(num_told("over"), 0);
+  EXPECT_EQ(num_reported("over"), 0);
 }
 
 // All members may have failed, and forgotten the execution, before this task
@@ -609,16 +609,16 @@ TEST_P(CollectiveRemoteAccessTest, RefusesAnAskForAnothersBytes) {
 
 // Counts requests with known and unknown groups.
 TEST_P(CollectiveRemoteAccessTest, RefusesATaskMoreAsksThanItsBound) {
-  Start(0, {.max_waiting_asks = 2});
-  const auto ask = [&](int to, uint64_t generation, Side& side) {
+  Start(0, {.max_waiting_requests = 2});
+  const auto recv = [&](int to, uint64_t generation, Side& side) {
     tasks_[0]->access->Serve({to, IncarnationOf(to)}, Key(0, to, generation),
-                             {.num_bytes = 8, .borrower = &side});
+                             {.num_bytes = 8, .receiver = &side});
   };
   Side known(8), early(8), refused(8), of_other(8), again(8);
-  ask(1, 1, known);
-  ask(1, 9, early);
-  ask(1, 8, refused);
-  ask(2, 1, of_other);
+  recv(1, 1, known);
+  recv(1, 9, early);
+  recv(1, 8, refused);
+  recv(2, 1, of_other);
   EXPECT_FALSE(known.end.has_value());
   EXPECT_FALSE(early.end.has_value());
   ASSERT_TRUE(refused.end.has_value());
@@ -629,7 +629,7 @@ TEST_P(CollectiveRemoteAccessTest, RefusesATaskMoreAsksThanItsBound) {
   EXPECT_FALSE(of_other.end.has_value());
   environment_.Advance(absl::Seconds(31));
   EXPECT_TRUE(early.end.has_value());
-  ask(1, 8, again);  // Room again.
+  recv(1, 8, again);  // Room again.
   EXPECT_FALSE(again.end.has_value());
   environment_.Advance(absl::Seconds(31));
   tasks_[0]->step.reset();

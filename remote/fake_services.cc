@@ -6,7 +6,7 @@
 namespace tutti {
 
 void TableService::Provide(const BufKey& key, const Offer& offer) {
-  std::optional<Ask> ask;
+  std::optional<RecvRequest> recv;
   {
     MutexLock lock(&mu_);
     const auto it = asks_.find(key);
@@ -14,47 +14,47 @@ void TableService::Provide(const BufKey& key, const Offer& offer) {
       offers_.emplace(key, offer);
       return;
     }
-    ask = it->second;
+    recv = it->second;
     asks_.erase(it);
   }
-  Meet(offer, *ask);
+  Meet(offer, *recv);
 }
 
 void TableService::Serve(const ControlCaller& /*caller*/, const BufKey& key,
-                         const Ask& ask) {
+                         const RecvRequest& recv) {
   std::optional<Offer> offer;
   {
     MutexLock lock(&mu_);
     const auto it = offers_.find(key);
     if (it == offers_.end()) {
-      asks_.emplace(key, ask);
+      asks_.emplace(key, recv);
       changed_.SignalAll();
       return;
     }
     offer = it->second;
     offers_.erase(it);
   }
-  Meet(*offer, ask);
+  Meet(*offer, recv);
 }
 
-void TableService::Withdraw(const BufKey& key, const Borrower* borrower,
+void TableService::Withdraw(const BufKey& key, const Receiver* receiver,
                             absl::Status reason) {
-  std::optional<Ask> ask;
+  std::optional<RecvRequest> recv;
   {
     MutexLock lock(&mu_);
     const auto it = asks_.find(key);
-    if (it == asks_.end() || it->second.borrower != borrower) return;
-    ask = it->second;
+    if (it == asks_.end() || it->second.receiver != receiver) return;
+    recv = it->second;
     asks_.erase(it);
     ++num_withdrawn_;
     changed_.SignalAll();
   }
-  ask->borrower->OnDelivery(ask->id, std::move(reason), {});
+  recv->receiver->OnDelivery(recv->id, std::move(reason), {});
 }
 
-void TableService::WaitForAsks(size_t num_asks) {
+void TableService::WaitForRequests(size_t num_requests) {
   MutexLock lock(&mu_);
-  while (asks_.size() != num_asks) changed_.Wait(&mu_);
+  while (asks_.size() != num_requests) changed_.Wait(&mu_);
 }
 
 size_t TableService::num_withdrawn() {
@@ -62,26 +62,26 @@ size_t TableService::num_withdrawn() {
   return num_withdrawn_;
 }
 
-void TableService::Meet(const Offer& offer, const Ask& ask) {
-  ask.borrower->OnDelivery(
-      ask.id, absl::OkStatus(),
-      {.bytes = offer.bytes, .lender = offer.lender, .id = offer.id});
+void TableService::Meet(const Offer& offer, const RecvRequest& recv) {
+  recv.receiver->OnDelivery(
+      recv.id, absl::OkStatus(),
+      {.bytes = offer.bytes, .sender = offer.sender, .id = offer.id});
 }
 
-void WaitingLender::OnReleased(int32_t /*id*/, absl::Status status) {
+void WaitingSender::OnReleased(int32_t /*id*/, absl::Status status) {
   MutexLock lock(&mu_);
   is_released_ = true;
   status_ = std::move(status);
   changed_.SignalAll();
 }
 
-absl::Status WaitingLender::Wait() {
+absl::Status WaitingSender::Wait() {
   MutexLock lock(&mu_);
   while (!is_released_) changed_.Wait(&mu_);
   return status_;
 }
 
-absl::Status WaitingBorrower::OnPart(int32_t /*id*/, size_t offset,
+absl::Status WaitingReceiver::OnPart(int32_t /*id*/, size_t offset,
                                      absl::Span<const std::byte> part) {
   MutexLock lock(&mu_);
   if (offset != num_bytes_ || part.size() > bytes_.size() - offset) {
@@ -99,38 +99,38 @@ absl::Status WaitingBorrower::OnPart(int32_t /*id*/, size_t offset,
   return absl::OkStatus();
 }
 
-void WaitingBorrower::OnDelivery(int32_t /*id*/, absl::Status status,
+void WaitingReceiver::OnDelivery(int32_t /*id*/, absl::Status status,
                                  Delivery /*delivery*/) {
   MutexLock lock(&mu_);
-  is_told_ = true;
+  is_reported_ = true;
   status_ = std::move(status);
   changed_.SignalAll();
 }
 
-absl::Status WaitingBorrower::Wait() {
+absl::Status WaitingReceiver::Wait() {
   MutexLock lock(&mu_);
-  while (!is_told_) changed_.Wait(&mu_);
+  while (!is_reported_) changed_.Wait(&mu_);
   return status_;
 }
 
-void WaitingBorrower::WaitForPart() {
+void WaitingReceiver::WaitForPart() {
   MutexLock lock(&mu_);
-  while (num_bytes_ == 0 && !is_told_) changed_.Wait(&mu_);
+  while (num_bytes_ == 0 && !is_reported_) changed_.Wait(&mu_);
 }
 
-absl::Status RefusingBorrower::OnPart(int32_t /*id*/, size_t offset,
+absl::Status RefusingReceiver::OnPart(int32_t /*id*/, size_t offset,
                                       absl::Span<const std::byte> /*part*/) {
   return offset < offset_ ? absl::OkStatus() : refusal_;
 }
 
-void RefusingBorrower::OnDelivery(int32_t /*id*/, absl::Status status,
+void RefusingReceiver::OnDelivery(int32_t /*id*/, absl::Status status,
                                   Delivery /*delivery*/) {
   status_ = std::move(status);
-  told_.DecrementCount();
+  reported_.DecrementCount();
 }
 
-absl::Status RefusingBorrower::Wait() {
-  told_.Wait();
+absl::Status RefusingReceiver::Wait() {
+  reported_.Wait();
   return status_;
 }
 

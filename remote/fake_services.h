@@ -45,27 +45,27 @@ class TableService final : public TransferService {
   void Provide(const BufKey& key, const Offer& offer) ABSL_LOCKS_EXCLUDED(mu_);
 
   void Serve(const ControlCaller& caller, const BufKey& key,
-             const Ask& ask) override ABSL_LOCKS_EXCLUDED(mu_);
-  void Withdraw(const BufKey& key, const Borrower* borrower,
+             const RecvRequest& recv) override ABSL_LOCKS_EXCLUDED(mu_);
+  void Withdraw(const BufKey& key, const Receiver* receiver,
                 absl::Status reason) override ABSL_LOCKS_EXCLUDED(mu_);
 
   // Blocks until so many requests wait.
-  void WaitForAsks(size_t num_asks) ABSL_LOCKS_EXCLUDED(mu_);
+  void WaitForRequests(size_t num_requests) ABSL_LOCKS_EXCLUDED(mu_);
 
   size_t num_withdrawn() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  static void Meet(const Offer& offer, const Ask& ask);
+  static void Meet(const Offer& offer, const RecvRequest& recv);
 
   Mutex mu_;
   CondVar changed_;
   absl::flat_hash_map<BufKey, Offer> offers_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<BufKey, Ask> asks_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<BufKey, RecvRequest> asks_ ABSL_GUARDED_BY(mu_);
   size_t num_withdrawn_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 // Waits for the release of one offer.
-class WaitingLender final : public Lender {
+class WaitingSender final : public Sender {
  public:
   void OnReleased(int32_t id, absl::Status status) override
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -82,9 +82,9 @@ class WaitingLender final : public Lender {
 
 // Collects the bytes of one transfer: copies each part, unless the part already
 // lies in into().
-class WaitingBorrower final : public Borrower {
+class WaitingReceiver final : public Receiver {
  public:
-  explicit WaitingBorrower(size_t num_bytes) : bytes_(num_bytes) {}
+  explicit WaitingReceiver(size_t num_bytes) : bytes_(num_bytes) {}
 
   absl::Status OnPart(int32_t id, size_t offset,
                       absl::Span<const std::byte> part) override
@@ -98,7 +98,7 @@ class WaitingBorrower final : public Borrower {
   // Blocks until a part has come.
   void WaitForPart() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Returns memory for Ask::into.
+  // Returns memory for RecvRequest::into.
   absl::Span<std::byte> into() { return absl::MakeSpan(bytes_); }
 
   // Call after Wait().
@@ -114,14 +114,14 @@ class WaitingBorrower final : public Borrower {
   Mutex mu_;
   CondVar changed_;
   size_t num_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  bool is_told_ ABSL_GUARDED_BY(mu_) = false;
+  bool is_reported_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
 // Collects the bytes, and calls `after_part` with their number after each part.
-class HookedBorrower final : public Borrower {
+class HookedReceiver final : public Receiver {
  public:
-  HookedBorrower(size_t num_bytes, std::function<void(size_t)> after_part)
+  HookedReceiver(size_t num_bytes, std::function<void(size_t)> after_part)
       : bytes_(num_bytes), after_part_(std::move(after_part)) {}
 
   absl::Status OnPart(int32_t id, size_t offset,
@@ -134,17 +134,17 @@ class HookedBorrower final : public Borrower {
     bytes_.OnDelivery(id, std::move(status), delivery);
   }
 
-  WaitingBorrower& bytes() { return bytes_; }
+  WaitingReceiver& bytes() { return bytes_; }
 
  private:
-  WaitingBorrower bytes_;
+  WaitingReceiver bytes_;
   const std::function<void(size_t)> after_part_;
 };
 
 // Takes the parts before `offset`, and refuses the part that begins there.
-class RefusingBorrower final : public Borrower {
+class RefusingReceiver final : public Receiver {
  public:
-  RefusingBorrower(size_t offset, absl::Status refusal)
+  RefusingReceiver(size_t offset, absl::Status refusal)
       : offset_(offset), refusal_(std::move(refusal)) {}
 
   absl::Status OnPart(int32_t id, size_t offset,
@@ -157,7 +157,7 @@ class RefusingBorrower final : public Borrower {
  private:
   const size_t offset_;
   const absl::Status refusal_;
-  BlockingCounter told_{1};
+  BlockingCounter reported_{1};
   absl::Status status_;
 };
 

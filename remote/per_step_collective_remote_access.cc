@@ -24,8 +24,8 @@ void PerStep::PostToPeer(const CollGroupMember& /*peer*/, const BufKey& key,
 }
 
 void PerStep::RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
-                           const Ask& ask) {
-  access_->Recv(peer, key, ask);
+                           const RecvRequest& recv) {
+  access_->Recv(peer, key, recv);
 }
 
 void PerStep::CancelExecution(const CollGroupParams& group, const ExecKey& exec,
@@ -83,12 +83,12 @@ size_t PerStep::least_device_bytes() const {
 
 bool PerStep::AddTold(const ExecKey& exec) {
   MutexLock lock(&mu_);
-  return told_.insert(exec).second;
+  return reported_.insert(exec).second;
 }
 
 void PerStep::RemoveTold(const ExecKey& exec) {
   MutexLock lock(&mu_);
-  told_.erase(exec);
+  reported_.erase(exec);
 }
 
 }  // namespace tutti

@@ -22,7 +22,7 @@ namespace tutti {
 // transfers end with it. Reports the executions that have failed here to other
 // tasks.
 //
-// Thread-safe. Lender and Borrower callbacks run as in CollectiveRemoteAccess.
+// Thread-safe. Sender and Receiver callbacks run as in CollectiveRemoteAccess.
 class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
  public:
   PerStepCollectiveRemoteAccess(std::shared_ptr<CollectiveRemoteAccess> access,
@@ -32,7 +32,7 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
   void PostToPeer(const CollGroupMember& peer, const BufKey& key,
                   const Offer& offer) override;
   void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
-                    const Ask& ask) override;
+                    const RecvRequest& recv) override;
   void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
                        absl::Status reason) override ABSL_LOCKS_EXCLUDED(mu_);
   void WatchEnds(EndedCallback ended) override ABSL_LOCKS_EXCLUDED(mu_);
@@ -58,7 +58,8 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
   const int64_t step_id_;
   mutable Mutex mu_;
   EndedCallback ended_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_set<ExecKey> told_ ABSL_GUARDED_BY(mu_);  // Since the abort.
+  absl::flat_hash_set<ExecKey> reported_
+      ABSL_GUARDED_BY(mu_);  // Since the abort.
   std::atomic<bool> is_aborted_{false};
   std::atomic<bool> is_over_{false};
 };

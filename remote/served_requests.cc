@@ -13,24 +13,24 @@ namespace tutti {
 
 // Request of another task. Early until its group is known here; then it waits
 // in the rendezvous. Stays in `requests_` until it is decided: until its
-// borrower gets the delivery, or the request has ended and the borrower is
+// receiver gets the delivery, or the request has ended and the receiver is
 // about to get it.
-class ServedRequests::Request : public Borrower,
+class ServedRequests::Request : public Receiver,
                                 public std::enable_shared_from_this<Request> {
  public:
   Request(std::shared_ptr<ServedRequests> requests, const ControlCaller& caller,
-          const BufKey& key, const Ask& ask)
-      : caller(caller), key(key), ask(ask), requests_(std::move(requests)) {}
+          const BufKey& key, const RecvRequest& recv)
+      : caller(caller), key(key), recv(recv), requests_(std::move(requests)) {}
 
   void OnDelivery(int32_t /*id*/, absl::Status status,
                   Delivery delivery) override {
     const auto self = requests_->Remove(*this);
-    ask.borrower->OnDelivery(ask.id, std::move(status), delivery);
+    recv.receiver->OnDelivery(recv.id, std::move(status), delivery);
   }
 
   const ControlCaller caller;
   const BufKey key;
-  const Ask ask;
+  const RecvRequest recv;
 
   // Guarded by the mutex of ServedRequests.
   bool is_early = true;
@@ -43,12 +43,12 @@ class ServedRequests::Request : public Borrower,
 
 void ServedRequests::Serve(const std::shared_ptr<const void>& owner,
                            const ControlCaller& caller, const BufKey& key,
-                           const Ask& ask) {
+                           const RecvRequest& recv) {
   const auto request = std::make_shared<Request>(
-      std::shared_ptr<ServedRequests>(owner, this), caller, key, ask);
+      std::shared_ptr<ServedRequests>(owner, this), caller, key, recv);
   absl::Status status = Add(request);
   if (!status.ok()) {
-    return ask.borrower->OnDelivery(ask.id, std::move(status), {});
+    return recv.receiver->OnDelivery(recv.id, std::move(status), {});
   }
   Advance(request);
   AwaitGroup(request);
@@ -72,12 +72,13 @@ absl::Status ServedRequests::Add(const std::shared_ptr<Request>& request) {
   return absl::OkStatus();
 }
 
-// Errors: from CheckAsk() and GroupDirectory::Find().
+// Errors: from CheckRecvRequest() and GroupDirectory::Find().
 absl::Status ServedRequests::Check(const Request& request) const {
   const ExecKey& exec = request.key.exec;
   const auto group = options_.groups->Find(exec.group, exec.generation);
   if (!group.ok()) return group.status();
-  return CheckAsk(options_.cluster, **group, request.caller, request.key);
+  return CheckRecvRequest(options_.cluster, **group, request.caller,
+                          request.key);
 }
 
 // Advances an early request if its group is known by now.
@@ -85,18 +86,18 @@ void ServedRequests::Advance(const std::shared_ptr<Request>& request) {
   absl::Status status = Check(*request);
   if (absl::IsNotFound(status) || !EndEarly(*request)) return;
   if (!status.ok()) return request->OnDelivery(0, std::move(status), {});
-  const Ask& ask = request->ask;
-  rendezvous_.Consume(request->key, {.num_bytes = ask.num_bytes,
-                                     .dtype = ask.dtype,
-                                     .incarnation = ask.incarnation,
-                                     .borrower = request.get()});
+  const RecvRequest& recv = request->recv;
+  rendezvous_.Consume(request->key, {.num_bytes = recv.num_bytes,
+                                     .dtype = recv.dtype,
+                                     .incarnation = recv.incarnation,
+                                     .receiver = request.get()});
   std::optional<absl::Status> ended;
   {
     MutexLock lock(&mu_);
     ended = request->ended;
   }
   if (ended.has_value()) {
-    rendezvous_.CancelAsk(request->key, request.get(), *std::move(ended));
+    rendezvous_.CancelRecv(request->key, request.get(), *std::move(ended));
   }
 }
 
@@ -146,7 +147,7 @@ void ServedRequests::End(const std::shared_ptr<Request>& request,
     MutexLock lock(&mu_);
     request->ended = reason;  // Seen by Advance(), if it has not got that far.
   }
-  rendezvous_.CancelAsk(request->key, request.get(), reason);
+  rendezvous_.CancelRecv(request->key, request.get(), reason);
 }
 
 std::shared_ptr<ServedRequests::Request> ServedRequests::Remove(
@@ -160,7 +161,7 @@ std::shared_ptr<ServedRequests::Request> ServedRequests::Remove(
   return kept;
 }
 
-void ServedRequests::Withdraw(const BufKey& key, const Borrower* borrower,
+void ServedRequests::Withdraw(const BufKey& key, const Receiver* receiver,
                               const absl::Status& reason) {
   std::shared_ptr<Request> request;
   {
@@ -169,7 +170,7 @@ void ServedRequests::Withdraw(const BufKey& key, const Borrower* borrower,
     if (found == requests_.end()) return;
     request = found->second;
   }
-  if (request->ask.borrower == borrower) End(request, reason);
+  if (request->recv.receiver == receiver) End(request, reason);
 }
 
 void ServedRequests::OnGroupChange(GroupKey group) {

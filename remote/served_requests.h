@@ -23,7 +23,7 @@ namespace tutti {
 // each request; it then waits in the rendezvous. A request may come before this
 // process knows its group: then it waits here for a limited time.
 //
-// Thread-safe. Borrower callbacks run with no lock held. Part of an owner,
+// Thread-safe. Receiver callbacks run with no lock held. Part of an owner,
 // which each waiting request keeps alive.
 class ServedRequests {
  public:
@@ -32,7 +32,7 @@ class ServedRequests {
     Clock* clock = nullptr;  // Outlives the object.
     std::shared_ptr<GroupDirectory> groups;
 
-    // Same as max_waiting_asks and early_ask_lifetime of
+    // Same as max_waiting_requests and early_ask_lifetime of
     // CollectiveRemoteAccess.
     size_t max_waiting = 0;
     absl::Duration early_lifetime;
@@ -43,15 +43,16 @@ class ServedRequests {
       : options_(std::move(options)), rendezvous_(*rendezvous) {}
 
   // Handles a request as TransferService::Serve() does. Errors, to the
-  // borrower: RESOURCE_EXHAUSTED for one request too many of the task;
+  // receiver: RESOURCE_EXHAUSTED for one request too many of the task;
   // ALREADY_EXISTS for a waiting key; NOT_FOUND if the group stays unknown;
-  // those of GroupDirectory::Find(), CheckAsk() and BufRendezvous::Consume().
+  // those of GroupDirectory::Find(), CheckRecvRequest() and
+  // BufRendezvous::Consume().
   void Serve(const std::shared_ptr<const void>& owner,
-             const ControlCaller& caller, const BufKey& key, const Ask& ask)
-      ABSL_LOCKS_EXCLUDED(mu_);
+             const ControlCaller& caller, const BufKey& key,
+             const RecvRequest& recv) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Same as TransferService::Withdraw().
-  void Withdraw(const BufKey& key, const Borrower* borrower,
+  void Withdraw(const BufKey& key, const Receiver* receiver,
                 const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Handles a new or ended generation of the group.

@@ -21,7 +21,7 @@ using testing::HasSubstr;
 constexpr size_t kMaxWaiting = 2;
 constexpr absl::Duration kLifetime = absl::Seconds(30);
 
-class EndOfRequest : public Borrower {
+class EndOfRequest : public Receiver {
  public:
   void OnDelivery(int32_t, absl::Status status, Delivery) override {
     EXPECT_FALSE(end.has_value());
@@ -35,7 +35,7 @@ class ServedRequestsTest : public testing::Test {
  protected:
   void Serve(int task, int tag, EndOfRequest& request) {
     requests_->Serve(requests_, {.task = task}, KeyOf(tag),
-                     {.num_bytes = 4, .borrower = &request});
+                     {.num_bytes = 4, .receiver = &request});
   }
   static BufKey KeyOf(int tag) {
     return {.exec = {.generation = 1, .step = 5, .group = 7}, .tag = tag};

@@ -194,7 +194,7 @@ class ClusterRuntime::Impl {
          .environment = options_.environment,
          .groups = groups_,
          .transport = transport_,
-         .max_waiting_asks = options_.max_waiting_asks,
+         .max_waiting_requests = options_.max_waiting_requests,
          .max_offered_bytes = options_.max_offered_bytes});
     MakeCoordinator();
     control_ = MakeControl(incarnation);
@@ -206,18 +206,21 @@ class ClusterRuntime::Impl {
 
   void CleanupStep(int64_t step_id, StatusCallback done) {
     const int num_tasks = options_.cluster.num_tasks();
-    const auto told = std::make_shared<FirstError>(num_tasks, std::move(done));
+    const auto reported =
+        std::make_shared<FirstError>(num_tasks, std::move(done));
     EndStep(step_id);
-    told->Add(absl::OkStatus());
+    reported->Add(absl::OkStatus());
     const absl::Time deadline =
         options_.environment.clock->Now() + kCleanupLimit;
     for (int task = 0; task < num_tasks; ++task) {
       if (task == options_.cluster.this_task) continue;
       proto::ControlRequest request;
       request.mutable_cleanup_step()->set_step(step_id);
-      transport_->control().Call(
-          task, std::move(request), {.deadline = deadline},
-          [told](const ControlAnswer& answer) { told->Add(answer.status()); });
+      transport_->control().Call(task, std::move(request),
+                                 {.deadline = deadline},
+                                 [reported](const ControlAnswer& answer) {
+                                   reported->Add(answer.status());
+                                 });
     }
   }
 

@@ -278,7 +278,7 @@ TEST_P(ClusterRuntimeTest, WhatArrivesAfterTheCleanupIsRefused) {
       runtimes_[(held + 1) % kNumTasks]->CleanupStep(step_, cleaned.Set());
       environment_.RunAll();
       network_.LetTransfersGo(held);
-      network_.LetCallsGo(held);
+      network_.ReleaseCalls(held);
       environment_.RunAll();
       EXPECT_EQ(cleaned.status, absl::OkStatus());
       int num_refused = 0;

@@ -23,16 +23,16 @@ TEST(RankListTest, ListsEightRanksAndCountsTheOthers) {
 }
 
 TEST(ShortListTest, AsksOnlyForTheItemsThatItLists) {
-  size_t num_asked = 0;
+  size_t num_requested = 0;
   const auto item = [&](size_t index) {
-    ++num_asked;
+    ++num_requested;
     return std::string(1, static_cast<char>('a' + index));
   };
   EXPECT_EQ(ShortList(0, item), "");
   EXPECT_EQ(ShortList(2, item), "a, b");
-  num_asked = 0;
+  num_requested = 0;
   EXPECT_EQ(ShortList(1000, item), "a, b, c, d, e, f, g, h and 992 more");
-  EXPECT_EQ(num_asked, 8u);
+  EXPECT_EQ(num_requested, 8u);
 }
 
 }  // namespace rank_list_test

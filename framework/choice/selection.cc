@@ -147,8 +147,8 @@ bool Matches(const SelectionRule& rule, const SelectionRequest& request) {
 }
 
 // Sets name and factory if a rule decides.
-void AskRules(const CollectiveRegistry& registry, const SelectionRules& rules,
-              const SelectionRequest& request, Selection* selection) {
+void ApplyRules(const CollectiveRegistry& registry, const SelectionRules& rules,
+                const SelectionRequest& request, Selection* selection) {
   for (const SelectionRule& rule : rules.rules) {
     if (!Matches(rule, request)) continue;
     auto factory = registry.Find(rule.implementation);
@@ -272,7 +272,7 @@ absl::StatusOr<Selection> SelectImplementation(
     return SelectByName(registry, request.implementation, std::move(selection));
   }
   if (policy.rules != nullptr) {
-    AskRules(registry, *policy.rules, request, &selection);
+    ApplyRules(registry, *policy.rules, request, &selection);
     if (selection.factory != nullptr) return selection;
   }
   const Candidate* best = Best(selection.candidates);

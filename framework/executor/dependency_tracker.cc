@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/base/run_in_turn.h"
+#include "framework/base/trampoline.h"
 
 namespace tutti {
 
@@ -81,7 +81,7 @@ void DependencyTracker::End(const WaitPtr& wait, absl::Status status) {
     }
   }
   if (watch != 0) wait->cancellation->Unwatch(watch);
-  RunInTurn(
+  RunOnTrampoline(
       [ready = std::move(wait->ready), status = std::move(status)]() mutable {
         std::move(ready)(std::move(status));
       });

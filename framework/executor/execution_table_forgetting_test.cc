@@ -151,14 +151,14 @@ TEST_F(ExecutionTableTest, ManyBusyInstancesAreNotSweptForEachCall) {
 }
 
 // Object kept by an implementation. Its destructor calls the table.
-struct AsksTable {
-  AsksTable() = default;
-  explicit AsksTable(const Cancellation& /*cancellation*/) {}
-  ~AsksTable() {
+struct RequestsTable {
+  RequestsTable() = default;
+  explicit RequestsTable(const Cancellation& /*cancellation*/) {}
+  ~RequestsTable() {
     if (table != nullptr) *num_instances = table->num_instances();
   }
-  AsksTable(const AsksTable&) = delete;
-  AsksTable& operator=(const AsksTable&) = delete;
+  RequestsTable(const RequestsTable&) = delete;
+  RequestsTable& operator=(const RequestsTable&) = delete;
 
   ExecutionTable* table = nullptr;
   size_t* num_instances = nullptr;
@@ -166,7 +166,7 @@ struct AsksTable {
 
 class ExecutionTableFreesTest : public ExecutionTableTest {
  protected:
-  void Watch(AsksTable& object) {
+  void Watch(RequestsTable& object) {
     object.table = &table_;
     object.num_instances = &num_instances_;
   }
@@ -176,7 +176,7 @@ class ExecutionTableFreesTest : public ExecutionTableTest {
   void LeaveOneOfAFormerGroup() {
     auto former = std::make_shared<CollGroupParams>(*GroupOf(2));
     former->resources = std::make_shared<GroupResources>();
-    Watch(*former->resources->GetOrCreate<AsksTable>());
+    Watch(*former->resources->GetOrCreate<RequestsTable>());
     RunOnceIn(former, 7);
     auto last = Join(a_, 7);
     Join(b_, 7);
@@ -213,7 +213,7 @@ TEST_F(ExecutionTableFreesTest,
        WhatEndsAsASmallerGroupIsSettledWithoutItsLock) {
   const auto group = GroupOf(2);
   auto execution = Join(a_, 7);
-  Watch(execution->Shared<AsksTable>());
+  Watch(execution->Shared<RequestsTable>());
   ASSERT_THAT(SettleIn(group, a_, *execution), IsOk());
   table_.Leave(*execution, {});
   execution = nullptr;

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "framework/base/run_in_turn.h"
+#include "framework/base/trampoline.h"
 
 namespace tutti {
 namespace {
@@ -168,7 +168,7 @@ void ExecutorCore::EndPart(const Part& part, absl::Status status,
       Leave(*part.execution,
             {1, num_unlaunched, absl::MakeConstSpan(&part.call, num_calls)});
   if (status.ok()) return std::move(mine)(std::move(status));
-  EndInTurn(std::move(mine), std::move(status));
+  FinishOnTrampoline(std::move(mine), std::move(status));
 }
 
 ExecutorCore::Owner ExecutorCore::Leave(

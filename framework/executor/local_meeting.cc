@@ -9,7 +9,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "framework/base/run_in_turn.h"
+#include "framework/base/trampoline.h"
 #include "framework/executor/executor_core.h"
 #include "tutti/params.h"
 
@@ -124,7 +124,7 @@ LocalMeeting::Attendees& LocalMeeting::AttendeesFor(size_t size) {
 }
 
 void LocalMeeting::Adjourn(absl::Status status) {
-  RunInTurn([this, status = std::move(status)] {
+  RunOnTrampoline([this, status = std::move(status)] {
     // Read before: the last member to leave frees the execution and this
     // object.
     const absl::Span<Attendee> attendees =

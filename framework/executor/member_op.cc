@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/rank_list.h"
-#include "framework/base/run_in_turn.h"
+#include "framework/base/trampoline.h"
 #include "framework/collective/member_params.h"
 #include "framework/collective/request_fields.h"
 #include "framework/executor/member_buffers.h"
@@ -435,7 +435,7 @@ void MemberOp::EndPreparation() {
 // Ends a call that has joined nothing.
 void MemberOp::Refuse(absl::Status status) {
   ClearArgs();
-  EndInTurn(std::move(done_), std::move(status));
+  FinishOnTrampoline(std::move(done_), std::move(status));
 }
 
 // Clears the arguments that the call did not reach.

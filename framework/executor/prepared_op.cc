@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/run_in_turn.h"
+#include "framework/base/trampoline.h"
 #include "framework/executor/member_buffers.h"
 
 namespace tutti {
@@ -141,7 +141,7 @@ void PreparedOp::Finish(absl::Status status) {
 void PreparedOp::Refuse(absl::Status status) {
   StatusCallback done = std::move(done_);
   Release();
-  EndInTurn(std::move(done), std::move(status));
+  FinishOnTrampoline(std::move(done), std::move(status));
 }
 
 }  // namespace tutti

@@ -16,42 +16,43 @@
 namespace tutti {
 namespace {
 
-absl::Status CheckMatch(const BufKey& key, const Offer& offer, const Ask& ask) {
-  if (offer.incarnation != ask.incarnation) {
+absl::Status CheckMatch(const BufKey& key, const Offer& offer,
+                        const RecvRequest& recv) {
+  if (offer.incarnation != recv.incarnation) {
     return absl::FailedPreconditionError(absl::StrCat(
         ToString(key), ": the sender's device restarted: expected incarnation ",
-        ask.incarnation, ", found ", offer.incarnation));
+        recv.incarnation, ", found ", offer.incarnation));
   }
-  if (offer.bytes.size() != ask.num_bytes || offer.dtype != ask.dtype) {
+  if (offer.bytes.size() != recv.num_bytes || offer.dtype != recv.dtype) {
     return absl::InvalidArgumentError(
         absl::StrCat(ToString(key), ": the sender offers ", offer.bytes.size(),
                      " bytes of ", Name(offer.dtype), ", the receiver wants ",
-                     ask.num_bytes, " bytes of ", Name(ask.dtype)));
+                     recv.num_bytes, " bytes of ", Name(recv.dtype)));
   }
   return absl::OkStatus();
 }
 
-void Fail(const Ask& ask, const absl::Status& status) {
-  ask.borrower->OnDelivery(ask.id, status, Delivery{});
+void Fail(const RecvRequest& recv, const absl::Status& status) {
+  recv.receiver->OnDelivery(recv.id, status, Delivery{});
 }
 
 void Fail(const Offer& offer, const absl::Status& status) {
-  offer.lender->OnReleased(offer.id, status);
+  offer.sender->OnReleased(offer.id, status);
 }
 
 // Connects both sides. Call with no lock held.
-void Meet(const BufKey& key, const Offer& offer, const Ask& ask) {
-  const absl::Status status = CheckMatch(key, offer, ask);
+void Meet(const BufKey& key, const Offer& offer, const RecvRequest& recv) {
+  const absl::Status status = CheckMatch(key, offer, recv);
   if (!status.ok()) {
-    Fail(ask, status);
+    Fail(recv, status);
     Fail(offer, status);
     return;
   }
-  ask.borrower->OnDelivery(ask.id, absl::OkStatus(),
-                           {.bytes = offer.bytes,
-                            .lender = offer.lender,
-                            .id = offer.id,
-                            .written = offer.written});
+  recv.receiver->OnDelivery(recv.id, absl::OkStatus(),
+                            {.bytes = offer.bytes,
+                             .sender = offer.sender,
+                             .id = offer.id,
+                             .written = offer.written});
 }
 
 absl::Status TakenError(const BufKey& key, absl::string_view side) {
@@ -108,16 +109,16 @@ absl::StatusOr<std::optional<Other>> BufRendezvous::MeetOrWait(
 
 absl::Status BufRendezvous::CountIn(const BufKey& key, const Offer& offer) {
   if (max_offered_bytes_ == kNoBound) return absl::OkStatus();
-  const size_t asked = offer.bytes.size();
+  const size_t requested = offer.bytes.size();
   size_t used = num_offered_bytes_.load(std::memory_order_relaxed);
-  while (used == 0 || used + asked <= max_offered_bytes_) {
-    if (num_offered_bytes_.compare_exchange_weak(used, used + asked,
+  while (used == 0 || used + requested <= max_offered_bytes_) {
+    if (num_offered_bytes_.compare_exchange_weak(used, used + requested,
                                                  std::memory_order_relaxed)) {
       return absl::OkStatus();
     }
   }
   return absl::ResourceExhaustedError(absl::StrCat(
-      ToString(key), ": ", used, " bytes wait for their receivers; ", asked,
+      ToString(key), ": ", used, " bytes wait for their receivers; ", requested,
       " more would be past the bound of ", max_offered_bytes_));
 }
 
@@ -127,31 +128,31 @@ void BufRendezvous::CountOut(const Offer& offer) {
 }
 
 void BufRendezvous::Provide(const BufKey& key, const Offer& offer) {
-  const auto ask = MeetOrWait<Ask>(key, offer);
-  if (!ask.ok()) return Fail(offer, ask.status());
-  if (ask->has_value()) Meet(key, offer, **ask);
+  const auto recv = MeetOrWait<RecvRequest>(key, offer);
+  if (!recv.ok()) return Fail(offer, recv.status());
+  if (recv->has_value()) Meet(key, offer, **recv);
 }
 
-void BufRendezvous::Consume(const BufKey& key, const Ask& ask) {
-  const auto offer = MeetOrWait<Offer>(key, ask);
-  if (!offer.ok()) return Fail(ask, offer.status());
-  if (offer->has_value()) Meet(key, **offer, ask);
+void BufRendezvous::Consume(const BufKey& key, const RecvRequest& recv) {
+  const auto offer = MeetOrWait<Offer>(key, recv);
+  if (!offer.ok()) return Fail(recv, offer.status());
+  if (offer->has_value()) Meet(key, **offer, recv);
 }
 
-bool BufRendezvous::CancelAsk(const BufKey& key, const Borrower* borrower,
-                              absl::Status reason) {
+bool BufRendezvous::CancelRecv(const BufKey& key, const Receiver* receiver,
+                               absl::Status reason) {
   Shard& shard = ShardOf(key);
-  std::optional<Ask> ask;
+  std::optional<RecvRequest> recv;
   {
     MutexLock lock(&shard.mu);
     const auto found = shard.table.find(key);
     if (found == shard.table.end()) return false;
-    const Ask* const waiting = std::get_if<Ask>(&found->second);
-    if (waiting == nullptr || waiting->borrower != borrower) return false;
-    ask = *waiting;
+    const RecvRequest* const waiting = std::get_if<RecvRequest>(&found->second);
+    if (waiting == nullptr || waiting->receiver != receiver) return false;
+    recv = *waiting;
     shard.table.erase(found);
   }
-  Fail(*ask, reason);
+  Fail(*recv, reason);
   return true;
 }
 
@@ -207,7 +208,7 @@ BufRendezvous::Ended BufRendezvous::EndStep(int64_t step, absl::Status reason) {
               [step](const BufKey& key) { return key.exec.step == step; })};
 }
 
-bool BufRendezvous::Tell(const Ended& ended) {
+bool BufRendezvous::Report(const Ended& ended) {
   for (const Waiting& side : ended.sides) {
     std::visit([&](const auto& waiting) { Fail(waiting, ended.reason); }, side);
   }
@@ -240,7 +241,8 @@ void BufRendezvous::StartAbort(absl::Status reason) {
     aborted_ = reason;
     num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
   }
-  Tell({.reason = reason, .sides = Sweep([](const BufKey&) { return true; })});
+  Report(
+      {.reason = reason, .sides = Sweep([](const BufKey&) { return true; })});
 }
 
 std::vector<BufRendezvous::Waiting> BufRendezvous::Sweep(
@@ -261,7 +263,7 @@ std::vector<BufRendezvous::Waiting> BufRendezvous::Sweep(
 }
 
 std::string BufRendezvous::DescribeWaiting(const ExecKey& exec) const {
-  std::vector<BufKey> asked;
+  std::vector<BufKey> requested;
   std::vector<BufKey> offered;
   for (const Shard& shard : shards_) {
     MutexLock lock(&shard.mu);
@@ -269,7 +271,8 @@ std::string BufRendezvous::DescribeWaiting(const ExecKey& exec) const {
       // A rank that requests its own data only waits for the end of the
       // execution.
       if (key.exec != exec || key.from == key.to) continue;
-      (std::holds_alternative<Ask>(waiting) ? asked : offered).push_back(key);
+      (std::holds_alternative<RecvRequest>(waiting) ? requested : offered)
+          .push_back(key);
     }
   }
   const auto list = [](std::vector<BufKey>& keys, const auto& describe) {
@@ -280,7 +283,7 @@ std::string BufRendezvous::DescribeWaiting(const ExecKey& exec) const {
       return absl::StrCat(describe(keys[i]), " (tag ", keys[i].tag, ")");
     });
   };
-  const std::string missing = list(asked, [](const BufKey& key) {
+  const std::string missing = list(requested, [](const BufKey& key) {
     return absl::StrCat("data of rank ", key.from, " for rank ", key.to);
   });
   const std::string unread = list(offered, [](const BufKey& key) {
@@ -291,13 +294,13 @@ std::string BufRendezvous::DescribeWaiting(const ExecKey& exec) const {
   return absl::StrCat(missing, both ? "; " : "", unread);
 }
 
-std::vector<int> BufRendezvous::RanksThatHaveNotAsked(
+std::vector<int> BufRendezvous::RanksThatHaveNotRequested(
     const ExecKey& exec) const {
   std::set<int> ranks;
   for (const Shard& shard : shards_) {
     MutexLock lock(&shard.mu);
     for (const auto& [key, waiting] : shard.table) {
-      const bool is_offer = !std::holds_alternative<Ask>(waiting);
+      const bool is_offer = !std::holds_alternative<RecvRequest>(waiting);
       if (key.exec == exec && is_offer) ranks.insert(key.to);
     }
   }

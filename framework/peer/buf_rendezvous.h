@@ -25,9 +25,9 @@ namespace tutti {
 // Pairs each buffer that a sender offers with the receiver that requests it.
 //
 // Thread-safe. Does not own the bytes: they stay valid until OnReleased().
-// Every side is told exactly once, with no lock held: a borrower on the thread
-// of the side that came second, or of the one that cancels; a lender where the
-// borrower ends the loan. What waits when the rendezvous is destroyed ends with
+// Every side is told exactly once, with no lock held: a receiver on the thread
+// of the side that came second, or of the one that cancels; a sender where the
+// receiver ends the loan. What waits when the rendezvous is destroyed ends with
 // CANCELLED.
 class BufRendezvous {
  public:
@@ -41,21 +41,21 @@ class BufRendezvous {
   BufRendezvous(const BufRendezvous&) = delete;
   BufRendezvous& operator=(const BufRendezvous&) = delete;
 
-  // Errors, to the lender: ALREADY_EXISTS if an offer waits under `key`;
+  // Errors, to the sender: ALREADY_EXISTS if an offer waits under `key`;
   // INVALID_ARGUMENT if the receiver wants another size or dtype, and
   // FAILED_PRECONDITION if it expects another incarnation of the sender (the
   // receiver gets these, too); RESOURCE_EXHAUSTED past the bound; the reason of
   // EndExecution, EndGroup, EndStep or StartAbort.
   void Provide(const BufKey& key, const Offer& offer);
 
-  // Errors, to the borrower: as Provide, with ALREADY_EXISTS if somebody
+  // Errors, to the receiver: as Provide, with ALREADY_EXISTS if somebody
   // already asks under `key`.
-  void Consume(const BufKey& key, const Ask& ask);
+  void Consume(const BufKey& key, const RecvRequest& recv);
 
-  // Ends `borrower`'s request under `key` with `reason`. False if it does not
+  // Ends `receiver`'s request under `key` with `reason`. False if it does not
   // wait.
-  bool CancelAsk(const BufKey& key, const Borrower* borrower,
-                 absl::Status reason);
+  bool CancelRecv(const BufKey& key, const Receiver* receiver,
+                  absl::Status reason);
 
   struct GroupInStep {
     int64_t step = 0;
@@ -73,9 +73,9 @@ class BufRendezvous {
   };
 
   // A side of a transfer that waits for the other.
-  using Waiting = std::variant<Offer, Ask>;
+  using Waiting = std::variant<Offer, RecvRequest>;
 
-  // Result of an End function, for Tell().
+  // Result of an End function, for Report().
   struct [[nodiscard]] Ended {
     bool is_first = false;  // Neither this nor the step had ended before.
     absl::Status reason;
@@ -84,7 +84,7 @@ class BufRendezvous {
 
   // Ends all transfers of an execution that wait, and those that come later,
   // until it is forgotten. The first reason stays; OK is taken as CANCELLED.
-  // Calls nobody: whoever calls this passes what it returns to Tell(), once.
+  // Calls nobody: whoever calls this passes what it returns to Report(), once.
   Ended EndExecution(const ExecKey& exec, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
   void ForgetExecution(const ExecKey& exec) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
@@ -103,11 +103,11 @@ class BufRendezvous {
   void ForgetReasonOf(int64_t step) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
 
   // Runs the callbacks of the ended sides. Returns `is_first`.
-  static bool Tell(const Ended& ended);
+  static bool Report(const Ended& ended);
 
   // Both at once.
   bool CancelExecution(const ExecKey& exec, absl::Status reason) {
-    return Tell(EndExecution(exec, std::move(reason)));
+    return Report(EndExecution(exec, std::move(reason)));
   }
 
   // Ends everything for ever, in the way of EndStep(); runs the callbacks.
@@ -124,7 +124,7 @@ class BufRendezvous {
 
   // Ranks, in order, with a waiting offer in `exec` that they have not
   // requested.
-  std::vector<int> RanksThatHaveNotAsked(const ExecKey& exec) const;
+  std::vector<int> RanksThatHaveNotRequested(const ExecKey& exec) const;
 
   // Number of waiting offers and requests; for tests and reports.
   size_t num_waiting() const;
@@ -161,8 +161,10 @@ class BufRendezvous {
   void CountOut(const Offer& offer);
 
   // A request uses no memory here; its source limits the number of requests.
-  absl::Status CountIn(const BufKey&, const Ask&) { return absl::OkStatus(); }
-  void CountOut(const Ask&) {}
+  absl::Status CountIn(const BufKey&, const RecvRequest&) {
+    return absl::OkStatus();
+  }
+  void CountOut(const RecvRequest&) {}
 
   // Takes out all that waits under a key that `concerns` names.
   std::vector<Waiting> Sweep(absl::FunctionRef<bool(const BufKey&)> concerns);

@@ -32,7 +32,7 @@ BufKey KeyOf(int transfer) {
 // a buffer before it offers the buffer and after the release. The receiver
 // reads it in between. So a release that is too early or too late shows as a
 // race.
-class Traffic : public Lender, public Borrower {
+class Traffic : public Sender, public Receiver {
  public:
   explicit Traffic(BufRendezvous* rendezvous)
       : rendezvous_(rendezvous),
@@ -44,11 +44,11 @@ class Traffic : public Lender, public Borrower {
     bytes_[transfer] = std::byte{42};
     rendezvous_->Provide(
         KeyOf(transfer),
-        {.bytes = {&bytes_[transfer], 1}, .lender = this, .id = transfer});
+        {.bytes = {&bytes_[transfer], 1}, .sender = this, .id = transfer});
   }
   void Consume(int transfer) {
     rendezvous_->Consume(KeyOf(transfer),
-                         {.num_bytes = 1, .borrower = this, .id = transfer});
+                         {.num_bytes = 1, .receiver = this, .id = transfer});
   }
 
   void OnReleased(int32_t id, absl::Status status) override {
@@ -67,7 +67,7 @@ class Traffic : public Lender, public Borrower {
     delivery.Release(absl::OkStatus());
   }
 
-  void ExpectEachSideToldOnce() const {
+  void ExpectEachSideReportedOnce() const {
     for (int i = 0; i < kTransfers; ++i) {
       EXPECT_EQ(num_released_[i], 1) << "transfer " << i;
       EXPECT_EQ(num_delivered_[i], 1) << "transfer " << i;
@@ -116,7 +116,7 @@ TEST_P(BufRendezvousStressTest, AllTransfersMeet) {
   const auto rendezvous = std::make_unique<BufRendezvous>();
   Traffic traffic(rendezvous.get());
   RunAll(traffic, [](int) {});
-  traffic.ExpectEachSideToldOnce();
+  traffic.ExpectEachSideReportedOnce();
   EXPECT_EQ(traffic.num_failed_offers(), 0);
   EXPECT_EQ(traffic.num_failed_asks(), 0);
   EXPECT_EQ(rendezvous->num_waiting(), 0u);
@@ -131,7 +131,7 @@ TEST_P(BufRendezvousStressTest, CancelledExecutionsLeaveNobodyWaiting) {
                                 absl::CancelledError("stress"));
     rendezvous->ForgetExecution({.execution = 1000});
   });
-  traffic.ExpectEachSideToldOnce();
+  traffic.ExpectEachSideReportedOnce();
   EXPECT_EQ(rendezvous->num_waiting(), 0u);
   EXPECT_EQ(traffic.num_failed_offers(), traffic.num_failed_asks());
 }
@@ -144,7 +144,7 @@ TEST_P(BufRendezvousStressTest, AnAbortLeavesNobodyWaiting) {
       rendezvous->StartAbort(absl::AbortedError("stress"));
     }
   });
-  traffic.ExpectEachSideToldOnce();
+  traffic.ExpectEachSideReportedOnce();
   EXPECT_EQ(rendezvous->num_waiting(), 0u);
 }
 

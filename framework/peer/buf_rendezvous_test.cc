@@ -24,7 +24,7 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 constexpr int32_t kOfferId = 7;
-constexpr int32_t kAskId = 8;
+constexpr int32_t kRecvId = 8;
 
 BufKey Key(int32_t tag, uint64_t execution = 0) {
   return {.exec = {.generation = 1,
@@ -52,7 +52,7 @@ struct Arrival {
 
 // Both sides of all transfers. Each callback calls the rendezvous, which blocks
 // for ever if a lock is held.
-class Sides : public Lender, public Borrower {
+class Sides : public Sender, public Receiver {
  public:
   explicit Sides(BufRendezvous* rendezvous) : rendezvous_(rendezvous) {}
 
@@ -89,42 +89,42 @@ class BufRendezvousTest : public testing::Test {
   ~BufRendezvousTest() override { rendezvous_.reset(); }  // Calls back.
 
   Offer MakeOffer(int32_t id = kOfferId) {
-    return {.bytes = bytes_, .incarnation = 5, .lender = &sides_, .id = id};
+    return {.bytes = bytes_, .incarnation = 5, .sender = &sides_, .id = id};
   }
-  Ask MakeAsk(int32_t id = kAskId) {
+  RecvRequest MakeRecvRequest(int32_t id = kRecvId) {
     return {.num_bytes = bytes_.size(),
             .incarnation = 5,
-            .borrower = &sides_,
+            .receiver = &sides_,
             .id = id};
   }
   void Provide(const BufKey& key, int32_t id = kOfferId) {
     rendezvous_->Provide(key, MakeOffer(id));
   }
-  void Consume(const BufKey& key, int32_t id = kAskId) {
-    rendezvous_->Consume(key, MakeAsk(id));
+  void Consume(const BufKey& key, int32_t id = kRecvId) {
+    rendezvous_->Consume(key, MakeRecvRequest(id));
   }
 
   bool CancelStep(int64_t step, absl::Status reason) {
-    return BufRendezvous::Tell(rendezvous_->EndStep(step, std::move(reason)));
+    return BufRendezvous::Report(rendezvous_->EndStep(step, std::move(reason)));
   }
 
   void ExpectDelivered() {
     ASSERT_THAT(sides_.arrivals, SizeIs(1));
     const Arrival& arrival = sides_.arrivals[0];
-    EXPECT_EQ(arrival.id, kAskId);
+    EXPECT_EQ(arrival.id, kRecvId);
     EXPECT_THAT(arrival.status, IsOk());
     EXPECT_EQ(arrival.delivery.bytes.data(), bytes_.data());
     EXPECT_EQ(arrival.delivery.bytes.size(), bytes_.size());
-    EXPECT_EQ(arrival.delivery.lender, &sides_);
+    EXPECT_EQ(arrival.delivery.sender, &sides_);
     EXPECT_EQ(arrival.delivery.id, kOfferId);
     EXPECT_THAT(sides_.releases, IsEmpty());
     EXPECT_EQ(rendezvous_->num_waiting(), 0u);
   }
 
   // Checks that each side was called once, with this status.
-  void ExpectBothTold(testing::Matcher<const absl::Status&> matches) {
+  void ExpectBothReported(testing::Matcher<const absl::Status&> matches) {
     ASSERT_THAT(sides_.arrivals, SizeIs(1));
-    EXPECT_EQ(sides_.arrivals[0].id, kAskId);
+    EXPECT_EQ(sides_.arrivals[0].id, kRecvId);
     EXPECT_THAT(sides_.arrivals[0].status, matches);
     ASSERT_THAT(sides_.releases, SizeIs(1));
     EXPECT_EQ(sides_.releases[0].id, kOfferId);
@@ -132,16 +132,16 @@ class BufRendezvousTest : public testing::Test {
     EXPECT_EQ(rendezvous_->num_waiting(), 0u);
   }
 
-  void ExpectMismatch(const Offer& offer, const Ask& ask,
+  void ExpectMismatch(const Offer& offer, const RecvRequest& recv,
                       testing::Matcher<const absl::Status&> matches) {
     rendezvous_->Provide(Key(0), offer);
-    rendezvous_->Consume(Key(0), ask);
-    ExpectBothTold(matches);
+    rendezvous_->Consume(Key(0), recv);
+    ExpectBothReported(matches);
     sides_.arrivals.clear();
     sides_.releases.clear();
-    rendezvous_->Consume(Key(0), ask);
+    rendezvous_->Consume(Key(0), recv);
     rendezvous_->Provide(Key(0), offer);
-    ExpectBothTold(matches);
+    ExpectBothReported(matches);
   }
 
   const std::array<std::byte, 12> bytes_{};
@@ -197,10 +197,10 @@ TEST_F(BufRendezvousTest, KeysThatDifferDoNotMeet) {
 TEST_F(BufRendezvousTest, EmptyBuffersMeetToo) {
   Offer offer = MakeOffer();
   offer.bytes = {};
-  Ask ask = MakeAsk();
-  ask.num_bytes = 0;
+  RecvRequest recv = MakeRecvRequest();
+  recv.num_bytes = 0;
   rendezvous_->Provide(Key(0), offer);
-  rendezvous_->Consume(Key(0), ask);
+  rendezvous_->Consume(Key(0), recv);
   ASSERT_THAT(sides_.arrivals, SizeIs(1));
   EXPECT_THAT(sides_.arrivals[0].status, IsOk());
 }
@@ -244,10 +244,10 @@ TEST_F(BufRendezvousTest, AKeyMayBeUsedAgainOnceBothHaveMet) {
 }
 
 TEST_F(BufRendezvousTest, SizeMismatchIsInvalidOnBothSides) {
-  Ask ask = MakeAsk();
-  ask.num_bytes = 8;
+  RecvRequest recv = MakeRecvRequest();
+  recv.num_bytes = 8;
   ExpectMismatch(
-      MakeOffer(), ask,
+      MakeOffer(), recv,
       StatusIs(absl::StatusCode::kInvalidArgument,
                AllOf(HasSubstr(ToString(Key(0))), HasSubstr("offers 12 bytes"),
                      HasSubstr("wants 8 bytes"))));
@@ -256,7 +256,7 @@ TEST_F(BufRendezvousTest, SizeMismatchIsInvalidOnBothSides) {
 TEST_F(BufRendezvousTest, DtypeMismatchIsInvalidOnBothSides) {
   Offer offer = MakeOffer();
   offer.dtype = DType::kInt32;
-  ExpectMismatch(offer, MakeAsk(),
+  ExpectMismatch(offer, MakeRecvRequest(),
                  StatusIs(absl::StatusCode::kInvalidArgument,
                           AllOf(HasSubstr(ToString(Key(0))),
                                 HasSubstr("12 bytes of int32"),
@@ -266,7 +266,7 @@ TEST_F(BufRendezvousTest, DtypeMismatchIsInvalidOnBothSides) {
 TEST_F(BufRendezvousTest, IncarnationMismatchIsFailedPreconditionOnBothSides) {
   Offer offer = MakeOffer();
   offer.incarnation = 6;
-  ExpectMismatch(offer, MakeAsk(),
+  ExpectMismatch(offer, MakeRecvRequest(),
                  StatusIs(absl::StatusCode::kFailedPrecondition,
                           AllOf(HasSubstr(ToString(Key(0))),
                                 HasSubstr("expected incarnation 5"),
@@ -277,7 +277,7 @@ TEST_F(BufRendezvousTest, CancelBeforeEitherSideEndsBothWhenTheyCome) {
   rendezvous_->CancelExecution(kExec, absl::AbortedError("why"));
   Provide(Key(0));
   Consume(Key(0));
-  ExpectBothTold(absl::AbortedError("why"));
+  ExpectBothReported(absl::AbortedError("why"));
 }
 
 TEST_F(BufRendezvousTest, CancelAfterThePostEndsBothSides) {
@@ -286,7 +286,7 @@ TEST_F(BufRendezvousTest, CancelAfterThePostEndsBothSides) {
   ASSERT_THAT(sides_.releases, SizeIs(1));
   EXPECT_EQ(sides_.releases[0].status, absl::AbortedError("why"));
   Consume(Key(0));
-  ExpectBothTold(absl::AbortedError("why"));
+  ExpectBothReported(absl::AbortedError("why"));
 }
 
 TEST_F(BufRendezvousTest, CancelAfterTheAskEndsBothSides) {
@@ -294,9 +294,9 @@ TEST_F(BufRendezvousTest, CancelAfterTheAskEndsBothSides) {
   rendezvous_->CancelExecution(kExec, absl::AbortedError("why"));
   ASSERT_THAT(sides_.arrivals, SizeIs(1));
   EXPECT_EQ(sides_.arrivals[0].status, absl::AbortedError("why"));
-  EXPECT_EQ(sides_.arrivals[0].delivery.lender, nullptr);
+  EXPECT_EQ(sides_.arrivals[0].delivery.sender, nullptr);
   Provide(Key(0));
-  ExpectBothTold(absl::AbortedError("why"));
+  ExpectBothReported(absl::AbortedError("why"));
 }
 
 TEST_F(BufRendezvousTest, CancelAfterBothMetDoesNotTouchTheDelivery) {
@@ -328,7 +328,7 @@ TEST_F(BufRendezvousTest, TheFirstReasonOfACancellationStays) {
   rendezvous_->CancelExecution(kExec, absl::InternalError("second"));
   Provide(Key(0));
   Consume(Key(0));
-  ExpectBothTold(absl::AbortedError("first"));
+  ExpectBothReported(absl::AbortedError("first"));
 }
 
 TEST_F(BufRendezvousTest, EndWithoutAReasonIsCancelled) {
@@ -392,7 +392,7 @@ TEST_F(BufRendezvousTest, AbortEndsAllThatComesLater) {
   rendezvous_->StartAbort(absl::InternalError("second"));
   Provide(Key(0));
   Consume(Key(0));
-  ExpectBothTold(absl::AbortedError("first"));
+  ExpectBothReported(absl::AbortedError("first"));
 }
 
 TEST_F(BufRendezvousTest, AForgottenExecutionStaysAborted) {
@@ -400,7 +400,7 @@ TEST_F(BufRendezvousTest, AForgottenExecutionStaysAborted) {
   rendezvous_->ForgetExecution(kExec);
   Provide(Key(0));
   Consume(Key(0));
-  ExpectBothTold(absl::AbortedError("why"));
+  ExpectBothReported(absl::AbortedError("why"));
 }
 
 TEST_F(BufRendezvousTest, OfCancelAndAbortTheFirstReasonStays) {
@@ -408,7 +408,7 @@ TEST_F(BufRendezvousTest, OfCancelAndAbortTheFirstReasonStays) {
   rendezvous_->StartAbort(absl::InternalError("abort"));
   Provide(Key(0));
   Consume(Key(0));
-  ExpectBothTold(absl::AbortedError("cancel"));
+  ExpectBothReported(absl::AbortedError("cancel"));
   rendezvous_->CancelExecution(Key(0, 1).exec, absl::AbortedError("late"));
   Provide(Key(0, 1));
   EXPECT_EQ(sides_.releases.back().status, absl::InternalError("abort"));
@@ -470,20 +470,20 @@ TEST_F(BufRendezvousTest, CallbacksOfACancellationMayTransferAgain) {
 }
 
 TEST_F(BufRendezvousTest, CallbacksOfAMismatchMayTransferAgain) {
-  Ask ask = MakeAsk();
-  ask.num_bytes = 8;
+  RecvRequest recv = MakeRecvRequest();
+  recv.num_bytes = 8;
   sides_.on_delivery = [&] { Consume(Key(0)); };
   sides_.on_released = [&] { Provide(Key(0)); };
   Provide(Key(0));
-  rendezvous_->Consume(Key(0), ask);
+  rendezvous_->Consume(Key(0), recv);
   ASSERT_THAT(sides_.arrivals, SizeIs(2));
   EXPECT_THAT(sides_.arrivals[1].status, IsOk());
 }
 
 TEST_F(BufRendezvousTest, AnAskThatWaitsCanBeTakenBack) {
   Consume(Key(0));
-  EXPECT_TRUE(rendezvous_->CancelAsk(Key(0), &sides_,
-                                     absl::CancelledError("withdrawn")));
+  EXPECT_TRUE(rendezvous_->CancelRecv(Key(0), &sides_,
+                                      absl::CancelledError("withdrawn")));
   ASSERT_THAT(sides_.arrivals, SizeIs(1));
   EXPECT_EQ(sides_.arrivals[0].status, absl::CancelledError("withdrawn"));
   EXPECT_EQ(rendezvous_->num_waiting(), 0u);
@@ -494,9 +494,9 @@ TEST_F(BufRendezvousTest, TakesBackNothingButThatAsk) {
   Consume(Key(0));
   Provide(Key(1));
   const absl::Status reason = absl::CancelledError("withdrawn");
-  EXPECT_FALSE(rendezvous_->CancelAsk(Key(0), &other, reason));
-  EXPECT_FALSE(rendezvous_->CancelAsk(Key(1), &sides_, reason));
-  EXPECT_FALSE(rendezvous_->CancelAsk(Key(2), &sides_, reason));
+  EXPECT_FALSE(rendezvous_->CancelRecv(Key(0), &other, reason));
+  EXPECT_FALSE(rendezvous_->CancelRecv(Key(1), &sides_, reason));
+  EXPECT_FALSE(rendezvous_->CancelRecv(Key(2), &sides_, reason));
   EXPECT_EQ(rendezvous_->num_waiting(), 2u);
 }
 
@@ -525,8 +525,8 @@ TEST_F(BufRendezvousTest, AGenerationThatEndsEndsAllItsExecutionsAndNoOther) {
   Provide(Key(0));
   Provide(of_next, /*id=*/17);
   const absl::Status reason = absl::UnavailableError("a task is lost");
-  EXPECT_TRUE(BufRendezvous::Tell(rendezvous_->EndGroup(group, reason)));
-  EXPECT_FALSE(BufRendezvous::Tell(
+  EXPECT_TRUE(BufRendezvous::Report(rendezvous_->EndGroup(group, reason)));
+  EXPECT_FALSE(BufRendezvous::Report(
       rendezvous_->EndGroup(group, absl::AbortedError("again"))));
   Provide(Key(1, /*execution=*/9));
   ASSERT_THAT(sides_.releases, SizeIs(2));
@@ -539,7 +539,7 @@ TEST_F(BufRendezvousTest, AGenerationThatEndsEndsAllItsExecutionsAndNoOther) {
 }
 
 TEST_F(BufRendezvousTest, NamesWhoHasNotAskedForWhatLiesHere) {
-  EXPECT_THAT(rendezvous_->RanksThatHaveNotAsked(kExec), IsEmpty());
+  EXPECT_THAT(rendezvous_->RanksThatHaveNotRequested(kExec), IsEmpty());
   BufKey third = Key(5);
   third.to = 2;
   Consume(Key(1));
@@ -547,10 +547,10 @@ TEST_F(BufRendezvousTest, NamesWhoHasNotAskedForWhatLiesHere) {
   Provide(Key(3));
   Provide(Key(4));
   Provide(Key(5, /*execution=*/99));
-  EXPECT_THAT(rendezvous_->RanksThatHaveNotAsked(kExec), ElementsAre(1, 2));
+  EXPECT_THAT(rendezvous_->RanksThatHaveNotRequested(kExec), ElementsAre(1, 2));
   Consume(Key(3));
   Consume(Key(4));
-  EXPECT_THAT(rendezvous_->RanksThatHaveNotAsked(kExec), ElementsAre(2));
+  EXPECT_THAT(rendezvous_->RanksThatHaveNotRequested(kExec), ElementsAre(2));
 }
 
 TEST_F(BufRendezvousTest, SaysWhatTheTransfersOfAnExecutionWaitFor) {
@@ -581,8 +581,8 @@ TEST_F(BufRendezvousTest, NobodyIsCalledBeforeWhatEndedIsTold) {
   EXPECT_EQ(rendezvous_->num_waiting(), 0u);
   EXPECT_THAT(sides_.releases, IsEmpty());
   EXPECT_THAT(sides_.arrivals, IsEmpty());
-  EXPECT_TRUE(BufRendezvous::Tell(execution));
-  EXPECT_TRUE(BufRendezvous::Tell(step));
+  EXPECT_TRUE(BufRendezvous::Report(execution));
+  EXPECT_TRUE(BufRendezvous::Report(step));
   ASSERT_THAT(sides_.releases, SizeIs(1));
   EXPECT_EQ(sides_.releases[0].status, absl::AbortedError("why"));
   ASSERT_THAT(sides_.arrivals, SizeIs(1));
@@ -597,7 +597,7 @@ TEST_F(BufRendezvousTest, AStepWhoseReasonIsForgottenRefusesWhatComesLate) {
       rendezvous_->CancelExecution(kExec, absl::AbortedError("too late")));
   Provide(Key(0));
   Consume(Key(0));
-  ExpectBothTold(StepHasEndedError(kExec.step));
+  ExpectBothReported(StepHasEndedError(kExec.step));
   ExecKey of_other_step = kExec;
   ++of_other_step.step;
   EXPECT_THAT(rendezvous_->StatusOf(of_other_step), IsOk());
@@ -609,7 +609,7 @@ TEST(BoundedBufRendezvousTest, OffersPastTheBoundEndWithUsedAskedAndBound) {
   Sides sides(&rendezvous);
   const auto offer = [&](int tag, size_t size) {
     rendezvous.Provide(Key(tag), {.bytes = absl::MakeSpan(bytes).first(size),
-                                  .lender = &sides,
+                                  .sender = &sides,
                                   .id = tag});
   };
   offer(1, 40);
@@ -625,7 +625,7 @@ TEST(BoundedBufRendezvousTest, OffersPastTheBoundEndWithUsedAskedAndBound) {
   EXPECT_EQ(rendezvous.num_waiting(), 2u);
 
   // Sides that leave in any way make room.
-  rendezvous.Consume(Key(1), {.num_bytes = 40, .borrower = &sides});
+  rendezvous.Consume(Key(1), {.num_bytes = 40, .receiver = &sides});
   EXPECT_EQ(rendezvous.num_offered_bytes(), 24u);
   rendezvous.CancelExecution(kExec, absl::AbortedError("over"));
   EXPECT_EQ(rendezvous.num_offered_bytes(), 0u);
@@ -634,7 +634,7 @@ TEST(BoundedBufRendezvousTest, OffersPastTheBoundEndWithUsedAskedAndBound) {
   // A single offer may be larger. An offer that meets its request does not
   // wait.
   offer(4, 100);
-  rendezvous.Consume(Key(5), {.num_bytes = 90, .borrower = &sides});
+  rendezvous.Consume(Key(5), {.num_bytes = 90, .receiver = &sides});
   offer(5, 90);
   EXPECT_EQ(rendezvous.num_offered_bytes(), 100u);
   EXPECT_THAT(sides.arrivals.back().status, IsOk());

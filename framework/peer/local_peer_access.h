@@ -18,8 +18,8 @@ class LocalPeerAccess : public PeerAccessInterface {
     rendezvous_.Provide(key, offer);
   }
   void RecvFromPeer(const CollGroupMember& /*peer*/, const BufKey& key,
-                    const Ask& ask) override {
-    rendezvous_.Consume(key, ask);
+                    const RecvRequest& recv) override {
+    rendezvous_.Consume(key, recv);
   }
   void CancelExecution(const CollGroupParams& /*group*/, const ExecKey& exec,
                        absl::Status reason) override {

@@ -211,24 +211,26 @@ TEST(CudaDeviceTest, AMarkIsDoneWhenTheStreamHasComeThere) {
 
 TEST(CudaDeviceTest, DoneRunsOnTheQueueWhereTheRuntimeMayBeCalled) {
   OneDevice one(1);
-  std::vector<absl::Status> told;
+  std::vector<absl::Status> reported;
   ASSERT_THAT(one.device().NotifyWhenDone(one.device().compute_stream(),
                                           [&](const absl::Status& status) {
-                                            told.push_back(status);
+                                            reported.push_back(status);
                                             one.Allocate();
                                           }),
               IsOk());
-  EXPECT_THAT(told, IsEmpty());
+  EXPECT_THAT(reported, IsEmpty());
   one.RunAll();
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_THAT(told[0], IsOk());
+  ASSERT_THAT(reported, SizeIs(1));
+  EXPECT_THAT(reported[0], IsOk());
   EXPECT_THAT(one.runtime().Mistakes(), IsEmpty());
 }
 
 TEST(CudaDeviceTest, DoneGetsTheErrorOfAGpuThatIsSpoiltBefore) {
   OneDevice one(1);
-  std::vector<absl::Status> told;
-  const auto keep = [&](const absl::Status& status) { told.push_back(status); };
+  std::vector<absl::Status> reported;
+  const auto keep = [&](const absl::Status& status) {
+    reported.push_back(status);
+  };
   const GpuStream stream = one.device().compute_stream();
   one.runtime().FailStream(stream, absl::InternalError("illegal address"));
   ASSERT_THAT(one.device().NotifyWhenDone(stream, keep), IsOk());
@@ -236,13 +238,13 @@ TEST(CudaDeviceTest, DoneGetsTheErrorOfAGpuThatIsSpoiltBefore) {
   const auto has_failed =
       StatusIs(absl::StatusCode::kInternal, HasSubstr("illegal address"));
   // Same as CUDA: a call must find the error first.
-  EXPECT_THAT(told, IsEmpty());
+  EXPECT_THAT(reported, IsEmpty());
   EXPECT_THAT(one.device().Mark(stream), has_failed);
   one.RunAll();
-  EXPECT_THAT(told, ElementsAre(has_failed));
+  EXPECT_THAT(reported, ElementsAre(has_failed));
   EXPECT_THAT(one.device().NotifyWhenDone(stream, keep), has_failed);
   one.RunAll();
-  EXPECT_THAT(told, ElementsAre(has_failed, has_failed));
+  EXPECT_THAT(reported, ElementsAre(has_failed, has_failed));
 }
 
 TEST(CudaDeviceTest, LackOfMemoryNamesTheDeviceAndTheTensor) {

@@ -49,7 +49,7 @@ void NcclAgreement::Start() {
     num_transfers_ += others_.size();
   }
   const Kind kind = is_first() ? Kind::kEnded : Kind::kAllEnded;
-  for (size_t other = 0; other < others_.size(); ++other) Ask(kind, other);
+  for (size_t other = 0; other < others_.size(); ++other) Receive(kind, other);
 }
 
 void NcclAgreement::Begin(const NcclTicket& ticket) {
@@ -63,7 +63,7 @@ void NcclAgreement::Begin(const NcclTicket& ticket) {
     num_transfers_ += others_.size();
   }
   for (size_t other = 0; other < others_.size(); ++other) {
-    is_first() ? Ask(Kind::kLaunch, other) : Post(Kind::kLaunch, other);
+    is_first() ? Receive(Kind::kLaunch, other) : Post(Kind::kLaunch, other);
   }
 }
 
@@ -76,12 +76,12 @@ void NcclAgreement::Post(Kind kind, size_t other) {
       {.bytes = absl::MakeConstSpan(mine_).first(num_bytes),
        .dtype = DType::kInt64,
        .incarnation = members[context_.rank()].device.incarnation,
-       .lender = this,
+       .sender = this,
        .id = static_cast<int32_t>(other) * kNumKinds +
              static_cast<int32_t>(kind)});
 }
 
-void NcclAgreement::Ask(Kind kind, size_t other) {
+void NcclAgreement::Receive(Kind kind, size_t other) {
   const auto& members = group_->members;
   const int from = others_[other];
   executor_->peers().RecvFromPeer(
@@ -89,7 +89,7 @@ void NcclAgreement::Ask(Kind kind, size_t other) {
       {.num_bytes = kind == Kind::kLaunch ? mine_.size() : kSignalBytes,
        .dtype = DType::kInt64,
        .incarnation = members[from].device.incarnation,
-       .borrower = this,
+       .receiver = this,
        .id = static_cast<int32_t>(other) * kNumKinds +
              static_cast<int32_t>(kind)});
 }
@@ -184,22 +184,22 @@ void NcclAgreement::OnTransfer(int32_t id, absl::Status status) {
 }
 
 void NcclAgreement::GoOn() {
-  bool tells = false;
+  bool reports = false;
   absl::AnyInvocable<void() &&> over;
   {
     MutexLock lock(&mu_);
     if (!has_ended_here_) return;
     const bool have_all_ended =
         !is_first() || (num_launches_ == 0 && num_ended_ == others_.size());
-    if (!has_failed_ && !has_told_end_) {
+    if (!has_failed_ && !has_reported_end_) {
       if (!have_all_ended) return;
-      has_told_end_ = tells = true;
+      has_reported_end_ = reports = true;
       num_transfers_ += others_.size();
     }
     if (num_transfers_ == 0) over = std::exchange(over_, nullptr);
   }
-  for (size_t other = 0; tells && other < others_.size(); ++other) {
-    Post(told_at_end(), other);
+  for (size_t other = 0; reports && other < others_.size(); ++other) {
+    Post(reported_at_end(), other);
   }
   if (over != nullptr) std::move(over)();
 }

@@ -40,8 +40,8 @@ namespace tutti {
 // Thread-safe. The owner keeps the object and the context valid until `over`
 // runs. `over` runs with no lock held, inside EndHere() or at the end of a
 // transfer.
-class NcclAgreement : public Lender,
-                      public Borrower,
+class NcclAgreement : public Sender,
+                      public Receiver,
                       public std::enable_shared_from_this<NcclAgreement> {
  public:
   // `context` is the context of this process's lowest rank. REQUIRES: some
@@ -73,12 +73,12 @@ class NcclAgreement : public Lender,
   using Message = std::array<std::byte, sizeof(NcclLaunchId)>;
 
   bool is_first() const { return context_.rank() == 0; }
-  Kind told_at_end() const {
+  Kind reported_at_end() const {
     return is_first() ? Kind::kAllEnded : Kind::kEnded;
   }
   BufKey KeyOf(Kind kind, int from, int to) const;
   void Post(Kind kind, size_t other);
-  void Ask(Kind kind, size_t other);
+  void Receive(Kind kind, size_t other);
 
   // Called at the end of a transfer.
   void OnTransfer(int32_t id, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
@@ -102,7 +102,7 @@ class NcclAgreement : public Lender,
   std::vector<Message> theirs_ ABSL_GUARDED_BY(mu_);
   bool has_failed_ ABSL_GUARDED_BY(mu_) = false;
   bool has_ended_here_ ABSL_GUARDED_BY(mu_) = false;
-  bool has_told_end_ ABSL_GUARDED_BY(mu_) = false;
+  bool has_reported_end_ ABSL_GUARDED_BY(mu_) = false;
   size_t num_transfers_ ABSL_GUARDED_BY(mu_) = 0;  // Transfers under way.
   size_t num_launches_ ABSL_GUARDED_BY(mu_) = 0;   // Launches under way.
   size_t num_ended_ ABSL_GUARDED_BY(mu_) = 0;      // Ended processes.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "framework/base/run_in_turn.h"
+#include "framework/base/trampoline.h"
 #include "gpu/nccl/nccl_finalization.h"
 
 namespace tutti {
@@ -76,7 +76,7 @@ void NcclGroup::Init() {
 }
 
 void NcclGroup::NextInTurn() {
-  RunInTurn([self = shared_from_this()] { self->Next(); });
+  RunOnTrampoline([self = shared_from_this()] { self->Next(); });
 }
 
 void NcclGroup::NextByQueue() {
@@ -168,9 +168,9 @@ void NcclGroup::AwaitReady(StatusCallback ready) {
   Look(kAsksAtOnce);
 }
 
-void NcclGroup::Look(int num_asks) {
+void NcclGroup::Look(int num_requests) {
   if (status().ok()) {
-    const absl::StatusOr<bool> are_ready = AreReadySoon(num_asks);
+    const absl::StatusOr<bool> are_ready = AreReadySoon(num_requests);
     if (are_ready.ok() && !*are_ready) {
       Clock& clock = *options_.environment.clock;
       const absl::Time next = clock.Now() + look_after_;
@@ -184,9 +184,9 @@ void NcclGroup::Look(int num_asks) {
   std::move(ready)(status());
 }
 
-absl::StatusOr<bool> NcclGroup::AreReadySoon(int num_asks) {
+absl::StatusOr<bool> NcclGroup::AreReadySoon(int num_requests) {
   absl::StatusOr<bool> are_ready = false;
-  for (int i = 0; i < num_asks && are_ready.ok() && !*are_ready; ++i) {
+  for (int i = 0; i < num_requests && are_ready.ok() && !*are_ready; ++i) {
     are_ready = AreReady(*options_.nccl, comms_);
   }
   return are_ready;

@@ -131,14 +131,14 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   bool MayBegin() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Begin(const NcclTicket& ticket);
   void AwaitReady(StatusCallback ready);
-  void Look(int num_asks);
+  void Look(int num_requests);
   void LeaveTurn(NcclTurns& turns);
   void FailBeforeBegin(Launch launch) ABSL_LOCKS_EXCLUDED(mu_);
   void Fail(StatusCallback begun) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Checks at most `num_asks` times, until all ends are ready or one has
+  // Checks at most `num_requests` times, until all ends are ready or one has
   // failed.
-  absl::StatusOr<bool> AreReadySoon(int num_asks);
+  absl::StatusOr<bool> AreReadySoon(int num_requests);
   void NextInTurn();
   void NextByQueue();
   void LookForErrors() ABSL_LOCKS_EXCLUDED(mu_);

@@ -59,7 +59,7 @@ class AskedNccl : public FakeNcclRuntime {
   std::function<void()> when_asked;
 
   absl::StatusOr<bool> IsReady(NcclComm comm) override {
-    if (auto asked = std::exchange(when_asked, nullptr)) asked();
+    if (auto requested = std::exchange(when_asked, nullptr)) requested();
     return FakeNcclRuntime::IsReady(comm);
   }
 };

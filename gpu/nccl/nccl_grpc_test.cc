@@ -158,17 +158,17 @@ class NcclGrpcTest : public testing::Test {
     std::unique_ptr<BlockingCounter> ended =
         std::make_unique<BlockingCounter>(kNumTasks * kNumNames);
   };
-  NamedTensors AskByName() {
+  NamedTensors RequestByName() {
     NamedTensors named;
     for (int i = 0; i < kNumNames; ++i) {
       for (int task = 0; task < kNumTasks; ++task) {
         const int which = task == 0 ? i : (7 * i + 3) % kNumNames;
-        AskByName(task, which, named);
+        RequestByName(task, which, named);
       }
     }
     return named;
   }
-  void AskByName(int task, int which, NamedTensors& named) {
+  void RequestByName(int task, int which, NamedTensors& named) {
     const int rank = task * kGpusPerTask;
     const int index = task * kNumNames + which;
     Tensor& tensor = named.tensors[index];
@@ -315,7 +315,7 @@ TEST_F(NcclGrpcTest, NamedTensorsAreLaunchedInOneOrder) {
     SCOPED_TRACE(fusion_bytes);
     ASSERT_NO_FATAL_FAILURE(Begin({.fusion_bytes = fusion_bytes}));
     for (int round = 0; round < 2; ++round) {
-      NamedTensors named = AskByName();
+      NamedTensors named = RequestByName();
       named.ended->Wait();
       EXPECT_THAT(named.statuses, Each(IsOk()));
     }
@@ -325,7 +325,7 @@ TEST_F(NcclGrpcTest, NamedTensorsAreLaunchedInOneOrder) {
 
 TEST_F(NcclGrpcTest, NamedTensorsEndWithTheirRuntimes) {
   Begin({.fusion_bytes = 0});
-  NamedTensors named = AskByName();
+  NamedTensors named = RequestByName();
   AwaitLaunches(kNumTasks * 3);
   tasks_.clear();
   named.ended->Wait();

@@ -103,9 +103,10 @@ void NcclThen::Run(const CollectiveContext& context, StatusCallback done) {
       meeting.Join(context, *std::move(ready), std::move(done));
   if (attendees.empty()) return;
   const GpuMembers members(attendees);
-  std::make_shared<NcclWithinTask>(meeting, members,
-                                   *static_cast<const NcclThenPlan*>(
-                                       members.context(0).implementation_state))
+  std::make_shared<NcclIntraTaskLevel>(
+      meeting, members,
+      *static_cast<const NcclThenPlan*>(
+          members.context(0).implementation_state))
       ->Start();
 }
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "gpu/nccl/nccl_within_task.h"
-#include "schedule/engine/between_tasks.h"
+#include "gpu/nccl/nccl_intra_task_level.h"
+#include "schedule/engine/inter_task_level.h"
 #include "tutti/environment.h"
 #include "tutti/implementation.h"
 #include "tutti/params.h"
@@ -36,7 +36,7 @@ namespace tutti {
 // communicator, as with NCCL's collectives (NcclGroup).
 class NcclThen : public CollectiveImplementationInterface {
  public:
-  explicit NcclThen(std::unique_ptr<BetweenTasks> between) {
+  explicit NcclThen(std::unique_ptr<InterTaskLevel> between) {
     plan_.between = std::move(between);
   }
 

@@ -95,7 +95,7 @@ CudaGpu::~CudaGpu() {
   (void)cudaEventDestroy(never_recorded_);
 }
 
-cudaError_t CudaGpu::Ask(int gpu) const {
+cudaError_t CudaGpu::Query(int gpu) const {
   const OnGpu on_gpu(gpu);
   const cudaError_t error = on_gpu.error() == cudaSuccess
                                 ? cudaEventQuery(never_recorded_)

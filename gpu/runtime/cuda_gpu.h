@@ -35,7 +35,7 @@ class CudaGpu {
 
   // Returns success unless the GPU is spoilt. Errors of other GPUs do not
   // count.
-  cudaError_t Ask(int gpu) const;
+  cudaError_t Query(int gpu) const;
 
   // Number of blocks of the kernel that the GPU runs at a time. REQUIRES:
   // kernel_table.h has the kernel.

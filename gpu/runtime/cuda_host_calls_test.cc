@@ -28,13 +28,13 @@ class Told {
 };
 
 TEST(CudaHostCallsTest, ACallRunsOnce) {
-  Told told;
+  Told reported;
   CudaHostCalls& calls = CudaHostCalls::Get();
-  void* const call = calls.Add(&told, 0, told.Keep());
+  void* const call = calls.Add(&reported, 0, reported.Keep());
   CudaHostCalls::Run(call);
   CudaHostCalls::Run(call);
   calls.Fail(call, absl::InternalError("late"));
-  EXPECT_THAT(told.statuses(), ElementsAre(IsOk()));
+  EXPECT_THAT(reported.statuses(), ElementsAre(IsOk()));
 }
 
 TEST(CudaHostCallsTest, WhatFailsGetsTheErrorAndNothingElse) {

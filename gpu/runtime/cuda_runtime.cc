@@ -407,7 +407,7 @@ bool CudaRuntime::HasFailed(int gpu) {
     if (found == gpus_.end()) return true;
     opened = found->second;
   }
-  return opened->Ask(gpu) != cudaSuccess;
+  return opened->Query(gpu) != cudaSuccess;
 }
 
 absl::Status CudaRuntime::FirstError(int gpu) {

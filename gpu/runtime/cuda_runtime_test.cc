@@ -50,12 +50,12 @@ TEST(CudaRuntimeTest, WithoutADriverEveryCallSaysSo) {
 TEST(CudaRuntimeTest, ACallThatCannotBeQueuedGetsTheError) {
   if (HasDriver()) GTEST_SKIP() << "there is a driver here";
   CudaRuntime runtime;
-  std::vector<absl::Status> told;
+  std::vector<absl::Status> reported;
   const absl::Status status = runtime.CallHost(
-      [&](const absl::Status& error) { told.push_back(error); }, {});
+      [&](const absl::Status& error) { reported.push_back(error); }, {});
   EXPECT_THAT(status,
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("on GPU 0")));
-  EXPECT_THAT(told, testing::ElementsAre(status));
+  EXPECT_THAT(reported, testing::ElementsAre(status));
 }
 
 TEST(CudaRuntimeTest, WrongArgumentsAreRefusedBeforeTheGpuIsAsked) {

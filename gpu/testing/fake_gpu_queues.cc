@@ -28,18 +28,18 @@ void* HandleOf(uintptr_t number) {
 }  // namespace
 
 absl::Status FakeGpuQueues::Begin(int call, absl::string_view name, int gpu) {
-  std::vector<StatusCallback> untold;
+  std::vector<StatusCallback> unreported;
   absl::Status status;
   {
     MutexLock lock(&mu_);
     ++num_calls_[call];
     status = CheckCall(call, name, gpu);
-    const auto found = untold_.find(gpu);
-    if (found != untold_.end() && !is_host_call && !keeps_host_calls_) {
-      untold.swap(found->second);
+    const auto found = unreported_.find(gpu);
+    if (found != unreported_.end() && !is_host_call && !keeps_host_calls_) {
+      unreported.swap(found->second);
     }
   }
-  for (StatusCallback& host : untold) RunHostCall(std::move(host), status);
+  for (StatusCallback& host : unreported) RunHostCall(std::move(host), status);
   return status;
 }
 
@@ -207,16 +207,16 @@ absl::Status FakeGpuQueues::PutHostCall(GpuStream stream, StatusCallback call) {
 }
 
 void FakeGpuQueues::End() {
-  std::map<int, std::vector<StatusCallback>> untold;
+  std::map<int, std::vector<StatusCallback>> unreported;
   {
     MutexLock lock(&mu_);
     for (int gpu = 0; gpu < static_cast<int>(spoilt_.size()); ++gpu) {
       Spoil(gpu, absl::AbortedError("the GPU runtime ended before"));
     }
-    untold.swap(untold_);
+    unreported.swap(unreported_);
   }
   Destroy();
-  for (auto& [gpu, calls] : untold) {
+  for (auto& [gpu, calls] : unreported) {
     for (StatusCallback& call : calls) {
       RunHostCall(std::move(call),
                   absl::AbortedError("the GPU runtime ended before"));
@@ -359,7 +359,7 @@ void FakeGpuQueues::Spoil(int gpu, const absl::Status& status) {
   for (auto& [handle, stream] : streams_) {
     if (stream.gpu != gpu) continue;
     for (Item& item : stream.items) {
-      if (item.host_call) untold_[gpu].push_back(std::move(item.host_call));
+      if (item.host_call) unreported_[gpu].push_back(std::move(item.host_call));
       dropped_.push_back(std::move(item));
     }
     stream.items.clear();

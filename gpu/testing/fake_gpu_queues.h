@@ -162,7 +162,7 @@ class FakeGpuQueues : public std::enable_shared_from_this<FakeGpuQueues> {
 
   Mutex mu_;
   std::vector<absl::Status> spoilt_ ABSL_GUARDED_BY(mu_);  // Indexed by GPU.
-  std::map<int, std::vector<StatusCallback>> untold_ ABSL_GUARDED_BY(mu_);
+  std::map<int, std::vector<StatusCallback>> unreported_ ABSL_GUARDED_BY(mu_);
   FakeGpuMemory memory_ ABSL_GUARDED_BY(mu_);
   uintptr_t last_handle_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uintptr_t, Stream> streams_ ABSL_GUARDED_BY(mu_);

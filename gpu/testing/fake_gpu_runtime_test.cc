@@ -246,31 +246,32 @@ TEST(FakeGpuRuntimeTest, TheCallThatIsToFailFailsOnce) {
 }
 
 TEST(FakeGpuRuntimeTest, AnErrorOfAStreamSpoilsItsGpuAndNoOther) {
-  std::vector<absl::Status> told, told_other;  // Outlive the runtime.
+  std::vector<absl::Status> reported, reported_other;  // Outlive the runtime.
   Gpus gpus(1, /*num_gpus=*/2);
   const GpuStream stream = *gpus.runtime().CreateStream(1);
   gpus.runtime().FailStream(gpus.one(), absl::InternalError("illegal address"));
-  ASSERT_THAT(gpus.runtime().CallHost(KeepIn(told), gpus.one()), IsOk());
-  ASSERT_THAT(gpus.runtime().CallHost(KeepIn(told_other), stream), IsOk());
+  ASSERT_THAT(gpus.runtime().CallHost(KeepIn(reported), gpus.one()), IsOk());
+  ASSERT_THAT(gpus.runtime().CallHost(KeepIn(reported_other), stream), IsOk());
   gpus.RunAll();
-  EXPECT_THAT(told_other, ElementsAre(IsOk()));
-  EXPECT_THAT(told, IsEmpty());
+  EXPECT_THAT(reported_other, ElementsAre(IsOk()));
+  EXPECT_THAT(reported, IsEmpty());
   const auto has_failed = StatusIs(absl::StatusCode::kInternal,
                                    "CallHost on GPU 0: illegal address");
-  EXPECT_THAT(gpus.runtime().CallHost(KeepIn(told), gpus.other()), has_failed);
-  EXPECT_THAT(told, ElementsAre(has_failed, has_failed));
-  EXPECT_THAT(gpus.runtime().CallHost(KeepIn(told_other), stream), IsOk());
+  EXPECT_THAT(gpus.runtime().CallHost(KeepIn(reported), gpus.other()),
+              has_failed);
+  EXPECT_THAT(reported, ElementsAre(has_failed, has_failed));
+  EXPECT_THAT(gpus.runtime().CallHost(KeepIn(reported_other), stream), IsOk());
   EXPECT_THAT(gpus.runtime().Mistakes(), IsEmpty());
 }
 
 TEST(FakeGpuRuntimeTest, HostCallsThatHaveNotRunFailWhenTheRuntimeEnds) {
-  std::vector<absl::Status> told;
+  std::vector<absl::Status> reported;
   {
     Gpus gpus(1);
-    ASSERT_THAT(gpus.runtime().CallHost(KeepIn(told), gpus.one()), IsOk());
+    ASSERT_THAT(gpus.runtime().CallHost(KeepIn(reported), gpus.one()), IsOk());
   }
-  EXPECT_THAT(told, ElementsAre(StatusIs(absl::StatusCode::kAborted,
-                                         HasSubstr("runtime ended"))));
+  EXPECT_THAT(reported, ElementsAre(StatusIs(absl::StatusCode::kAborted,
+                                             HasSubstr("runtime ended"))));
 }
 
 TEST(FakeGpuRuntimeTest, PinnedMemoryOfAGpuIsThereUntilItIsFreed) {

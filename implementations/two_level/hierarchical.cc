@@ -23,7 +23,7 @@ bool IsPass(const ReduceLevels& levels) {
 }  // namespace
 
 absl::Status CheckParts(const ReduceLevels& levels) {
-  return IsPass(levels) ? FindBetweenTasks(levels.between).status()
+  return IsPass(levels) ? FindInterTaskLevel(levels.between).status()
                         : CheckLevels(levels);
 }
 

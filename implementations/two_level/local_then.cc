@@ -15,8 +15,8 @@
 #include "framework/executor/local_meeting.h"
 #include "implementations/parts/cost.h"
 #include "implementations/two_level/hierarchy.h"
+#include "implementations/two_level/local_intra_task_level.h"
 #include "implementations/two_level/local_then_between.h"
-#include "implementations/two_level/local_within_task.h"
 #include "schedule/chunk_map.h"
 #include "schedule/engine/hierarchical_run.h"
 #include "schedule/engine/schedule_between_tasks.h"
@@ -100,19 +100,19 @@ void LocalThen::Run(const CollectiveContext& context, StatusCallback done) {
   const auto members =
       meeting.JoinAt(place, ranks.size(), context, std::move(done));
   if (members.empty()) return;
-  const auto* const between = static_cast<const BetweenTasks*>(
+  const auto* const between = static_cast<const InterTaskLevel*>(
       members[0].context->implementation_state);
   std::allocate_shared<HierarchicalRun>(
       CachedAllocator<HierarchicalRun>(),
-      std::allocate_shared<LocalWithinTask>(CachedAllocator<LocalWithinTask>(),
-                                            members, meeting),
+      std::allocate_shared<LocalIntraTaskLevel>(
+          CachedAllocator<LocalIntraTaskLevel>(), members, meeting),
       *between, *members[0].context)
       ->Start();
 }
 
 namespace {
 
-class DelegateBetweenTasks final : public BetweenTasks {
+class DelegateBetweenTasks final : public InterTaskLevel {
  public:
   explicit DelegateBetweenTasks(std::string delegate)
       : delegate_(std::move(delegate)) {}
@@ -181,7 +181,7 @@ class ScheduleFactory final : public CollectiveFactory, public HasStandIn {
   }
 
   absl::StatusOr<StandIn> MakeStandIn() const override {
-    const auto factory = FindBetweenTasks(between_);
+    const auto factory = FindInterTaskLevel(between_);
     if (!factory.ok()) return factory.status();
     const Algorithm& between = *AlgorithmOf(**factory);
     Algorithm algorithm = functions_;
@@ -220,9 +220,9 @@ double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
   if (query.layout.num_tasks() == 1) {
     return std::numeric_limits<double>::infinity();
   }
-  // FindBetweenTasks() refuses non-schedules. A non-schedule may be this
+  // FindInterTaskLevel() refuses non-schedules. A non-schedule may be this
   // implementation itself, without end.
-  const auto factory = FindBetweenTasks(between);
+  const auto factory = FindInterTaskLevel(between);
   if (!factory.ok() || (*factory)->traits().cost_seconds == nullptr) {
     return std::numeric_limits<double>::infinity();
   }

@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "implementations/two_level/local_then_outline.h"
 #include "implementations/two_level/local_then_plan.h"
-#include "schedule/engine/between_tasks.h"
+#include "schedule/engine/inter_task_level.h"
 #include "schedule/engine/schedule_between_tasks.h"
 #include "tutti/environment.h"
 #include "tutti/implementation.h"
@@ -35,7 +35,7 @@ namespace tutti {
 // processes.
 class LocalThen : public CollectiveImplementationInterface {
  public:
-  explicit LocalThen(std::unique_ptr<BetweenTasks> between)
+  explicit LocalThen(std::unique_ptr<InterTaskLevel> between)
       : between_(std::move(between)) {}
 
   // Errors: INVALID_ARGUMENT if members of the task are in several processes;
@@ -44,7 +44,7 @@ class LocalThen : public CollectiveImplementationInterface {
   void Run(const CollectiveContext& context, StatusCallback done) override;
 
  private:
-  const std::unique_ptr<BetweenTasks> between_;
+  const std::unique_ptr<InterTaskLevel> between_;
   std::once_flag once_;
   absl::Status status_;  // Result of Prepare().
 };
@@ -58,7 +58,7 @@ inline constexpr int64_t kLocalThenChunkBytes = int64_t{16} << 20;
 // Returns the predicted seconds if implementation `between` of the global
 // registry runs between processes, in chunks of `chunk_bytes`. Infinite, and
 // therefore never chosen, with several members of one task only, or if
-// `between` is not linked, cannot run there (FindBetweenTasks()) or has no
+// `between` is not linked, cannot run there (FindInterTaskLevel()) or has no
 // price.
 double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
                         const CostQuery& query);
@@ -78,7 +78,9 @@ std::shared_ptr<const CollectiveFactory> LocalThenFactory() {
   return MakeLocalThenFactory(
       std::string(between.view()), chunk_bytes,
       {.traits = {.check_parts =
-                      [] { return FindBetweenTasks(between.view()).status(); },
+                      [] {
+                        return FindInterTaskLevel(between.view()).status();
+                      },
                   .cost_seconds =
                       [](const CostQuery& query) {
                         return LocalThenSeconds(between.view(), chunk_bytes,

@@ -6,7 +6,7 @@
 namespace tutti {
 
 const Algorithm& AlgorithmBetween(absl::string_view name) {
-  return *AlgorithmOf(**FindBetweenTasks(name));
+  return *AlgorithmOf(**FindInterTaskLevel(name));
 }
 
 }  // namespace tutti

@@ -9,7 +9,7 @@ namespace tutti {
 // Helper for stand-ins: the level between tasks of a LocalThen.
 
 // Returns the registered schedule `name`; it lives as long as the registry.
-// REQUIRES: FindBetweenTasks(name) is OK.
+// REQUIRES: FindInterTaskLevel(name) is OK.
 const Algorithm& AlgorithmBetween(absl::string_view name);
 
 }  // namespace tutti

@@ -22,7 +22,7 @@ namespace tutti {
 // the schedule has ended on its first rank. In LocalThen, the last stage of
 // each chunk does the same: the plan describes one chunk.
 //
-// REQUIRES for all functions here: FindBetweenTasks(between) is OK.
+// REQUIRES for all functions here: FindInterTaskLevel(between) is OK.
 Schedule PlanLocalThen(absl::string_view between, const PlanRequest& request);
 
 // Returns the subdivisions that LocalThen chooses for a chunk of up to

@@ -113,7 +113,7 @@ class ClusterRuntime {
 
     // Bounds: waiting requests of each other task for bytes, and bytes of this
     // task that wait for requests (default: unlimited).
-    size_t max_waiting_asks = size_t{1} << 16;
+    size_t max_waiting_requests = size_t{1} << 16;
     size_t max_offered_bytes = std::numeric_limits<size_t>::max();
 
     // Rules for collectives whose members name no implementation; null: none.

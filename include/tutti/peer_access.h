@@ -4,7 +4,7 @@
 // PeerAccessInterface: the only way in which bytes move between the members of
 // a group, under keys that name one transfer of one execution. The sender posts
 // bytes, which stay valid until the receiver releases them. Thread-safe;
-// lenders and borrowers are called with no lock held.
+// senders and receivers are called with no lock held.
 
 #include <cstddef>
 #include <cstdint>
@@ -65,9 +65,9 @@ struct CollGroupParams;
 // Sender's callback. Called exactly once for each offer: with OK once the peer
 // has read the bytes, else with the error that prevented it. From then on the
 // bytes belong to the sender again.
-class Lender {
+class Sender {
  public:
-  virtual ~Lender() = default;
+  virtual ~Sender() = default;
   virtual void OnReleased(int32_t id, absl::Status status) = 0;
 
   // Replaces OnReleased() for an offer with a fence, if the read is only
@@ -83,8 +83,8 @@ struct Offer {
   absl::Span<const std::byte> bytes;  // Valid until OnReleased().
   DType dtype = DType::kFloat32;
   uint64_t incarnation = 0;  // Incarnation of the sender's device.
-  Lender* lender = nullptr;
-  int32_t id = 0;  // Number of this offer for `lender`.
+  Sender* sender = nullptr;
+  int32_t id = 0;  // Number of this offer for `sender`.
 
   // Fence after which the bytes are valid; it lives as long as the bytes. Null:
   // valid now. Only for peers in this process.
@@ -95,12 +95,12 @@ struct Offer {
 // once, on any thread.
 struct Delivery {
   absl::Span<const std::byte> bytes;
-  Lender* lender = nullptr;  // Null if the bytes came in parts.
+  Sender* sender = nullptr;  // Null if the bytes came in parts.
   int32_t id = 0;
   const DeviceFence* written = nullptr;  // See Offer; valid until Release().
 
   void Release(absl::Status status) const {
-    if (lender != nullptr) lender->OnReleased(id, std::move(status));
+    if (sender != nullptr) sender->OnReleased(id, std::move(status));
   }
 };
 
@@ -110,13 +110,14 @@ struct Delivery {
 // Bytes that are not in one buffer come in parts before OnDelivery(), which
 // then has no bytes. Parts come in order, one call at a time, each a whole
 // number of elements. An error may follow some of the parts.
-class Borrower {
+class Receiver {
  public:
-  virtual ~Borrower() = default;
+  virtual ~Receiver() = default;
 
   // Gets the bytes from `offset` on. They are valid during the call, or already
-  // at their place (Ask::into). An error ends the transfer, and OnDelivery()
-  // gets it. The default returns an error: not all receivers take parts.
+  // at their place (RecvRequest::into). An error ends the transfer, and
+  // OnDelivery() gets it. The default returns an error: not all receivers take
+  // parts.
   virtual absl::Status OnPart(int32_t /*id*/, size_t /*offset*/,
                               absl::Span<const std::byte> /*part*/) {
     return absl::UnimplementedError("the receiver takes no bytes in parts");
@@ -146,12 +147,12 @@ class Borrower {
 inline constexpr size_t kNoDeviceBytes = std::numeric_limits<size_t>::max();
 
 // Request of the receiving side.
-struct Ask {
+struct RecvRequest {
   size_t num_bytes = 0;
   DType dtype = DType::kFloat32;
   uint64_t incarnation = 0;  // Incarnation of the sender's device in the group.
-  Borrower* borrower = nullptr;
-  int32_t id = 0;  // Number of this request for `borrower`.
+  Receiver* receiver = nullptr;
+  int32_t id = 0;  // Number of this request for `receiver`.
 
   // Final place of the bytes: `num_bytes` of host memory. Until OnDelivery(),
   // the transport may write parts there, each at its offset and before its
@@ -160,19 +161,19 @@ struct Ask {
 };
 
 // Moves bytes between the members of a group: the only way. Thread-safe.
-// Lenders and borrowers are called on the thread of the second side to arrive,
+// Lenders and receivers are called on the thread of the second side to arrive,
 // or of the caller that cancels, with no lock held.
 class PeerAccessInterface {
  public:
   virtual ~PeerAccessInterface() = default;
 
-  // Posts bytes to `peer`, which is key.to. Errors go to the lender.
+  // Posts bytes to `peer`, which is key.to. Errors go to the sender.
   virtual void PostToPeer(const CollGroupMember& peer, const BufKey& key,
                           const Offer& offer) = 0;
 
-  // Requests bytes from `peer`, which is key.from. Errors go to the borrower.
+  // Requests bytes from `peer`, which is key.from. Errors go to the receiver.
   virtual void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
-                            const Ask& ask) = 0;
+                            const RecvRequest& recv) = 0;
 
   // Ends transfers of `exec`, an execution in `group`, with `reason`, on all
   // members: all that have not met their other side, and all later ones. Does
@@ -210,7 +211,7 @@ class PeerAccessInterface {
 
   // Smallest transfer that uses device memory between processes. From this size
   // on, members of other processes can read a landing of a device
-  // (StepStream::Land()) and write to a landing (Borrower::Land()). All other
+  // (StepStream::Land()) and write to a landing (Receiver::Land()). All other
   // transfers go through host memory. Default: all transfers do.
   virtual size_t least_device_bytes() const { return kNoDeviceBytes; }
 

@@ -77,9 +77,9 @@ class OutfeedExport::Core : public OutfeedListener,
   bool EndReading(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Posting.
-  void LendAll() ABSL_LOCKS_EXCLUDED(mu_);
+  void PostAll() ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<Loan> NextLoans() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Lend(Loan loan);
+  void Post(Loan loan);
   void OnReleased(StreamTag kind, int64_t cost_bytes,
                   const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -110,7 +110,7 @@ class OutfeedExport::Core : public OutfeedListener,
   int64_t window_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // Bytes in use.
   bool is_taking_ ABSL_GUARDED_BY(mu_) = false;  // A thread is in TakeArrays().
   bool is_paused_ ABSL_GUARDED_BY(mu_) = false;
-  bool is_lending_ ABSL_GUARDED_BY(mu_) = false;
+  bool is_posting_ ABSL_GUARDED_BY(mu_) = false;
   int num_parcels_lent_ ABSL_GUARDED_BY(mu_) = 0;
   int num_loans_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status loan_error_ ABSL_GUARDED_BY(mu_);
@@ -126,10 +126,10 @@ absl::Status OutfeedExport::Core::Start() {
   link_->WatchEnd([self = shared_from_this()](const absl::Status& status) {
     self->OnLinkEnded(status);
   });
-  link_->Ask(TagOf(StreamTag::kClose, 0), absl::MakeSpan(close_word_),
-             [self = shared_from_this()](const absl::Status& status) {
-               self->OnCloseWord(status);
-             });
+  link_->Receive(TagOf(StreamTag::kClose, 0), absl::MakeSpan(close_word_),
+                 [self = shared_from_this()](const absl::Status& status) {
+                   self->OnCloseWord(status);
+                 });
   return absl::OkStatus();
 }
 
@@ -163,7 +163,7 @@ size_t OutfeedExport::Core::Read(absl::Span<Tensor> arrays) {
   }
   for (Tensor& taken : arrays.first(num_taken)) taken = Tensor();
   dropped.clear();
-  LendAll();
+  PostAll();
   if (end.has_value() && !error.ok()) link_->End(error);
   if (end.has_value()) channel_->End(*this, end->ok() ? Refusal() : *end);
   return num_taken;
@@ -249,19 +249,19 @@ bool OutfeedExport::Core::EndReading(absl::Status status) {
 
 // Posts on one thread at a time: a release inside a post does not deepen the
 // stack.
-void OutfeedExport::Core::LendAll() {
+void OutfeedExport::Core::PostAll() {
   for (;;) {
     std::vector<Loan> loans;
     {
       MutexLock lock(&mu_);
-      if (is_lending_) return;
+      if (is_posting_) return;
       loans = NextLoans();
       if (loans.empty()) return;
-      is_lending_ = true;
+      is_posting_ = true;
     }
-    for (Loan& loan : loans) Lend(std::move(loan));
+    for (Loan& loan : loans) Post(std::move(loan));
     MutexLock lock(&mu_);
-    is_lending_ = false;
+    is_posting_ = false;
   }
 }
 
@@ -277,11 +277,11 @@ std::vector<ParcelPacker::Loan> OutfeedExport::Core::NextLoans() {
   return loans;
 }
 
-void OutfeedExport::Core::Lend(Loan loan) {
+void OutfeedExport::Core::Post(Loan loan) {
   const int32_t tag = TagOf(loan.kind, loan.number);
   const absl::Span<const std::byte> bytes(loan.bytes.data(),
                                           loan.bytes.size_bytes());
-  link_->Lend(tag, bytes,
+  link_->Post(tag, bytes,
               [self = shared_from_this(),
                loan = std::move(loan)](const absl::Status& status) mutable {
                 loan.bytes = Tensor();
@@ -300,7 +300,7 @@ void OutfeedExport::Core::OnReleased(StreamTag kind, int64_t cost_bytes,
     if (!status.ok()) loan_error_ = status;
     is_resumed = status.ok() && std::exchange(is_paused_, false);
   }
-  if (status.ok()) LendAll();
+  if (status.ok()) PostAll();
   if (is_resumed) channel_->Resume(*this);
   FinishIfDone();
 }

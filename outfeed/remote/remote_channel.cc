@@ -116,7 +116,7 @@ void RemoteChannel::Close(const OutfeedListener& listener, Tensor last,
     last_ = std::move(last);
     refusal_ = std::move(refusal);
   }
-  link_->Lend(TagOf(StreamTag::kClose, 0), kCloseWord, [](absl::Status) {});
+  link_->Post(TagOf(StreamTag::kClose, 0), kCloseWord, [](absl::Status) {});
 }
 
 void RemoteChannel::End(const OutfeedListener& listener, absl::Status status) {
@@ -139,11 +139,12 @@ void RemoteChannel::Begin() {
 }
 
 void RemoteChannel::AskForParcel(uint64_t number) {
-  link_->Ask(TagOf(StreamTag::kParcel, number),
-             absl::MakeSpan(slots_[number % kNumSlots]),
-             [self = shared_from_this(), number](const absl::Status& status) {
-               self->OnParcel(number, status);
-             });
+  link_->Receive(
+      TagOf(StreamTag::kParcel, number),
+      absl::MakeSpan(slots_[number % kNumSlots]),
+      [self = shared_from_this(), number](const absl::Status& status) {
+        self->OnParcel(number, status);
+      });
 }
 
 // A failed parcel fails through the link.
@@ -349,12 +350,13 @@ void RemoteChannel::AskForArray(Tensor array) {
     ++num_large_asked_;
   }
   const auto into = absl::MakeSpan(array.mutable_data(), array.size_bytes());
-  link_->Ask(TagOf(StreamTag::kLargeArray, num_large_arrays_++), into,
-             [self = shared_from_this(), num_before = num_whole_,
-              array = std::move(array)](const absl::Status& status) mutable {
-               array = Tensor();
-               self->OnLargeArray(num_before, status);
-             });
+  link_->Receive(
+      TagOf(StreamTag::kLargeArray, num_large_arrays_++), into,
+      [self = shared_from_this(), num_before = num_whole_,
+       array = std::move(array)](const absl::Status& status) mutable {
+        array = Tensor();
+        self->OnLargeArray(num_before, status);
+      });
 }
 
 // --- The end -----------------------------------------------------------------

@@ -315,7 +315,7 @@ class SpoiltParcelsTest : public RemoteOutfeedTest {
     ended_.reset();
     ConnectSpoilt();
     StartReceiver();
-    link_->Lend(TagOf(StreamTag::kParcel, 0), parcel, [](absl::Status) {});
+    link_->Post(TagOf(StreamTag::kParcel, 0), parcel, [](absl::Status) {});
     job_.environment().RunAll();
     const absl::Status status = receiver_->statistics(0).status;
     EXPECT_EQ(ended_.value_or(absl::OkStatus()), status);
@@ -369,7 +369,7 @@ TEST_F(SpoiltParcelsTest, AnOrderlyEndNeedsNoQuestion) {
   writer.Finish();
   ConnectSpoilt();
   StartReceiver();
-  link_->Lend(TagOf(StreamTag::kParcel, 0), parcel, [](absl::Status) {});
+  link_->Post(TagOf(StreamTag::kParcel, 0), parcel, [](absl::Status) {});
   job_.environment().RunAll();
   EXPECT_TRUE(receiver_->statistics(0).has_ended);
   EXPECT_THAT(receiver_->statistics(0).status, IsOk());
@@ -420,10 +420,10 @@ TEST_F(SpoiltParcelsTest, WholeItemsBeforeALostArrayAreDelivered) {
     ConnectSpoilt();
     StartReceiver();
     for (const uint64_t number : lent) {
-      link_->Lend(TagOf(StreamTag::kLargeArray, number), large,
+      link_->Post(TagOf(StreamTag::kLargeArray, number), large,
                   [](absl::Status) {});
     }
-    link_->Lend(TagOf(StreamTag::kParcel, 0), parcel, [](absl::Status) {});
+    link_->Post(TagOf(StreamTag::kParcel, 0), parcel, [](absl::Status) {});
     link_->End(absl::UnavailableError("lost"));
     job_.environment().RunAll();
     EXPECT_THAT(items_, SizeIs(num_items));
@@ -442,7 +442,7 @@ TEST_F(RemoteOutfeedTest, AWrongCloseWordEndsTheStream) {
                       [&](auto connected) { link = *std::move(connected); });
   job_.environment().RunAll();
   const std::vector<std::byte> word(4, std::byte{1});
-  link->Lend(TagOf(StreamTag::kClose, 0), word, [](absl::Status) {});
+  link->Post(TagOf(StreamTag::kClose, 0), word, [](absl::Status) {});
   EXPECT_THAT(ended_, Optional(StatusIs(StatusCode::kInternal, _)));
   EXPECT_THAT(link->status(), StatusIs(StatusCode::kInternal, _));
 }
@@ -454,7 +454,7 @@ struct LateReleases {
 
   void TellAll() {
     are_late = false;
-    for (auto& tell : std::exchange(late, {})) std::move(tell)();
+    for (auto& report : std::exchange(late, {})) std::move(report)();
   }
 };
 
@@ -466,26 +466,26 @@ class LatePeerAccess : public LocalPeerAccess {
   void PostToPeer(const CollGroupMember& peer, const BufKey& key,
                   const Offer& offer) override {
     Offer late = offer;
-    late.lender = std::make_unique<Loan>(*releases_, *offer.lender).release();
+    late.sender = std::make_unique<Loan>(*releases_, *offer.sender).release();
     LocalPeerAccess::PostToPeer(peer, key, late);
   }
 
  private:
   // Deletes itself when the transfer ends.
-  class Loan : public Lender {
+  class Loan : public Sender {
    public:
-    Loan(LateReleases& releases, Lender& lender)
-        : releases_(releases), lender_(lender) {}
+    Loan(LateReleases& releases, Sender& sender)
+        : releases_(releases), sender_(sender) {}
     void OnReleased(int32_t id, absl::Status status) override {
       const std::unique_ptr<Loan> self(this);
-      if (!releases_.are_late) return lender_.OnReleased(id, status);
+      if (!releases_.are_late) return sender_.OnReleased(id, status);
       releases_.late.push_back(
-          [&lender = lender_, id, status] { lender.OnReleased(id, status); });
+          [&sender = sender_, id, status] { sender.OnReleased(id, status); });
     }
 
    private:
     LateReleases& releases_;
-    Lender& lender_;
+    Sender& sender_;
   };
 
   const std::shared_ptr<LateReleases> releases_;

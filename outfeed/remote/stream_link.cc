@@ -33,7 +33,7 @@ std::shared_ptr<const CollectiveRequest> RequestOf(
 }  // namespace
 
 // Deletes itself when the transfer ends.
-class StreamLink::Transfer : public Lender, public Borrower {
+class StreamLink::Transfer : public Sender, public Receiver {
  public:
   Transfer(std::shared_ptr<StreamLink> link, absl::Span<std::byte> into,
            StatusCallback done)
@@ -133,13 +133,13 @@ void StreamLink::WatchGroup() {
 }
 
 void StreamLink::WatchPeer() {
-  Ask(TagOf(StreamTag::kWatch, 0), absl::MakeSpan(never_lent_),
-      [self = shared_from_this()](const absl::Status& status) {
-        if (!status.ok()) return;
-        self->End(absl::InternalError(
-            absl::StrCat(self->device(1 - self->rank_).name.ToString(),
-                         " has lent what no end of an outfeed lends")));
-      });
+  Receive(TagOf(StreamTag::kWatch, 0), absl::MakeSpan(never_lent_),
+          [self = shared_from_this()](const absl::Status& status) {
+            if (!status.ok()) return;
+            self->End(absl::InternalError(
+                absl::StrCat(self->device(1 - self->rank_).name.ToString(),
+                             " has lent what no end of an outfeed lends")));
+          });
 }
 
 // Starts the group. Each end watches the other before they meet: afterwards
@@ -155,7 +155,7 @@ void StreamLink::Meet(PreparedCollective::Limits limits, ConnectCallback done) {
                    });
 }
 
-void StreamLink::Lend(int32_t tag, absl::Span<const std::byte> bytes,
+void StreamLink::Post(int32_t tag, absl::Span<const std::byte> bytes,
                       StatusCallback released) {
   if (!Begin(/*num_uses=*/2)) return std::move(released)(status());
   // Keeps the link: the transfer may end inside the call and drop the last
@@ -171,12 +171,12 @@ void StreamLink::Lend(int32_t tag, absl::Span<const std::byte> bytes,
                                 {.bytes = bytes,
                                  .dtype = DType::kUint8,
                                  .incarnation = device(rank_).incarnation,
-                                 .lender = transfer});
+                                 .sender = transfer});
   EndBegun();
 }
 
-void StreamLink::Ask(int32_t tag, absl::Span<std::byte> into,
-                     StatusCallback done) {
+void StreamLink::Receive(int32_t tag, absl::Span<std::byte> into,
+                         StatusCallback done) {
   if (!Begin(/*num_uses=*/2)) return std::move(done)(status());
   const auto self = shared_from_this();
   Transfer* const transfer =
@@ -187,7 +187,7 @@ void StreamLink::Ask(int32_t tag, absl::Span<std::byte> into,
                                   {.num_bytes = into.size(),
                                    .dtype = DType::kUint8,
                                    .incarnation = device(peer).incarnation,
-                                   .borrower = transfer});
+                                   .receiver = transfer});
   EndBegun();
 }
 

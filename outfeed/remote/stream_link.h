@@ -59,12 +59,12 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   // same tag. The bytes stay valid until `released` runs: with OK if the other
   // end has read them, else with the link's end. Tags are not negative. Two
   // transfers under way in one direction have different tags.
-  void Lend(int32_t tag, absl::Span<const std::byte> bytes,
+  void Post(int32_t tag, absl::Span<const std::byte> bytes,
             StatusCallback released);
 
   // Requests the bytes, at least 1, that the other end posts under the tag.
   // `into` stays valid until `done`.
-  void Ask(int32_t tag, absl::Span<std::byte> into, StatusCallback done);
+  void Receive(int32_t tag, absl::Span<std::byte> into, StatusCallback done);
 
   // Ends the link at both ends. The first reason stays. A reason without the
   // sending end's name gets the names of both ends.

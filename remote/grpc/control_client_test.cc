@@ -119,7 +119,7 @@ class HeldUpClock final : public Clock {
   }
 
   void RunAlarm() { std::exchange(alarm_, nullptr)(); }
-  int num_asked() const { return num_asked_; }
+  int num_requested() const { return num_asked_; }
 
  private:
   static constexpr AlarmId kHeldUp = ~AlarmId{0};
@@ -142,9 +142,9 @@ TEST(ControlClientTest, ADeadlineAfterTheCallAndItsTransportTouchesNeither) {
                           {.deadline = deadline}),
               IsOk());
   tasks.Stop(0);
-  const int num_asked = clock.num_asked();
+  const int num_requested = clock.num_requested();
   clock.RunAlarm();
-  EXPECT_EQ(clock.num_asked(), num_asked);
+  EXPECT_EQ(clock.num_requested(), num_requested);
 }
 
 TEST(ControlClientTest, ADeadlineSaysWhyTheTaskCouldNotBeReached) {

@@ -83,8 +83,8 @@ class FakeAnswer final : public grpc::ServerGenericBidiReactor {
  private:
   void Offer(const grpc::CallbackServerContext& context) {
     if (!answer_.offers_memory_of) return;
-    const auto ask = FindMemoryAsk(context.client_metadata());
-    const auto challenge = DecodeChallenge(ask ? ask->challenge : "");
+    const auto recv = FindMemoryRequest(context.client_metadata());
+    const auto challenge = DecodeChallenge(recv ? recv->challenge : "");
     if (!challenge) return;
     proof_ = MemoryProof(*challenge, *answer_.offers_memory_of);
     offer_ = Concatenate(
@@ -117,7 +117,7 @@ CallFields GoodFields(int caller, int callee) {
           {"tutti-callee-incarnation", "0"}};
 }
 
-CallFields FieldsThatAskForMemory(int caller, int callee) {
+CallFields MemoryRequestFields(int caller, int callee) {
   CallFields fields = GoodFields(caller, callee);
   fields["tutti-host"] = NameOfHost();
   fields["tutti-challenge-bin"] = Encode(MemoryChallenge{1, 2});

@@ -28,7 +28,7 @@ using CallFields = std::map<std::string, std::string>;
 CallFields GoodFields(int caller, int callee);
 
 // Returns such fields for a call on this host that wants to read memory.
-CallFields FieldsThatAskForMemory(int caller, int callee);
+CallFields MemoryRequestFields(int caller, int callee);
 
 grpc::ByteBuffer ToBuffer(const std::string& bytes);
 

@@ -79,9 +79,9 @@ TEST(GrpcTransportTest, ThereIsNoCallToATaskThatIsNot) {
     EXPECT_THAT(CallAndWait(tasks.transport(0).control(), task, CleanupStep(1)),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr(absl::StrCat("no task ", task))));
-    WaitingBorrower borrower(4);
-    tasks.Request(0, task, KeyOf(0), 4, borrower);
-    EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kInvalidArgument,
+    WaitingReceiver receiver(4);
+    tasks.Request(0, task, KeyOf(0), 4, receiver);
+    EXPECT_THAT(receiver.Wait(), StatusIs(absl::StatusCode::kInvalidArgument,
                                           HasSubstr("no task")));
   }
 }
@@ -94,9 +94,9 @@ TEST(GrpcTransportTest, ATaskThatCannotBeReachedIsNamedWithTheCause) {
             HasSubstr("connection refused"));
   EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1)),
               StatusIs(absl::StatusCode::kUnavailable, says_why));
-  WaitingBorrower borrower(4);
-  tasks.Request(0, 1, KeyOf(0), 4, borrower);
-  EXPECT_THAT(borrower.Wait(),
+  WaitingReceiver receiver(4);
+  tasks.Request(0, 1, KeyOf(0), 4, receiver);
+  EXPECT_THAT(receiver.Wait(),
               StatusIs(absl::StatusCode::kUnavailable, says_why));
 }
 
@@ -170,9 +170,9 @@ TEST(GrpcTransportTest, ATransferNoticesARestart) {
               IsOk());
   tasks.Stop(1);
   tasks.Start(1);
-  WaitingBorrower borrower(4);
-  tasks.Request(0, 1, KeyOf(0), 4, borrower);
-  EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kFailedPrecondition,
+  WaitingReceiver receiver(4);
+  tasks.Request(0, 1, KeyOf(0), 4, receiver);
+  EXPECT_THAT(receiver.Wait(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                         HasSubstr("restarted")));
 }
 
@@ -219,9 +219,9 @@ TEST(GrpcTransportTest, CallsNobodyAfterShutdown) {
   tasks.transport(0).Shutdown();
   EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1)),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
-  WaitingBorrower borrower(4);
-  tasks.Request(0, 1, KeyOf(0), 4, borrower);
-  EXPECT_THAT(borrower.Wait(),
+  WaitingReceiver receiver(4);
+  tasks.Request(0, 1, KeyOf(0), 4, receiver);
+  EXPECT_THAT(receiver.Wait(),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
 }
 
@@ -342,12 +342,12 @@ TEST_F(SameHostSocketsTest, ConnectionsAreKnownByTheirCalls) {
               IsOk());
   for (int tag = 0; tag < kNumLanes; ++tag) {
     const std::vector<std::byte> bytes = Pattern(size_t{1} << 20);
-    WaitingLender lender;
-    WaitingBorrower borrower(bytes.size());
-    tasks.table(1).Provide(KeyOf(tag), {.bytes = bytes, .lender = &lender});
-    tasks.Request(0, 1, KeyOf(tag), bytes.size(), borrower);
-    EXPECT_THAT(borrower.Wait(), IsOk());
-    EXPECT_THAT(lender.Wait(), IsOk());
+    WaitingSender sender;
+    WaitingReceiver receiver(bytes.size());
+    tasks.table(1).Provide(KeyOf(tag), {.bytes = bytes, .sender = &sender});
+    tasks.Request(0, 1, KeyOf(tag), bytes.size(), receiver);
+    EXPECT_THAT(receiver.Wait(), IsOk());
+    EXPECT_THAT(sender.Wait(), IsOk());
   }
 }
 

@@ -249,9 +249,9 @@ TEST(RefusedTasksTest, TasksOfAnotherJobSayWhy) {
   EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
                           {.wait_until_reachable = true}),
               says_both);
-  WaitingBorrower borrower(4);
-  tasks.Request(0, 1, KeyOf(0), 4, borrower);
-  EXPECT_THAT(borrower.Wait(), says_both);
+  WaitingReceiver receiver(4);
+  tasks.Request(0, 1, KeyOf(0), 4, receiver);
+  EXPECT_THAT(receiver.Wait(), says_both);
 }
 
 TEST(RefusedTasksTest, TasksWithAnotherTokenSayWhy) {
@@ -265,9 +265,9 @@ TEST(RefusedTasksTest, TasksWithAnotherTokenSayWhy) {
   EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
                           {.wait_until_reachable = true}),
               says_who);
-  WaitingBorrower borrower(4);
-  tasks.Request(0, 1, KeyOf(0), 4, borrower);
-  EXPECT_THAT(borrower.Wait(), says_who);
+  WaitingReceiver receiver(4);
+  tasks.Request(0, 1, KeyOf(0), 4, receiver);
+  EXPECT_THAT(receiver.Wait(), says_who);
 }
 
 }  // namespace refusals_test

@@ -29,16 +29,16 @@ void StartTalkAndStop() {
   ASSERT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1)),
               IsOk());
   const std::vector<std::byte> bytes = Pattern(size_t{8} << 20);
-  std::vector<WaitingLender> lenders(4);
-  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  std::vector<WaitingSender> senders(4);
+  std::vector<std::unique_ptr<WaitingReceiver>> receivers;
   for (int i = 0; i < 8; ++i) {
-    borrowers.push_back(std::make_unique<WaitingBorrower>(bytes.size()));
-    tasks.Request(0, 1, KeyOf(i), bytes.size(), *borrowers[i]);
+    receivers.push_back(std::make_unique<WaitingReceiver>(bytes.size()));
+    tasks.Request(0, 1, KeyOf(i), bytes.size(), *receivers[i]);
   }
   for (int i = 0; i < 4; ++i) {
-    tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .lender = &lenders[i]});
+    tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .sender = &senders[i]});
   }
-  borrowers[0]->WaitForPart();
+  receivers[0]->WaitForPart();
   ControlAnswer answer;
   tasks.transport(1).control().Call(
       0, CleanupStep(1), {},
@@ -46,7 +46,7 @@ void StartTalkAndStop() {
   tasks.Stop(1);
   tasks.Stop(0);
   // No transfer is under way now; offers without a request are ours.
-  for (auto& borrower : borrowers) borrower->Wait().IgnoreError();
+  for (auto& receiver : receivers) receiver->Wait().IgnoreError();
 }
 
 TEST(ShutdownTest, RepeatedlyLeavesNoFileAndNoThread) {

@@ -58,9 +58,9 @@ void TestTasks::StartAll() {
 void TestTasks::Stop(int task) { transports_[task].reset(); }
 
 void TestTasks::Request(int from, int to, const BufKey& key, size_t num_bytes,
-                        Borrower& borrower, DType dtype) {
+                        Receiver& receiver, DType dtype) {
   transports_[from]->transfers().Request(
-      to, key, {.num_bytes = num_bytes, .dtype = dtype, .borrower = &borrower});
+      to, key, {.num_bytes = num_bytes, .dtype = dtype, .receiver = &receiver});
 }
 
 proto::ControlRequest CleanupStep(int64_t step) {

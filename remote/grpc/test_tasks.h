@@ -55,7 +55,7 @@ class TestTasks {
 
   // Requests the bytes under `key` of task `to` for task `from`.
   void Request(int from, int to, const BufKey& key, size_t num_bytes,
-               Borrower& borrower, DType dtype = DType::kUint8);
+               Receiver& receiver, DType dtype = DType::kUint8);
 
  private:
   const Change change_;

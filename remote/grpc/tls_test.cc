@@ -40,13 +40,13 @@ struct Pair {
   }
   absl::Status Pull(int from, int to) {
     const std::vector<std::byte> bytes = Pattern(100'000);
-    WaitingLender lender;
-    WaitingBorrower borrower(bytes.size());
-    tasks.table(to).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-    tasks.Request(from, to, KeyOf(0), bytes.size(), borrower);
-    const absl::Status status = borrower.Wait();
+    WaitingSender sender;
+    WaitingReceiver receiver(bytes.size());
+    tasks.table(to).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+    tasks.Request(from, to, KeyOf(0), bytes.size(), receiver);
+    const absl::Status status = receiver.Wait();
     // Callers without permission do not get the offer.
-    if (status.ok()) return lender.Wait();
+    if (status.ok()) return sender.Wait();
     return status;
   }
   TestTasks tasks;

@@ -41,8 +41,8 @@ class MpiPulls::Pull {
   uint64_t id = 0;
   int task = 0;
   PullRequest request;
-  bool is_told = false;    // OnDelivery() has run.
-  bool has_ended = false;  // The task has reported the end.
+  bool is_reported = false;  // OnDelivery() has run.
+  bool has_ended = false;    // The task has reported the end.
 
   // Number of bytes that come: fewer if the sender stops early.
   size_t end = 0;
@@ -53,22 +53,22 @@ class MpiPulls::Pull {
 
   std::optional<LentReader> reader;  // Set while its task lets it read.
 
-  bool is_inline() const { return request.ask.num_bytes <= kMaxInlineBytes; }
+  bool is_inline() const { return request.recv.num_bytes <= kMaxInlineBytes; }
 
-  // Returns null after OnDelivery(): the borrower may be gone.
+  // Returns null after OnDelivery(): the receiver may be gone.
   std::shared_ptr<DeviceLanding> Land(size_t num_bytes) const {
-    const Ask& ask = request.ask;
-    return is_told ? nullptr : ask.borrower->Land(ask.id, num_bytes);
+    const RecvRequest& recv = request.recv;
+    return is_reported ? nullptr : recv.receiver->Land(recv.id, num_bytes);
   }
 
   absl::Status HandOn(Chunk& chunk) const {
-    const Ask& ask = request.ask;
+    const RecvRequest& recv = request.recv;
     if (chunk.landing != nullptr) {
-      return ask.borrower->OnLanded(ask.id, chunk.offset,
-                                    std::move(chunk.landing));
+      return recv.receiver->OnLanded(recv.id, chunk.offset,
+                                     std::move(chunk.landing));
     }
-    return ask.borrower->OnPart(ask.id, chunk.offset,
-                                {chunk.bytes.get(), chunk.size});
+    return recv.receiver->OnPart(recv.id, chunk.offset,
+                                 {chunk.bytes.get(), chunk.size});
   }
 };
 
@@ -102,14 +102,14 @@ void MpiPulls::KeepBuffer(Buffer buffer, size_t num_bytes) {
   }
 }
 
-void MpiPulls::Request(int task, const BufKey& key, const Ask& ask) {
+void MpiPulls::Request(int task, const BufKey& key, const RecvRequest& recv) {
   const auto pull = std::make_shared<Pull>();
   pull->id = ++last_id_;
   pull->task = task;
-  pull->request = {.key = key, .ask = ask};
-  pull->end = ask.num_bytes;
+  pull->request = {.key = key, .recv = recv};
+  pull->end = recv.num_bytes;
   pulls_[pull->id] = pull;
-  ids_[{key, ask.borrower}] = pull->id;
+  ids_[{key, recv.receiver}] = pull->id;
   if (!pull->is_inline()) {
     pull->request.may_read_memory =
         runtime_->memory_of(task) != nullptr && !unreadable_.contains(task);
@@ -181,18 +181,18 @@ bool MpiPulls::HandOnNext() {
 }
 
 void MpiPulls::HandOnChunk(const std::shared_ptr<Pull>& pull) {
-  const Ask& ask = pull->request.ask;
+  const RecvRequest& recv = pull->request.recv;
   Pull::Chunk chunk = std::move(pull->chunks.front());
   pull->chunks.pop_front();
   ++pull->first_index;
-  if (chunk.has_come && !pull->is_told) {
+  if (chunk.has_come && !pull->is_reported) {
     const absl::Status status = pull->HandOn(chunk);
     if (!status.ok()) GiveUp(pull, status);
   }
   if (chunk.has_come) pull->num_handed_on += chunk.size;
-  chunk.landing = nullptr;  // Its device may go with the borrower.
+  chunk.landing = nullptr;  // Its device may go with the receiver.
   if (chunk.bytes != nullptr) KeepBuffer(std::move(chunk.bytes), chunk.size);
-  if (pull->num_handed_on == ask.num_bytes) Tell(pull, absl::OkStatus());
+  if (pull->num_handed_on == recv.num_bytes) Report(pull, absl::OkStatus());
   PostChunks(pull);
   if (!pull->chunks.empty() && !pull->chunks.front().is_pending) {
     ready_.push_back(pull);
@@ -208,11 +208,11 @@ std::shared_ptr<MpiPulls::Pull> MpiPulls::Find(int task, uint64_t id) const {
 
 void MpiPulls::OnPlace(int task, const proto::MpiPlace& place) {
   const std::shared_ptr<Pull> pull = Find(task, place.id());
-  if (pull == nullptr || pull->is_told || pull->reader ||
+  if (pull == nullptr || pull->is_reported || pull->reader ||
       pull->request.payload_tag != 0) {
     return;
   }
-  const size_t num_bytes = pull->request.ask.num_bytes;
+  const size_t num_bytes = pull->request.recv.num_bytes;
   if (!pull->request.may_read_memory || place.num_bytes() != num_bytes) {
     return GiveUp(pull, absl::InternalError(absl::StrCat(
                             "task ", task, " has a place of ",
@@ -229,17 +229,17 @@ void MpiPulls::OnPlace(int task, const proto::MpiPlace& place) {
 // Reads the next block. If the bytes have been released, waits for their task
 // to report why.
 void MpiPulls::ReadOn(const std::shared_ptr<Pull>& pull) {
-  if (pull->is_told) return;
+  if (pull->is_reported) return;
   if (block_ == nullptr) block_ = std::make_unique_for_overwrite<MemoryBlock>();
   LentReader& reader = *pull->reader;
   const size_t offset = reader.num_read();
-  const Ask& ask = pull->request.ask;
-  const absl::Span<const std::byte> bytes = reader.ReadNext(ask.into, *block_);
+  const RecvRequest& recv = pull->request.recv;
+  const absl::Span<const std::byte> bytes = reader.ReadNext(recv.into, *block_);
   if (bytes.empty()) {
-    if (!reader.WereTakenBack()) AskForRest(pull);
+    if (!reader.WereTakenBack()) RequestRest(pull);
     return;
   }
-  const absl::Status status = ask.borrower->OnPart(ask.id, offset, bytes);
+  const absl::Status status = recv.receiver->OnPart(recv.id, offset, bytes);
   if (!status.ok()) return GiveUp(pull, status);
   if (!reader.has_all()) return ready_.push_back(pull);
   if (!reader.AreLent()) {
@@ -252,11 +252,11 @@ void MpiPulls::ReadOn(const std::shared_ptr<Pull>& pull) {
   message.mutable_read()->set_id(pull->id);
   send_(pull->task, std::move(message));
   pull->has_ended = true;
-  Tell(pull, absl::OkStatus());
+  Report(pull, absl::OkStatus());
   ForgetIfOver(pull);
 }
 
-void MpiPulls::AskForRest(const std::shared_ptr<Pull>& pull) {
+void MpiPulls::RequestRest(const std::shared_ptr<Pull>& pull) {
   unreadable_.insert(pull->task);
   pull->num_posted = pull->num_handed_on = pull->reader->num_read();
   pull->reader.reset();
@@ -274,45 +274,45 @@ void MpiPulls::OnPulled(int task, const proto::MpiPulled& pulled) {
   const std::shared_ptr<Pull> pull = Find(task, pulled.id());
   if (pull == nullptr) return;
   if (std::exchange(pull->has_ended, true)) return;
-  const Ask& ask = pull->request.ask;
+  const RecvRequest& recv = pull->request.recv;
   const size_t num_sent =
       pull->is_inline() ? pulled.payload().size() : pulled.num_sent();
   const bool was_to_be_read =
       pull->request.may_read_memory && pull->request.payload_tag == 0;
   if (pulled.has_error()) {
-    Tell(pull, DecodeError(pulled.error()));
+    Report(pull, DecodeError(pulled.error()));
   } else if (was_to_be_read) {
-    Tell(pull, absl::InternalError(absl::StrCat(
-                   "task ", task, " ended what this task was to read")));
-  } else if (num_sent != ask.num_bytes) {
-    Tell(pull,
-         absl::InternalError(absl::StrCat("task ", task, " sent ", num_sent,
-                                          " bytes of ", ask.num_bytes)));
-  } else if (pull->is_inline() && !pull->is_told) {
+    Report(pull, absl::InternalError(absl::StrCat(
+                     "task ", task, " ended what this task was to read")));
+  } else if (num_sent != recv.num_bytes) {
+    Report(pull,
+           absl::InternalError(absl::StrCat("task ", task, " sent ", num_sent,
+                                            " bytes of ", recv.num_bytes)));
+  } else if (pull->is_inline() && !pull->is_reported) {
     const auto* const bytes =
         reinterpret_cast<const std::byte*>(pulled.payload().data());
-    Tell(pull, num_sent == 0
-                   ? absl::OkStatus()
-                   : ask.borrower->OnPart(ask.id, 0, {bytes, num_sent}));
+    Report(pull, num_sent == 0
+                     ? absl::OkStatus()
+                     : recv.receiver->OnPart(recv.id, 0, {bytes, num_sent}));
   }
   StopAt(pull, num_sent);
   ForgetIfOver(pull);
 }
 
-void MpiPulls::Cancel(const BufKey& key, const Borrower* borrower,
+void MpiPulls::Cancel(const BufKey& key, const Receiver* receiver,
                       const absl::Status& reason) {
-  const auto it = ids_.find({key, borrower});
+  const auto it = ids_.find({key, receiver});
   if (it != ids_.end()) GiveUp(pulls_.at(it->second), reason);
 }
 
 void MpiPulls::GiveUp(const std::shared_ptr<Pull>& pull,
                       const absl::Status& reason) {
-  if (pull->is_told) return;
+  if (pull->is_reported) return;
   proto::MpiMessage message;
   message.mutable_cancel_pull()->set_id(pull->id);
   *message.mutable_cancel_pull()->mutable_reason() = EncodeError(reason);
   send_(pull->task, std::move(message));
-  Tell(pull, reason);
+  Report(pull, reason);
 }
 
 // Ends the pull at `num_bytes`: no later bytes come.
@@ -334,16 +334,17 @@ void MpiPulls::TakeBackStopped() {
   }
 }
 
-void MpiPulls::Tell(const std::shared_ptr<Pull>& pull, absl::Status status) {
-  if (std::exchange(pull->is_told, true)) return;
-  const Ask& ask = pull->request.ask;
-  const auto it = ids_.find({pull->request.key, ask.borrower});
+void MpiPulls::Report(const std::shared_ptr<Pull>& pull, absl::Status status) {
+  if (std::exchange(pull->is_reported, true)) return;
+  const RecvRequest& recv = pull->request.recv;
+  const auto it = ids_.find({pull->request.key, recv.receiver});
   if (it != ids_.end() && it->second == pull->id) ids_.erase(it);
-  ask.borrower->OnDelivery(ask.id, std::move(status), {});
+  recv.receiver->OnDelivery(recv.id, std::move(status), {});
 }
 
 void MpiPulls::ForgetIfOver(const std::shared_ptr<Pull>& pull) {
-  const bool is_over = pull->is_told && pull->has_ended && pull->chunks.empty();
+  const bool is_over =
+      pull->is_reported && pull->has_ended && pull->chunks.empty();
   if (!is_over || pulls_.erase(pull->id) == 0) return;
   const int tag = pull->request.payload_tag;
   if (tag != 0) free_tags_.push_back(tag);
@@ -366,7 +367,7 @@ void MpiPulls::CancelAllOf(int task, const absl::Status& reason) {
 void MpiPulls::OnGoodbye(int task, const absl::Status& reason) {
   for (const auto& pull : PullsFrom(task)) {
     if (std::exchange(pull->has_ended, true)) continue;
-    Tell(pull, reason);
+    Report(pull, reason);
     StopAt(pull, /*num_bytes=*/0);
     ForgetIfOver(pull);
   }

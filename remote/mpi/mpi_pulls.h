@@ -22,9 +22,9 @@
 namespace tutti {
 
 // Pulls of a task: the receiving side of mpi_wire.h. For MPI's thread, on which
-// the borrowers' callbacks run; lives until that thread has ended. Chunks land
-// directly in the borrower's DeviceLandings, if MPI is CUDA-aware and the
-// borrower has some. Other memory for chunks is kept for later pulls, up to 8
+// the receivers' callbacks run; lives until that thread has ended. Chunks land
+// directly in the receiver's DeviceLandings, if MPI is CUDA-aware and the
+// receiver has some. Other memory for chunks is kept for later pulls, up to 8
 // MiB: the allocator would return it to the system after each pull.
 class MpiPulls {
  public:
@@ -34,9 +34,9 @@ class MpiPulls {
   MpiPulls(MpiEngine* runtime, Send send);
   ~MpiPulls();
 
-  void Request(int task, const BufKey& key, const Ask& ask);
-  // Cancels a pull. Does nothing if `borrower` has no open pull.
-  void Cancel(const BufKey& key, const Borrower* borrower,
+  void Request(int task, const BufKey& key, const RecvRequest& recv);
+  // Cancels a pull. Does nothing if `receiver` has no open pull.
+  void Cancel(const BufKey& key, const Receiver* receiver,
               const absl::Status& reason);
   void OnPulled(int task, const proto::MpiPulled& pulled);
   void OnPlace(int task, const proto::MpiPlace& place);
@@ -49,7 +49,7 @@ class MpiPulls {
   void OnGoodbye(int task, const absl::Status& reason);
 
   // Takes back receives for bytes that do not come. Hands the next chunk,
-  // received or readable, to its borrower, which copies or reduces it. Returns
+  // received or readable, to its receiver, which copies or reduces it. Returns
   // false if there is no chunk.
   bool HandOnNext();
 
@@ -72,11 +72,11 @@ class MpiPulls {
                const MPI_Status& status);
   void HandOnChunk(const std::shared_ptr<Pull>& pull);
   void ReadOn(const std::shared_ptr<Pull>& pull);
-  void AskForRest(const std::shared_ptr<Pull>& pull);
+  void RequestRest(const std::shared_ptr<Pull>& pull);
   void GiveUp(const std::shared_ptr<Pull>& pull, const absl::Status& reason);
   void StopAt(const std::shared_ptr<Pull>& pull, size_t num_bytes);
   void TakeBackStopped();
-  void Tell(const std::shared_ptr<Pull>& pull, absl::Status status);
+  void Report(const std::shared_ptr<Pull>& pull, absl::Status status);
   void ForgetIfOver(const std::shared_ptr<Pull>& pull);
   std::vector<std::shared_ptr<Pull>> PullsFrom(int task) const;
 
@@ -88,8 +88,8 @@ class MpiPulls {
   std::vector<Buffer> free_buffers_;  // Hold whole chunks.
   absl::flat_hash_map<uint64_t, std::shared_ptr<Pull>> pulls_;
   // Pulls before OnDelivery(). A key may be requested again before the
-  // OnDelivery() of its former borrower.
-  absl::flat_hash_map<std::pair<BufKey, const Borrower*>, uint64_t> ids_;
+  // OnDelivery() of its former receiver.
+  absl::flat_hash_map<std::pair<BufKey, const Receiver*>, uint64_t> ids_;
   absl::flat_hash_set<int> unreadable_;         // Tasks.
   std::unique_ptr<MemoryBlock> block_;          // Owned by the current reader.
   size_t num_receiving_ = 0;                    // Counts chunks.

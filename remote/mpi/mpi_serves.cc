@@ -15,7 +15,7 @@ namespace tutti {
 
 // Pull of another task. The service delivers once, on any thread, and keeps the
 // object until then. From then on the object holds the bytes.
-class MpiServes::Served : public Borrower,
+class MpiServes::Served : public Receiver,
                           public std::enable_shared_from_this<Served> {
  public:
   Served(MpiServes* serves, int task, uint64_t id, const PullRequest& request,
@@ -30,13 +30,13 @@ class MpiServes::Served : public Borrower,
   // Functions for MPI's thread:
   void AskService(const ControlCaller& caller) {
     self_ = shared_from_this();
-    Ask ask = request.ask;
-    ask.borrower = this;
-    service->Serve(caller, request.key, ask);
+    RecvRequest recv = request.recv;
+    recv.receiver = this;
+    service->Serve(caller, request.key, recv);
   }
   void Forget() { serves_ = nullptr; }
   bool is_whole() const {
-    return is_lent && delivery.bytes.size() == request.ask.num_bytes &&
+    return is_lent && delivery.bytes.size() == request.recv.num_bytes &&
            num_sent == delivery.bytes.size() && (num_sent > 0 || stopped.ok());
   }
 
@@ -47,7 +47,7 @@ class MpiServes::Served : public Borrower,
                   Delivery delivery) override {
     const std::shared_ptr<MpiMailbox> mailbox = mailbox_;
     mailbox->Post([self = std::move(self_), status = std::move(status),
-                   delivery] { self->OnTold(status, delivery); });
+                   delivery] { self->OnReported(status, delivery); });
   }
 
   const int task;
@@ -55,7 +55,7 @@ class MpiServes::Served : public Borrower,
   PullRequest request;
   TransferService* const service;
 
-  bool is_told = false;
+  bool is_reported = false;
   bool is_lent = false;
   Delivery delivery;
   absl::Status stopped;                // Why no more is sent, if not OK.
@@ -65,13 +65,13 @@ class MpiServes::Served : public Borrower,
   std::unique_ptr<MemoryLease> lease;  // Set while its task may read.
 
  private:
-  void OnTold(const absl::Status& status, const Delivery& lent) {
+  void OnReported(const absl::Status& status, const Delivery& lent) {
     if (serves_ == nullptr) {
       if (status.ok()) lent.Release(stopped);
       return;
     }
     delivery = lent;
-    is_told = true;
+    is_reported = true;
     if (!status.ok()) stopped.Update(status);
     is_lent = status.ok();
     serves_->Begin(shared_from_this());
@@ -109,7 +109,7 @@ void MpiServes::OnPull(const ControlCaller& caller,
 }
 
 void MpiServes::Begin(const std::shared_ptr<Served>& served) {
-  const size_t num_bytes = served->request.ask.num_bytes;
+  const size_t num_bytes = served->request.recv.num_bytes;
   if (served->is_lent && served->delivery.bytes.size() != num_bytes) {
     served->stopped.Update(absl::InternalError(
         absl::StrCat(served->delivery.bytes.size(),
@@ -213,7 +213,7 @@ void MpiServes::Stop(const std::shared_ptr<Served>& served,
   if (!served->stopped.ok()) return;  // The service may be gone by now.
   served->stopped = reason;
   if (served->lease != nullptr) return End(served);
-  if (served->is_told) return;
+  if (served->is_reported) return;
   served->service->Withdraw(served->request.key, served.get(), reason);
 }
 
@@ -225,10 +225,10 @@ void MpiServes::StopAllOf(int task, const absl::Status& reason) {
   for (const auto& served : all) Stop(served, reason);
 }
 
-void MpiServes::ForgetUntold() {
+void MpiServes::ForgetUnreported() {
   absl::erase_if(served_, [](const auto& entry) {
     Served& served = *entry.second;
-    if (served.is_told) return false;
+    if (served.is_reported) return false;
     served.Forget();
     return true;
   });

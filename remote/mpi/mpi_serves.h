@@ -45,10 +45,10 @@ class MpiServes {
   // Forgets the pulls that the service has not delivered. The service may
   // deliver them when MPI is over and this object is gone; their bytes are then
   // released at once. REQUIRES: StopAllOf() each task.
-  void ForgetUntold();
+  void ForgetUnreported();
 
   // Reports for each remaining pull how many bytes come, though MPI still has
-  // some of them. REQUIRES: StopAllOf() each task, ForgetUntold().
+  // some of them. REQUIRES: StopAllOf() each task, ForgetUnreported().
   void SayWhatComes();
 
   bool is_sending() const { return num_sending_ > 0; }

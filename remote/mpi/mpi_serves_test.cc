@@ -29,16 +29,16 @@ using ::testing::IsEmpty;
 class KeepingService final : public TransferService {
  public:
   void Serve(const ControlCaller& /*caller*/, const BufKey& /*key*/,
-             const Ask& ask) override {
-    borrower = ask.borrower;
+             const RecvRequest& recv) override {
+    receiver = recv.receiver;
   }
-  void Withdraw(const BufKey& /*key*/, const Borrower* /*borrower*/,
+  void Withdraw(const BufKey& /*key*/, const Receiver* /*receiver*/,
                 absl::Status /*reason*/) override {}
 
-  Borrower* borrower = nullptr;
+  Receiver* receiver = nullptr;
 };
 
-class RecordingLender final : public Lender {
+class RecordingSender final : public Sender {
  public:
   void OnReleased(int32_t /*id*/, absl::Status status) override {
     released.push_back(std::move(status));
@@ -58,7 +58,7 @@ class MpiServesTest : public ::testing::Test {
  protected:
   explicit MpiServesTest(size_t num_bytes = 4) : bytes_(num_bytes) {
     PullRequest request;
-    request.ask.num_bytes = bytes_.size();
+    request.recv.num_bytes = bytes_.size();
     request.may_read_memory = num_bytes > kMaxInlineBytes;
     proto::MpiPull message;
     message.set_id(kId);
@@ -66,9 +66,9 @@ class MpiServesTest : public ::testing::Test {
     serves_->OnPull({.task = 1}, message, &service_, absl::OkStatus());
   }
 
-  void Lend() {
-    service_.borrower->OnDelivery(0, absl::OkStatus(),
-                                  {.bytes = bytes_, .lender = &lender_});
+  void Post() {
+    service_.receiver->OnDelivery(0, absl::OkStatus(),
+                                  {.bytes = bytes_, .sender = &sender_});
   }
 
   // Runs the work that waits for MPI's thread.
@@ -79,7 +79,7 @@ class MpiServesTest : public ::testing::Test {
   const std::vector<std::byte> bytes_;
   SimulatedEnvironment environment_{1};
   KeepingService service_;
-  RecordingLender lender_;
+  RecordingSender sender_;
   std::vector<proto::MpiMessage> sent_;
   std::optional<MpiEngine> runtime_{
       MpiEngine::Options{.environment = environment_.get()}};
@@ -92,25 +92,25 @@ class MpiServesTest : public ::testing::Test {
 };
 
 TEST_F(MpiServesTest, BytesAreSentOnMpisThreadAndGivenBack) {
-  Lend();
+  Post();
   EXPECT_THAT(sent_, IsEmpty());
   RunPosted();
   ASSERT_EQ(sent_.size(), 1u);
   EXPECT_EQ(sent_[0].pulled().payload().size(), bytes_.size());
-  EXPECT_THAT(lender_.released, ElementsAre(IsOk()));
+  EXPECT_THAT(sender_.released, ElementsAre(IsOk()));
   EXPECT_EQ(serves_->num_served(), 0u);
 }
 
 // Simulates a thread that holds the bytes while it stands still.
 TEST_F(MpiServesTest, WhatIsLentWhenMpiIsOverIsGivenBackAtOnce) {
   serves_->StopAllOf(1, absl::UnavailableError("has shut down"));
-  serves_->ForgetUntold();
+  serves_->ForgetUnreported();
   EXPECT_EQ(serves_->num_served(), 0u);
   runtime_->mailbox()->Close();
   serves_.reset();
   runtime_.reset();
-  Lend();
-  EXPECT_THAT(lender_.released,
+  Post();
+  EXPECT_THAT(sender_.released,
               ElementsAre(StatusIs(absl::StatusCode::kUnavailable,
                                    HasSubstr("has shut down"))));
   EXPECT_THAT(sent_, IsEmpty());
@@ -118,11 +118,11 @@ TEST_F(MpiServesTest, WhatIsLentWhenMpiIsOverIsGivenBackAtOnce) {
 
 TEST_F(MpiServesTest, WhatIsLentBetweenTheEndsIsGivenBackOnMpisThread) {
   serves_->StopAllOf(1, absl::UnavailableError("has shut down"));
-  serves_->ForgetUntold();
-  Lend();
-  EXPECT_THAT(lender_.released, IsEmpty());
+  serves_->ForgetUnreported();
+  Post();
+  EXPECT_THAT(sender_.released, IsEmpty());
   RunPosted();
-  EXPECT_THAT(lender_.released,
+  EXPECT_THAT(sender_.released,
               ElementsAre(StatusIs(absl::StatusCode::kUnavailable,
                                    HasSubstr("has shut down"))));
   EXPECT_THAT(sent_, IsEmpty());
@@ -132,25 +132,25 @@ TEST_F(MpiServesTest, WhatIsLentBetweenTheEndsIsGivenBackOnMpisThread) {
 class MpiServesLentTest : public MpiServesTest {
  protected:
   MpiServesLentTest() : MpiServesTest(kMaxInlineBytes + 4) {
-    Lend();
+    Post();
     RunPosted();
     place_ = sent_.at(0).place();
     sent_.clear();
     const uint64_t address = place_.lease_address();
-    std::memcpy(&lender_.lease, &address, sizeof(address));
+    std::memcpy(&sender_.lease, &address, sizeof(address));
   }
   ~MpiServesLentTest() override {
-    const bool was_given_back = !lender_.released.empty();
-    EXPECT_TRUE(!was_given_back || lender_.lease_then == 0);
+    const bool was_given_back = !sender_.released.empty();
+    EXPECT_TRUE(!was_given_back || sender_.lease_then == 0);
   }
 
-  void TellItHasBeenRead(int task, uint64_t id) {
+  void ReportRead(int task, uint64_t id) {
     proto::MpiRead read;
     read.set_id(id);
     serves_->OnRead(task, read);
   }
 
-  void AskForRest(int task, uint64_t num_read, int payload_tag) {
+  void RequestRest(int task, uint64_t num_read, int payload_tag) {
     proto::MpiSendRest rest;
     rest.set_id(kId);
     rest.set_num_read(num_read);
@@ -166,35 +166,35 @@ TEST_F(MpiServesLentTest, TheReceiverIsToldWhereTheBytesAre) {
   EXPECT_EQ(place_.address(), reinterpret_cast<uintptr_t>(bytes_.data()));
   EXPECT_EQ(place_.num_bytes(), bytes_.size());
   EXPECT_NE(place_.lease(), 0);
-  EXPECT_EQ(*lender_.lease, place_.lease());
-  EXPECT_THAT(lender_.released, IsEmpty());
+  EXPECT_EQ(*sender_.lease, place_.lease());
+  EXPECT_THAT(sender_.released, IsEmpty());
   EXPECT_FALSE(serves_->is_sending());
 }
 
 TEST_F(MpiServesLentTest, BytesThatWereReadAreGivenBackWithoutAWord) {
-  TellItHasBeenRead(1, kId);
-  EXPECT_THAT(lender_.released, ElementsAre(IsOk()));
+  ReportRead(1, kId);
+  EXPECT_THAT(sender_.released, ElementsAre(IsOk()));
   EXPECT_THAT(sent_, IsEmpty());
   EXPECT_EQ(serves_->num_served(), 0u);
 }
 
 TEST_F(MpiServesLentTest, OnlyTheReceiverHasReadThem) {
-  TellItHasBeenRead(2, kId);
-  TellItHasBeenRead(1, kId + 1);
-  AskForRest(2, 0, 1);
-  EXPECT_THAT(lender_.released, IsEmpty());
+  ReportRead(2, kId);
+  ReportRead(1, kId + 1);
+  RequestRest(2, 0, 1);
+  EXPECT_THAT(sender_.released, IsEmpty());
 }
 
 // Released at once, though the receiver may only stand still.
 TEST_F(MpiServesLentTest, BytesOfAReceiverThatIsLostAreGivenBackAtOnce) {
   serves_->StopAllOf(1, absl::UnavailableError("silent"));
   EXPECT_FALSE(serves_->IsHeldBy(1));
-  EXPECT_THAT(lender_.released,
+  EXPECT_THAT(sender_.released,
               ElementsAre(StatusIs(absl::StatusCode::kUnavailable, "silent")));
   ASSERT_EQ(sent_.size(), 1u);
   EXPECT_TRUE(sent_[0].pulled().has_error());
-  TellItHasBeenRead(1, kId);  // Comes too late.
-  EXPECT_EQ(lender_.released.size(), 1u);
+  ReportRead(1, kId);  // Comes too late.
+  EXPECT_EQ(sender_.released.size(), 1u);
 }
 
 TEST_F(MpiServesLentTest, BytesOfAPullThatIsCancelledAreGivenBackAtOnce) {
@@ -202,22 +202,22 @@ TEST_F(MpiServesLentTest, BytesOfAPullThatIsCancelledAreGivenBackAtOnce) {
   cancel.set_id(kId);
   *cancel.mutable_reason() = EncodeError(absl::AbortedError("enough"));
   serves_->OnCancelPull(1, cancel);
-  EXPECT_THAT(lender_.released,
+  EXPECT_THAT(sender_.released,
               ElementsAre(StatusIs(absl::StatusCode::kAborted, "enough")));
 }
 
 TEST_F(MpiServesLentTest, ARestThatMakesNoSenseEndsThePull) {
-  AskForRest(1, bytes_.size(), 1);
+  RequestRest(1, bytes_.size(), 1);
   const auto is_named = StatusIs(absl::StatusCode::kInvalidArgument,
                                  HasSubstr("send_rest.num_read is 8196"));
-  EXPECT_THAT(lender_.released, ElementsAre(is_named));
+  EXPECT_THAT(sender_.released, ElementsAre(is_named));
   ASSERT_EQ(sent_.size(), 1u);
   EXPECT_THAT(DecodeError(sent_[0].pulled().error()), is_named);
 }
 
 TEST_F(MpiServesLentTest, ARestNeedsATag) {
-  AskForRest(1, 0, runtime_->max_tag() + 1);
-  EXPECT_THAT(lender_.released,
+  RequestRest(1, 0, runtime_->max_tag() + 1);
+  EXPECT_THAT(sender_.released,
               ElementsAre(StatusIs(absl::StatusCode::kInvalidArgument,
                                    HasSubstr("payload_tag"))));
 }

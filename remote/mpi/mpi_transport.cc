@@ -59,10 +59,10 @@ class Endpoint final : public MpiPoller {
   void Open(ControlService* control, TransferService* transfers);
   void Call(int task, proto::ControlRequest request, ControlCallOptions options,
             ControlDone done);
-  void Request(int task, const BufKey& key, const Ask& ask);
-  void Cancel(const BufKey& key, const Borrower* borrower,
+  void Request(int task, const BufKey& key, const RecvRequest& recv);
+  void Cancel(const BufKey& key, const Receiver* receiver,
               const absl::Status& reason) {
-    pulls_.Cancel(key, borrower, reason);
+    pulls_.Cancel(key, receiver, reason);
   }
   void AddWaiting(int change) { num_waiting_ += change; }
   void OnSilent(int task, const absl::Status& reason);
@@ -85,7 +85,7 @@ class Endpoint final : public MpiPoller {
     };
   }
 
-  absl::Status WhyNotAsk(int task) const;
+  absl::Status WhyNotRequest(int task) const;
   absl::Status Gone(int task) const {
     return absl::UnavailableError(
         absl::StrCat(options_.cluster.Label(task), " has shut down"));
@@ -148,7 +148,7 @@ bool Endpoint::EndClosing() {
   if (closed_ == nullptr) return false;
   const bool is_quiet = pulls_.empty() && serves_.num_served() == 0;
   if (!is_quiet && options_.environment.clock->Now() <= close_by_) return false;
-  serves_.ForgetUntold();
+  serves_.ForgetUnreported();
   serves_.SayWhatComes();
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
     if (task == options_.cluster.this_task) continue;
@@ -160,21 +160,21 @@ bool Endpoint::EndClosing() {
   return true;
 }
 
-absl::Status Endpoint::WhyNotAsk(int task) const {
+absl::Status Endpoint::WhyNotRequest(int task) const {
   return is_closing() ? ShutDown() : gone_[task];
 }
 
 void Endpoint::Call(int task, proto::ControlRequest request,
                     ControlCallOptions options, ControlDone done) {
-  const absl::Status status = WhyNotAsk(task);
+  const absl::Status status = WhyNotRequest(task);
   if (!status.ok()) return std::move(done)(status);
   calls_->Call(task, std::move(request), std::move(options), std::move(done));
 }
 
-void Endpoint::Request(int task, const BufKey& key, const Ask& ask) {
-  const absl::Status status = WhyNotAsk(task);
-  if (status.ok()) return pulls_.Request(task, key, ask);
-  ask.borrower->OnDelivery(ask.id, status, {});
+void Endpoint::Request(int task, const BufKey& key, const RecvRequest& recv) {
+  const absl::Status status = WhyNotRequest(task);
+  if (status.ok()) return pulls_.Request(task, key, recv);
+  recv.receiver->OnDelivery(recv.id, status, {});
 }
 
 void Endpoint::OnMessage(int task, const proto::MpiMessage& message) {
@@ -309,19 +309,19 @@ class MpiTransport final : public Transport,
         [endpoint = endpoint_, change] { endpoint->AddWaiting(change); });
   }
 
-  void Request(int task, const BufKey& key, const Ask& ask) override {
+  void Request(int task, const BufKey& key, const RecvRequest& recv) override {
     const absl::Status status = Check(task);
-    if (!status.ok()) return ask.borrower->OnDelivery(ask.id, status, {});
-    mailbox_->Post([endpoint = endpoint_, task, key, ask] {
-      endpoint->Request(task, key, ask);
+    if (!status.ok()) return recv.receiver->OnDelivery(recv.id, status, {});
+    mailbox_->Post([endpoint = endpoint_, task, key, recv] {
+      endpoint->Request(task, key, recv);
     });
   }
 
-  void Cancel(int /*task*/, const BufKey& key, const Borrower* borrower,
+  void Cancel(int /*task*/, const BufKey& key, const Receiver* receiver,
               absl::Status reason) override {
     mailbox_->Post(
-        [endpoint = endpoint_, key, borrower, reason = std::move(reason)] {
-          endpoint->Cancel(key, borrower, reason);
+        [endpoint = endpoint_, key, receiver, reason = std::move(reason)] {
+          endpoint->Cancel(key, receiver, reason);
         });
   }
 

@@ -19,29 +19,29 @@ namespace {
 
 TEST_F(MpiTransportTest, ARequestThatIsCancelledIsWithdrawn) {
   for (const size_t num_bytes : {size_t{4}, 3 * kChunkBytes}) {
-    WaitingBorrower borrower(num_bytes);
-    Request(next(), 1, borrower, num_bytes);
-    WaitingBorrower other(num_bytes);
+    WaitingReceiver receiver(num_bytes);
+    Request(next(), 1, receiver, num_bytes);
+    WaitingReceiver other(num_bytes);
     transport_->transfers().Cancel(next(), KeyOf(1), &other,
                                    absl::AbortedError("not yours"));
-    transport_->transfers().Cancel(next(), KeyOf(1), &borrower,
+    transport_->transfers().Cancel(next(), KeyOf(1), &receiver,
                                    absl::AbortedError("not now"));
-    EXPECT_THAT(borrower.Wait(),
+    EXPECT_THAT(receiver.Wait(),
                 StatusIs(absl::StatusCode::kAborted, "not now"));
   }
   // Tags of cancelled requests can be used again.
   const std::vector<std::byte> bytes = Pattern(3 * kChunkBytes, rank());
-  WaitingLender lender;
-  WaitingBorrower borrower(bytes.size());
-  Request(next(), 2, borrower, bytes.size());
-  table_.Provide(KeyOf(2), {.bytes = bytes, .lender = &lender});
-  EXPECT_THAT(borrower.Wait(), IsOk());
-  EXPECT_THAT(lender.Wait(), IsOk());
-  EXPECT_TRUE(borrower.bytes() == Pattern(bytes.size(), next()));
+  WaitingSender sender;
+  WaitingReceiver receiver(bytes.size());
+  Request(next(), 2, receiver, bytes.size());
+  table_.Provide(KeyOf(2), {.bytes = bytes, .sender = &sender});
+  EXPECT_THAT(receiver.Wait(), IsOk());
+  EXPECT_THAT(sender.Wait(), IsOk());
+  EXPECT_TRUE(receiver.bytes() == Pattern(bytes.size(), next()));
 }
 
 TEST_F(MpiTransportTest, EachOfTwoThatAskForOneKeyMayCancel) {
-  WaitingBorrower first(4), second(4);
+  WaitingReceiver first(4), second(4);
   Request(next(), 1, first, 4);
   Request(next(), 1, second, 4);
   transport_->transfers().Cancel(next(), KeyOf(1), &first,

@@ -39,13 +39,13 @@ class FakeLanding final : public DeviceLanding {
 };
 
 // Has landings for two of three parts.
-class LandingBorrower final : public Borrower {
+class LandingReceiver final : public Receiver {
  public:
-  explicit LandingBorrower(size_t num_bytes) : bytes_(num_bytes) {}
+  explicit LandingReceiver(size_t num_bytes) : bytes_(num_bytes) {}
 
   std::shared_ptr<DeviceLanding> Land(int32_t /*id*/,
                                       size_t num_bytes) override {
-    EXPECT_FALSE(is_told_);
+    EXPECT_FALSE(is_reported_);
     if (++num_asked_ % 3 == 0) return nullptr;
     auto landing = std::make_shared<FakeLanding>(num_bytes);
     landings_.push_back(landing);
@@ -64,20 +64,20 @@ class LandingBorrower final : public Borrower {
   void OnDelivery(int32_t /*id*/, absl::Status status,
                   Delivery /*delivery*/) override {
     status_ = std::move(status);
-    is_told_ = true;
+    is_reported_ = true;
     had_landings_ = has_landings();
-    told_.DecrementCount();
+    reported_.DecrementCount();
   }
 
   // Blocks until all bytes have come, or the transfer has failed.
   absl::Status Wait() {
-    told_.Wait();
+    reported_.Wait();
     return status_;
   }
 
   // Call after Wait().
   const std::vector<std::byte>& bytes() const { return bytes_; }
-  int num_asked() const { return num_asked_; }
+  int num_requested() const { return num_asked_; }
   size_t num_landed() const { return num_landed_; }
   size_t num_others() const { return num_others_; }
 
@@ -90,7 +90,7 @@ class LandingBorrower final : public Borrower {
 
  private:
   absl::Status Take(size_t offset, absl::Span<const std::byte> part) {
-    EXPECT_FALSE(is_told_);
+    EXPECT_FALSE(is_reported_);
     absl::c_copy(part, bytes_.begin() + static_cast<ptrdiff_t>(offset));
     return absl::OkStatus();
   }
@@ -100,9 +100,9 @@ class LandingBorrower final : public Borrower {
   int num_asked_ = 0;
   size_t num_landed_ = 0;
   size_t num_others_ = 0;
-  bool is_told_ = false;
+  bool is_reported_ = false;
   bool had_landings_ = false;
-  BlockingCounter told_{1};
+  BlockingCounter reported_{1};
   absl::Status status_;
 };
 
@@ -116,60 +116,60 @@ TEST_F(MpiTransportTest, ChunksComeToLandingsWhereMpiIsCudaAware) {
   for (const size_t num_chunks : {1, 2, 3, 20}) {
     const size_t num_bytes = num_chunks * kChunkBytes - 7;
     const std::vector<std::byte> bytes = Pattern(num_bytes, rank());
-    WaitingLender lender;
-    LandingBorrower borrower(num_bytes);
-    table_.Provide(KeyOf(++tag), {.bytes = bytes, .lender = &lender});
-    Request(next(), tag, borrower, num_bytes);
-    EXPECT_THAT(borrower.Wait(), IsOk());
-    EXPECT_THAT(lender.Wait(), IsOk());
-    EXPECT_TRUE(borrower.bytes() == Pattern(num_bytes, next()));
+    WaitingSender sender;
+    LandingReceiver receiver(num_bytes);
+    table_.Provide(KeyOf(++tag), {.bytes = bytes, .sender = &sender});
+    Request(next(), tag, receiver, num_bytes);
+    EXPECT_THAT(receiver.Wait(), IsOk());
+    EXPECT_THAT(sender.Wait(), IsOk());
+    EXPECT_TRUE(receiver.bytes() == Pattern(num_bytes, next()));
     const size_t num_others =
         Mode().is_cuda_aware ? num_chunks / 3 : num_chunks;
-    EXPECT_EQ(borrower.num_others(), num_others);
-    EXPECT_EQ(borrower.num_landed(), num_chunks - num_others);
-    EXPECT_FALSE(borrower.has_landings());
+    EXPECT_EQ(receiver.num_others(), num_others);
+    EXPECT_EQ(receiver.num_landed(), num_chunks - num_others);
+    EXPECT_FALSE(receiver.has_landings());
   }
 }
 
 TEST_F(MpiTransportTest, FewBytesComeToNoLanding) {
   const std::vector<std::byte> bytes = Pattern(kMaxInlineBytes, rank());
-  WaitingLender lender;
-  LandingBorrower borrower(bytes.size());
-  table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
-  Request(next(), 1, borrower, bytes.size());
-  EXPECT_THAT(borrower.Wait(), IsOk());
-  EXPECT_THAT(lender.Wait(), IsOk());
-  EXPECT_TRUE(borrower.bytes() == Pattern(bytes.size(), next()));
-  EXPECT_EQ(borrower.num_asked(), 0);
+  WaitingSender sender;
+  LandingReceiver receiver(bytes.size());
+  table_.Provide(KeyOf(1), {.bytes = bytes, .sender = &sender});
+  Request(next(), 1, receiver, bytes.size());
+  EXPECT_THAT(receiver.Wait(), IsOk());
+  EXPECT_THAT(sender.Wait(), IsOk());
+  EXPECT_TRUE(receiver.bytes() == Pattern(bytes.size(), next()));
+  EXPECT_EQ(receiver.num_requested(), 0);
 }
 
-// OnDelivery() runs, and the borrower may go, while MPI may still write there.
+// OnDelivery() runs, and the receiver may go, while MPI may still write there.
 TEST_F(MpiTransportTest, LandingsOfACancelledRequestLastUntilMpiIsDone) {
   for (int round = 0; round < 6; ++round) {
     const std::vector<std::byte> bytes = Pattern(20 * kChunkBytes, rank());
     const int tag = 600 + round;
-    WaitingLender lender;
-    LandingBorrower borrower(bytes.size());
+    WaitingSender sender;
+    LandingReceiver receiver(bytes.size());
     if (round % 2 == 0) {
-      table_.Provide(KeyOf(tag), {.bytes = bytes, .lender = &lender});
+      table_.Provide(KeyOf(tag), {.bytes = bytes, .sender = &sender});
     }
     Meet();  // From here on a request gets all of its bytes or none.
-    Request(next(), tag, borrower, bytes.size());
-    transport_->transfers().Cancel(next(), KeyOf(tag), &borrower,
+    Request(next(), tag, receiver, bytes.size());
+    transport_->transfers().Cancel(next(), KeyOf(tag), &receiver,
                                    absl::AbortedError("not now"));
-    const absl::Status status = borrower.Wait();
-    EXPECT_EQ(borrower.num_asked() > 0, Mode().is_cuda_aware);
+    const absl::Status status = receiver.Wait();
+    EXPECT_EQ(receiver.num_requested() > 0, Mode().is_cuda_aware);
     if (round % 2 == 0) {  // All bytes may have come before.
       EXPECT_THAT(status, AnyOf(IsOk(), StatusIs(absl::StatusCode::kAborted,
                                                  "not now")));
     } else {  // Without an offer MPI still waits for it.
       EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted, "not now"));
-      EXPECT_EQ(borrower.had_landings(), Mode().is_cuda_aware);
+      EXPECT_EQ(receiver.had_landings(), Mode().is_cuda_aware);
     }
     Meet();
     transport_->Shutdown();
-    EXPECT_FALSE(borrower.has_landings());
-    if (round % 2 == 0) lender.Wait().IgnoreError();  // Either result is right.
+    EXPECT_FALSE(receiver.has_landings());
+    if (round % 2 == 0) sender.Wait().IgnoreError();  // Either result is right.
     SetUp();
   }
 }

@@ -33,7 +33,7 @@ TEST_F(MpiTransportTest, WhatCannotBeReadAnyMoreIsSent) {
   if (!Mode().is_closed) return;
   constexpr size_t kNumBytes = 5 * kChunkBytes + 3;
   bool is_forbidden = false;
-  HookedBorrower borrower(kNumBytes, [&](size_t num_received) {
+  HookedReceiver receiver(kNumBytes, [&](size_t num_received) {
     if (num_received == 2 * kMemoryBlockBytes) {
       is_forbidden =
           ForbidSystemCall(SYS_process_vm_readv);  // Runs on MPI's thread.
@@ -41,29 +41,29 @@ TEST_F(MpiTransportTest, WhatCannotBeReadAnyMoreIsSent) {
   });
   const int other = (rank() + 2) % size();
   const std::vector<std::byte> bytes = Pattern(kNumBytes, rank());
-  WaitingLender lender;
+  WaitingSender sender;
   EXPECT_EQ(Reads(other), !IsUnwilling(rank()) && !IsUnwilling(other));
-  Request(other, 1, borrower, kNumBytes);
-  table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
-  EXPECT_THAT(borrower.bytes().Wait(), IsOk());
-  EXPECT_THAT(lender.Wait(), IsOk());
+  Request(other, 1, receiver, kNumBytes);
+  table_.Provide(KeyOf(1), {.bytes = bytes, .sender = &sender});
+  EXPECT_THAT(receiver.bytes().Wait(), IsOk());
+  EXPECT_THAT(sender.Wait(), IsOk());
   EXPECT_TRUE(is_forbidden);
-  EXPECT_TRUE(borrower.bytes().bytes() == Pattern(kNumBytes, other));
+  EXPECT_TRUE(receiver.bytes().bytes() == Pattern(kNumBytes, other));
 }
 
 TEST_F(MpiTransportTest, WhatIsReadComesWhereItGoes) {
   const std::vector<std::byte> bytes = Pattern((size_t{2} << 20) + 5, rank());
-  WaitingLender lender;
-  WaitingBorrower borrower(bytes.size());
-  table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
-  RequestInto(next(), 1, borrower);
-  EXPECT_THAT(borrower.Wait(), IsOk());
-  EXPECT_THAT(lender.Wait(), IsOk());
-  EXPECT_TRUE(borrower.bytes() == Pattern(bytes.size(), next()));
+  WaitingSender sender;
+  WaitingReceiver receiver(bytes.size());
+  table_.Provide(KeyOf(1), {.bytes = bytes, .sender = &sender});
+  RequestInto(next(), 1, receiver);
+  EXPECT_THAT(receiver.Wait(), IsOk());
+  EXPECT_THAT(sender.Wait(), IsOk());
+  EXPECT_TRUE(receiver.bytes() == Pattern(bytes.size(), next()));
   const auto hosts = *Mpi().hosts();
   const bool is_near = rank() == next() ||
                        (Mode().shares_memory && hosts[rank()] == hosts[next()]);
-  EXPECT_EQ(borrower.num_in_place(),
+  EXPECT_EQ(receiver.num_in_place(),
             is_near && !Mode().is_cuda_aware && !Mode().is_closed ? 3 : 0);
 }
 
@@ -72,7 +72,7 @@ TEST_F(MpiTransportTest, ALeaseThatCannotBeReadAnyMoreEndsTheRequest) {
   // Reads its own memory, like that of others, if permitted.
   if (Mode().is_closed || !Reads(rank())) return;
   const std::vector<std::byte> bytes = Pattern(3 * kChunkBytes, rank());
-  WaitingBorrower borrower(bytes.size());
+  WaitingReceiver receiver(bytes.size());
   std::vector<proto::MpiMessage> sent;
   OnMpiThread([&] {
     MpiPulls pulls(&Mpi().engine(), [&](int task, proto::MpiMessage message) {
@@ -82,7 +82,7 @@ TEST_F(MpiTransportTest, ALeaseThatCannotBeReadAnyMoreEndsTheRequest) {
     pulls.Request(rank(), KeyOf(1),
                   {.num_bytes = bytes.size(),
                    .dtype = DType::kUint8,
-                   .borrower = &borrower});
+                   .receiver = &receiver});
     ASSERT_EQ(sent.size(), 1);
     proto::MpiPlace place;
     place.set_id(sent[0].pull().id());
@@ -94,7 +94,7 @@ TEST_F(MpiTransportTest, ALeaseThatCannotBeReadAnyMoreEndsTheRequest) {
     while (pulls.HandOnNext()) {
     }
   });
-  EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+  EXPECT_THAT(receiver.Wait(), StatusIs(absl::StatusCode::kUnavailable,
                                         HasSubstr("cannot be read any more")));
   ASSERT_EQ(sent.size(), 2);
   EXPECT_EQ(sent[1].cancel_pull().id(), sent[0].pull().id());
@@ -110,24 +110,24 @@ TEST_F(MpiTransportTest, BytesThatWereTakenBackBeforeTheEndAreNoResult) {
   const int may_go_on = Mpi().engine().NewMessageTag();
   constexpr size_t kNumBlocks = 3;
   const std::vector<std::byte> bytes(kNumBlocks * kMemoryBlockBytes);
-  WaitingLender lender;
-  HookedBorrower borrower(bytes.size(), [&](size_t num_received) {
+  WaitingSender sender;
+  HookedReceiver receiver(bytes.size(), [&](size_t num_received) {
     if (num_received < bytes.size()) return;
     MPI_Send(nullptr, 0, MPI_BYTE, /*dest=*/0, is_read,
              Mpi().engine().messages());
     MPI_Recv(nullptr, 0, MPI_BYTE, /*source=*/0, may_go_on,
              Mpi().engine().messages(), MPI_STATUS_IGNORE);
   });
-  if (rank() == 1) Request(0, 1, borrower, bytes.size());
+  if (rank() == 1) Request(0, 1, receiver, bytes.size());
   if (rank() == 0) {
-    table_.WaitForAsks(1);
-    table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
+    table_.WaitForRequests(1);
+    table_.Provide(KeyOf(1), {.bytes = bytes, .sender = &sender});
     OnMpiThread([&] {
       MPI_Recv(nullptr, 0, MPI_BYTE, /*source=*/1, is_read,
                Mpi().engine().messages(), MPI_STATUS_IGNORE);
     });
     transport_->Shutdown();
-    EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+    EXPECT_THAT(sender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
                                         HasSubstr("has shut down")));
     OnMpiThread([&] {
       MPI_Send(nullptr, 0, MPI_BYTE, /*dest=*/1, may_go_on,
@@ -136,7 +136,7 @@ TEST_F(MpiTransportTest, BytesThatWereTakenBackBeforeTheEndAreNoResult) {
   }
   if (rank() == 1) {
     EXPECT_THAT(
-        borrower.bytes().Wait(),
+        receiver.bytes().Wait(),
         StatusIs(absl::StatusCode::kUnavailable, HasSubstr("has shut down")));
   }
   transport_->Shutdown();

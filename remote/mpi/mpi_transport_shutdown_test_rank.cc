@@ -30,27 +30,27 @@ using testing::HasSubstr;
 TEST_F(MpiTransportTest, ShuttingDownInTheMiddleOfATransferFreesBothSides) {
   for (int round = 0; round < 5; ++round) {
     const std::vector<std::byte> bytes = Pattern(60 * kChunkBytes, rank());
-    WaitingLender lender;
-    WaitingBorrower borrower(bytes.size());
-    table_.Provide(KeyOf(500 + round), {.bytes = bytes, .lender = &lender});
-    Request(next(), 500 + round, borrower, bytes.size());
-    borrower.WaitForPart();
+    WaitingSender sender;
+    WaitingReceiver receiver(bytes.size());
+    table_.Provide(KeyOf(500 + round), {.bytes = bytes, .sender = &sender});
+    Request(next(), 500 + round, receiver, bytes.size());
+    receiver.WaitForPart();
     Meet();  // From here on the other side pulls too.
     transport_->Shutdown();
-    const absl::Status status = borrower.Wait();
+    const absl::Status status = receiver.Wait();
     EXPECT_TRUE(status.ok() || absl::IsCancelled(status) ||
                 absl::IsUnavailable(status))
         << status;
-    lender.Wait().IgnoreError();  // Either result is right.
+    sender.Wait().IgnoreError();  // Either result is right.
     SetUp();
   }
 }
 
 // Blocks MPI's thread from its first part on, until rank 0 sends a message with
 // `tag`.
-class StuckBorrower final : public Borrower {
+class StuckReceiver final : public Receiver {
  public:
-  explicit StuckBorrower(int tag) : tag_(tag) {}
+  explicit StuckReceiver(int tag) : tag_(tag) {}
 
   absl::Status OnPart(int32_t /*id*/, size_t offset,
                       absl::Span<const std::byte> /*part*/) override {
@@ -63,18 +63,18 @@ class StuckBorrower final : public Borrower {
   void OnDelivery(int32_t /*id*/, absl::Status status,
                   Delivery /*delivery*/) override {
     status_ = std::move(status);
-    told_.DecrementCount();
+    reported_.DecrementCount();
   }
 
   // Blocks until all bytes have come, or the transfer has failed.
   absl::Status Wait() {
-    told_.Wait();
+    reported_.Wait();
     return status_;
   }
 
  private:
   const int tag_;
-  BlockingCounter told_{1};
+  BlockingCounter reported_{1};
   absl::Status status_;
 };
 
@@ -83,22 +83,22 @@ TEST_F(MpiTransportTest, WhatMpiHasIsReadAlsoAfterALateGoodbye) {
   if (size() == 1) return;
   const int tag = Mpi().engine().NewMessageTag();
   const std::vector<std::byte> bytes(60 * kChunkBytes);
-  WaitingLender lender;
-  StuckBorrower borrower(tag);
-  if (rank() == 1) Request(0, 1, borrower, bytes.size());
+  WaitingSender sender;
+  StuckReceiver receiver(tag);
+  if (rank() == 1) Request(0, 1, receiver, bytes.size());
   if (rank() == 0) {
-    table_.WaitForAsks(1);
-    table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
+    table_.WaitForRequests(1);
+    table_.Provide(KeyOf(1), {.bytes = bytes, .sender = &sender});
     transport_->Shutdown();
     Mpi().engine().Post([tag] {
       MPI_Send(nullptr, 0, MPI_BYTE, /*dest=*/1, tag,
                Mpi().engine().messages());
     });
-    EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+    EXPECT_THAT(sender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
                                         HasSubstr("has shut down")));
   }
   if (rank() == 1) {
-    EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+    EXPECT_THAT(receiver.Wait(), StatusIs(absl::StatusCode::kUnavailable,
                                           HasSubstr("has shut down")));
   }
   transport_->Shutdown();
@@ -108,11 +108,11 @@ TEST_F(MpiTransportTest, WhatMpiHasIsReadAlsoAfterALateGoodbye) {
 TEST_F(MpiTransportTest, WhatIsAskedOfATaskThatShutsDownEnds) {
   if (size() == 1) return;
   // Rank 0 goes first, while all others request something from it.
-  WaitingBorrower borrower(4);
+  WaitingReceiver receiver(4);
   if (rank() != 0) {
-    Request(0, 100 + rank(), borrower, 4);
+    Request(0, 100 + rank(), receiver, 4);
     Meet();
-    EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+    EXPECT_THAT(receiver.Wait(), StatusIs(absl::StatusCode::kUnavailable,
                                           HasSubstr("has shut down")));
     EXPECT_THAT(
         CallAndWait(transport_->control(), 0, StepRequest(1)),

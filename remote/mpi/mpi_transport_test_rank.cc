@@ -99,9 +99,9 @@ TEST_F(MpiTransportTest, ThereIsNoCallToATaskThatIsNot) {
     EXPECT_THAT(
         CallAndWait(transport_->control(), task, StepRequest(1)),
         StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no task")));
-    WaitingBorrower borrower(4);
-    Request(task, 1, borrower, 4);
-    EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kInvalidArgument,
+    WaitingReceiver receiver(4);
+    Request(task, 1, receiver, 4);
+    EXPECT_THAT(receiver.Wait(), StatusIs(absl::StatusCode::kInvalidArgument,
                                           HasSubstr("no task")));
   }
 }
@@ -164,14 +164,14 @@ class WhoCallsWhenMpiIsOver : public testing::Environment {
     EndMpi();
     EXPECT_THAT(CallAndWait((*transport)->control(), 0, StepRequest(1)),
                 StatusIs(absl::StatusCode::kCancelled, testing::_));
-    WaitingBorrower borrower(4);
-    const Ask ask{.num_bytes = 4, .borrower = &borrower};
-    (*transport)->transfers().Request(0, KeyOf(1), ask);
-    EXPECT_THAT(borrower.Wait(),
+    WaitingReceiver receiver(4);
+    const RecvRequest recv{.num_bytes = 4, .receiver = &receiver};
+    (*transport)->transfers().Request(0, KeyOf(1), recv);
+    EXPECT_THAT(receiver.Wait(),
                 StatusIs(absl::StatusCode::kCancelled, testing::_));
     (*transport)
         ->transfers()
-        .Cancel(0, KeyOf(1), &borrower, absl::AbortedError("late"));
+        .Cancel(0, KeyOf(1), &receiver, absl::AbortedError("late"));
     for (int task : {0, last}) {
       (*transport)->OnSilent(task, absl::UnavailableError("silent"));
       (*transport)->Drop({task, 1}, absl::UnavailableError("silent"));

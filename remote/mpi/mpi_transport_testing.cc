@@ -110,20 +110,20 @@ void MpiTransportTest::Meet() {
   }
 }
 
-void MpiTransportTest::Request(int task, int tag, Borrower& borrower,
+void MpiTransportTest::Request(int task, int tag, Receiver& receiver,
                                size_t num_bytes) {
   transport_->transfers().Request(
       task, KeyOf(tag),
-      {.num_bytes = num_bytes, .dtype = DType::kUint8, .borrower = &borrower});
+      {.num_bytes = num_bytes, .dtype = DType::kUint8, .receiver = &receiver});
 }
 
 void MpiTransportTest::RequestInto(int task, int tag,
-                                   WaitingBorrower& borrower) {
+                                   WaitingReceiver& receiver) {
   transport_->transfers().Request(task, KeyOf(tag),
-                                  {.num_bytes = borrower.into().size(),
+                                  {.num_bytes = receiver.into().size(),
                                    .dtype = DType::kUint8,
-                                   .borrower = &borrower,
-                                   .into = borrower.into()});
+                                   .receiver = &receiver,
+                                   .into = receiver.into()});
 }
 
 void MpiTransportTest::OnMpiThread(const std::function<void()>& work) {

@@ -71,10 +71,10 @@ class MpiTransportTest : public testing::Test {
   void Meet();
 
   // Requests the bytes that `task` offers under `tag`.
-  void Request(int task, int tag, Borrower& borrower, size_t num_bytes);
+  void Request(int task, int tag, Receiver& receiver, size_t num_bytes);
 
   // Same as Request(), for bytes that may land directly in place.
-  void RequestInto(int task, int tag, WaitingBorrower& borrower);
+  void RequestInto(int task, int tag, WaitingReceiver& receiver);
 
   // Blocks until `work` has run on MPI's thread.
   static void OnMpiThread(const std::function<void()>& work);

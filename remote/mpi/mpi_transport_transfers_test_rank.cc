@@ -51,15 +51,15 @@ TEST_F(MpiTransportTest, BytesOfEverySizeArriveAndTheLenderIsTold) {
         kChunksAtATime * kChunkBytes + 1, 11 * kChunkBytes + 3}) {
     ++tag;
     const std::vector<std::byte> bytes = Pattern(num_bytes, rank());
-    WaitingLender lender;
-    WaitingBorrower borrower(num_bytes);
+    WaitingSender sender;
+    WaitingReceiver receiver(num_bytes);
     // Alternate: offer after the request, offer before it.
-    if (tag % 2 == 0) Request(next(), tag, borrower, num_bytes);
-    table_.Provide(KeyOf(tag), {.bytes = bytes, .lender = &lender});
-    if (tag % 2 != 0) Request(next(), tag, borrower, num_bytes);
-    EXPECT_THAT(borrower.Wait(), IsOk());
-    EXPECT_THAT(lender.Wait(), IsOk());
-    EXPECT_TRUE(borrower.bytes() == Pattern(num_bytes, next())) << num_bytes;
+    if (tag % 2 == 0) Request(next(), tag, receiver, num_bytes);
+    table_.Provide(KeyOf(tag), {.bytes = bytes, .sender = &sender});
+    if (tag % 2 != 0) Request(next(), tag, receiver, num_bytes);
+    EXPECT_THAT(receiver.Wait(), IsOk());
+    EXPECT_THAT(sender.Wait(), IsOk());
+    EXPECT_TRUE(receiver.bytes() == Pattern(num_bytes, next())) << num_bytes;
   }
 }
 
@@ -69,20 +69,20 @@ TEST_F(MpiTransportTest, ManyAtATimeArrive) {
     return static_cast<size_t>(tag % 4 == 0 ? 700'001 : 13 * tag);
   };
   std::vector<std::vector<std::byte>> bytes;
-  std::vector<WaitingLender> lenders(kNumTransfers);
-  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  std::vector<WaitingSender> senders(kNumTransfers);
+  std::vector<std::unique_ptr<WaitingReceiver>> receivers;
   for (int tag = 0; tag < kNumTransfers; ++tag) {
     bytes.push_back(Pattern(size_of(tag), rank() + tag));
-    borrowers.push_back(std::make_unique<WaitingBorrower>(size_of(tag)));
-    Request(next(), tag, *borrowers[tag], size_of(tag));
+    receivers.push_back(std::make_unique<WaitingReceiver>(size_of(tag)));
+    Request(next(), tag, *receivers[tag], size_of(tag));
   }
   for (int tag = kNumTransfers - 1; tag >= 0; --tag) {
-    table_.Provide(KeyOf(tag), {.bytes = bytes[tag], .lender = &lenders[tag]});
+    table_.Provide(KeyOf(tag), {.bytes = bytes[tag], .sender = &senders[tag]});
   }
   for (int tag = 0; tag < kNumTransfers; ++tag) {
-    EXPECT_THAT(borrowers[tag]->Wait(), IsOk());
-    EXPECT_TRUE(borrowers[tag]->bytes() == Pattern(size_of(tag), next() + tag));
-    EXPECT_THAT(lenders[tag].Wait(), IsOk());
+    EXPECT_THAT(receivers[tag]->Wait(), IsOk());
+    EXPECT_TRUE(receivers[tag]->bytes() == Pattern(size_of(tag), next() + tag));
+    EXPECT_THAT(senders[tag].Wait(), IsOk());
   }
 }
 
@@ -90,34 +90,34 @@ TEST_F(MpiTransportTest, PullsThatFollowOneAnotherUseTheSameMemory) {
   const std::vector<std::byte> bytes =
       Pattern(2 * kChunksAtATime * kChunkBytes, rank());
   constexpr int kNumPulls = 10;
-  std::vector<WaitingLender> lenders(kNumPulls);
-  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  std::vector<WaitingSender> senders(kNumPulls);
+  std::vector<std::unique_ptr<WaitingReceiver>> receivers;
   for (int tag = 0; tag < kNumPulls; ++tag) {
-    borrowers.push_back(std::make_unique<WaitingBorrower>(bytes.size()));
-    table_.Provide(KeyOf(tag), {.bytes = bytes, .lender = &lenders[tag]});
+    receivers.push_back(std::make_unique<WaitingReceiver>(bytes.size()));
+    table_.Provide(KeyOf(tag), {.bytes = bytes, .sender = &senders[tag]});
   }
   const auto hosts = *Mpi().hosts();
   const bool is_near = Mode().shares_memory && hosts[rank()] == hosts[next()];
   const int before = num_large_allocations;
   for (int tag = 0; tag < kNumPulls; ++tag) {
-    Request(next(), tag, *borrowers[tag], bytes.size());
-    EXPECT_THAT(borrowers[tag]->Wait(), IsOk());
+    Request(next(), tag, *receivers[tag], bytes.size());
+    EXPECT_THAT(receivers[tag]->Wait(), IsOk());
   }
   EXPECT_LE(num_large_allocations - before,
             is_near ? 1 : static_cast<int>(kChunksAtATime));
-  for (WaitingLender& lender : lenders) EXPECT_THAT(lender.Wait(), IsOk());
+  for (WaitingSender& sender : senders) EXPECT_THAT(sender.Wait(), IsOk());
 }
 
 TEST_F(MpiTransportTest, ABorrowerThatRefusesAPartIsToldItsReason) {
   const std::vector<std::byte> bytes = Pattern(20 * kChunkBytes, rank());
-  WaitingLender lender;
-  RefusingBorrower borrower(/*offset=*/1, absl::DataLossError("does not fit"));
-  table_.Provide(KeyOf(1), {.bytes = bytes, .lender = &lender});
-  Request(next(), 1, borrower, bytes.size());
-  EXPECT_THAT(borrower.Wait(),
+  WaitingSender sender;
+  RefusingReceiver receiver(/*offset=*/1, absl::DataLossError("does not fit"));
+  table_.Provide(KeyOf(1), {.bytes = bytes, .sender = &sender});
+  Request(next(), 1, receiver, bytes.size());
+  EXPECT_THAT(receiver.Wait(),
               StatusIs(absl::StatusCode::kDataLoss, "does not fit"));
   // All bytes may have been sent by then.
-  lender.Wait().IgnoreError();
+  sender.Wait().IgnoreError();
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-GroupLearner::Answer GroupLearner::Decode(const LeaderQuestion& question,
+GroupLearner::Answer GroupLearner::Decode(const LeaderRequest& question,
                                           int leader,
                                           const proto::Settled& settled) {
   const auto found = LearnFrom(question, leader, settled.group());
@@ -33,7 +33,7 @@ GroupLearner::Answer GroupLearner::Decode(const LeaderQuestion& question,
 
 // Shares the first member's result with the other members of this task.
 absl::StatusOr<std::shared_ptr<const CollInstanceParams>>
-GroupLearner::FindOrDecode(const LeaderQuestion& question,
+GroupLearner::FindOrDecode(const LeaderRequest& question,
                            const SettledGroups::Group& group, int rank,
                            const proto::Instance& message) {
   {
@@ -52,7 +52,7 @@ GroupLearner::FindOrDecode(const LeaderQuestion& question,
 }
 
 absl::StatusOr<SettledGroups::GroupPtr> GroupLearner::LearnFrom(
-    const LeaderQuestion& question, int leader, const proto::Group& message) {
+    const LeaderRequest& question, int leader, const proto::Group& message) {
   if (message.members_size() == 0) {
     MutexLock lock(mu_);
     auto group = settled_->Find(question.id.group_key);
@@ -95,7 +95,7 @@ absl::StatusOr<SettledGroups::GroupPtr> GroupLearner::Learn(
 }
 
 absl::Status GroupLearner::Add(
-    const LeaderQuestion& question, int leader,
+    const LeaderRequest& question, int leader,
     const std::shared_ptr<const CollectiveParams>& params) {
   const auto group = Learn(params->group, leader);
   if (!group.ok()) return group.status();

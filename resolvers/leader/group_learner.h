@@ -11,7 +11,7 @@
 #include "framework/base/mutex.h"
 #include "framework/collective/group_directory.h"
 #include "framework/control/control_channel.h"
-#include "resolvers/leader/leader_questions.h"
+#include "resolvers/leader/leader_requests.h"
 #include "resolvers/leader/settled_groups.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/params.h"
@@ -45,11 +45,11 @@ class GroupLearner {
   // Adds the params that the leader of another task has sent for the request.
   // Errors: ABORTED if the group has ended; INVALID_ARGUMENT for a wrong
   // message.
-  Answer Decode(const LeaderQuestion& question, int leader,
+  Answer Decode(const LeaderRequest& question, int leader,
                 const proto::Settled& settled) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Adds the params that this task, `leader`, has settled for the request.
-  absl::Status Add(const LeaderQuestion& question, int leader,
+  absl::Status Add(const LeaderRequest& question, int leader,
                    const std::shared_ptr<const CollectiveParams>& params)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -58,10 +58,10 @@ class GroupLearner {
       std::shared_ptr<const CollGroupParams> group, int leader)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<SettledGroups::GroupPtr> LearnFrom(
-      const LeaderQuestion& question, int leader, const proto::Group& message)
+      const LeaderRequest& question, int leader, const proto::Group& message)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::shared_ptr<const CollInstanceParams>> FindOrDecode(
-      const LeaderQuestion& question, const SettledGroups::Group& group,
+      const LeaderRequest& question, const SettledGroups::Group& group,
       int rank, const proto::Instance& message) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;

@@ -41,17 +41,18 @@ LeaderClient::LeaderClient(Options options,
 
 // --- Calls -------------------------------------------------------------------
 
-void LeaderClient::Ask(const DeviceAttributes& device,
-                       std::shared_ptr<const CollectiveRequest> request,
-                       CallNumber number,
-                       std::shared_ptr<Cancellation> cancellation, Done done) {
-  const auto question = std::make_shared<LeaderQuestion>(
-      LeaderQuestion{.id = IdOf(*request),
-                     .number = number,
-                     .device = device,
-                     .device_name = device.name.ToString(),
-                     .request = std::move(request),
-                     .done = std::move(done)});
+void LeaderClient::Request(const DeviceAttributes& device,
+                           std::shared_ptr<const CollectiveRequest> request,
+                           CallNumber number,
+                           std::shared_ptr<Cancellation> cancellation,
+                           Done done) {
+  const auto question = std::make_shared<LeaderRequest>(
+      LeaderRequest{.id = IdOf(*request),
+                    .number = number,
+                    .device = device,
+                    .device_name = device.name.ToString(),
+                    .request = std::move(request),
+                    .done = std::move(done)});
   std::optional<Answer> answer;
   {
     MutexLock lock(&mu_);
@@ -78,7 +79,7 @@ void LeaderClient::Ask(const DeviceAttributes& device,
   if (!given_up.ok()) return Finish(question, given_up);
   if (cancellation != nullptr) {
     cancellation->Watch(
-        [weak_self = weak_self_, weak_question = std::weak_ptr<LeaderQuestion>(
+        [weak_self = weak_self_, weak_question = std::weak_ptr<LeaderRequest>(
                                      question)](const absl::Status& reason) {
           const auto self = weak_self.lock();
           const auto cancelled = weak_question.lock();
@@ -86,10 +87,10 @@ void LeaderClient::Ask(const DeviceAttributes& device,
           self->Finish(cancelled, reason);
         });
   }
-  Ask(question);
+  Request(question);
 }
 
-absl::Status LeaderClient::CheckRoom(const LeaderQuestion& question) const {
+absl::Status LeaderClient::CheckRoom(const LeaderRequest& question) const {
   if (question.device.name.TaskName() != task_name_) {
     return absl::InvalidArgumentError(absl::StrCat(
         question.device_name, " is not a device of this task, ", task_name_));
@@ -103,20 +104,20 @@ absl::Status LeaderClient::CheckRoom(const LeaderQuestion& question) const {
       options_.max_entries));
 }
 
-bool LeaderClient::IsPresent(const LeaderQuestion& question, int attempt) {
+bool LeaderClient::IsPresent(const LeaderRequest& question, int attempt) {
   MutexLock lock(&mu_);
   return questions_.Contains(question) && question.attempt == attempt;
 }
 
-std::vector<LeaderQuestionPtr> LeaderClient::QuestionsWhere(
-    absl::FunctionRef<bool(const LeaderQuestion&)> matches) {
+std::vector<LeaderRequestPtr> LeaderClient::QuestionsWhere(
+    absl::FunctionRef<bool(const LeaderRequest&)> matches) {
   MutexLock lock(&mu_);
   return questions_.Where(matches);
 }
 
 // Ends a request. One with an `end_reason` ends with that reason, not with the
 // error of another.
-void LeaderClient::Finish(const LeaderQuestionPtr& question, Answer answer) {
+void LeaderClient::Finish(const LeaderRequestPtr& question, Answer answer) {
   Done done;
   bool was_polled = false;
   std::optional<absl::Status> end_reason;
@@ -144,30 +145,30 @@ void LeaderClient::Finish(const LeaderQuestionPtr& question, Answer answer) {
 }
 
 void LeaderClient::FinishWhere(
-    absl::FunctionRef<bool(const LeaderQuestion&)> matches,
+    absl::FunctionRef<bool(const LeaderRequest&)> matches,
     const absl::Status& reason) {
-  for (const LeaderQuestionPtr& question : QuestionsWhere(matches)) {
+  for (const LeaderRequestPtr& question : QuestionsWhere(matches)) {
     Finish(question, reason);
   }
 }
 
 // Ends the question and all others of its device for the same instance: the
 // leader answers a member only once.
-void LeaderClient::FinishAllOf(const LeaderQuestion& question,
+void LeaderClient::FinishAllOf(const LeaderRequest& question,
                                const SettledGroups::Member& settled) {
-  std::vector<LeaderQuestionPtr> answered;
+  std::vector<LeaderRequestPtr> answered;
   {
     MutexLock lock(&mu_);
     answered = questions_.OfDevice(question.id, question.device_name);
   }
-  for (const LeaderQuestionPtr& other : answered) {
+  for (const LeaderRequestPtr& other : answered) {
     Finish(other, settled.AnswerTo(*other->request));
   }
 }
 
 // Stops the messages of a question that has been removed.
-void LeaderClient::StopAsking(const LeaderQuestionPtr& question,
-                              bool was_polled, const absl::Status& reason) {
+void LeaderClient::StopAsking(const LeaderRequestPtr& question, bool was_polled,
+                              const absl::Status& reason) {
   question->withdrawn->Cancel(reason);
   if (!was_polled) return;
   poll_->End(question->id);
@@ -178,7 +179,7 @@ std::string LeaderClient::DescribeWaiting(const CollectiveRequest& request) {
   const InstanceId id = IdOf(request);
   {
     MutexLock lock(&mu_);
-    const LeaderQuestion* const question = questions_.FindAny(id);
+    const LeaderRequest* const question = questions_.FindAny(id);
     if (question == nullptr) return ending_.ErrorOf(id);
     if (question->leader < 0) return "";
     if (question->is_polled) return poll_->Describe(id);
@@ -187,7 +188,7 @@ std::string LeaderClient::DescribeWaiting(const CollectiveRequest& request) {
 }
 
 bool LeaderClient::IsAwaited(GroupKey key) {
-  return !QuestionsWhere([key](const LeaderQuestion& question) {
+  return !QuestionsWhere([key](const LeaderRequest& question) {
             return question.id.group_key == key;
           }).empty();
 }
@@ -196,7 +197,7 @@ bool LeaderClient::IsAwaited(GroupKey key) {
 
 // Sends the request. Reads and notes the leader under one lock: OnLeaderGone()
 // looks for the requests of a leader only after marking it lost.
-void LeaderClient::Ask(const LeaderQuestionPtr& question) {
+void LeaderClient::Request(const LeaderRequestPtr& question) {
   const uint64_t ended_generation =
       options_.directory->EndedGeneration(question->id.group_key);
   absl::StatusOr<int> leader;
@@ -219,7 +220,7 @@ void LeaderClient::Ask(const LeaderQuestionPtr& question) {
   AskThere(question, attempt);
 }
 
-LeaderAttempt LeaderClient::BeginAttempt(LeaderQuestion& question, int leader,
+LeaderAttempt LeaderClient::BeginAttempt(LeaderRequest& question, int leader,
                                          uint64_t ended_generation) {
   const auto group = settled_.Find(question.id.group_key);
   const uint64_t generation = group == nullptr ? 0 : group->params->generation;
@@ -241,7 +242,7 @@ LeaderAttempt LeaderClient::BeginAttempt(LeaderQuestion& question, int leader,
           .wait_until_reachable = !reached_.contains(leader)};
 }
 
-void LeaderClient::AskHere(const LeaderQuestionPtr& question,
+void LeaderClient::AskHere(const LeaderRequestPtr& question,
                            const LeaderAttempt& attempt) {
   options_.led->Join({.device = question->device,
                       .request = question->request,
@@ -262,7 +263,7 @@ void LeaderClient::AskHere(const LeaderQuestionPtr& question,
   options_.led->EndAwaited(question->id.group_key, task_name_, *ended);
 }
 
-void LeaderClient::AskThere(const LeaderQuestionPtr& question,
+void LeaderClient::AskThere(const LeaderRequestPtr& question,
                             const LeaderAttempt& attempt) {
   const absl::Status sent =
       SendToLeader(*question, attempt, *options_.channel,
@@ -276,7 +277,7 @@ void LeaderClient::AskThere(const LeaderQuestionPtr& question,
   if (!sent.ok()) Finish(question, sent);
 }
 
-void LeaderClient::AskAgainSoon(const LeaderQuestionPtr& question,
+void LeaderClient::AskAgainSoon(const LeaderRequestPtr& question,
                                 const absl::Status& if_too_late) {
   const absl::Time now = options_.clock->Now();
   bool gives_up = false;
@@ -292,14 +293,14 @@ void LeaderClient::AskAgainSoon(const LeaderQuestionPtr& question,
       now + kAskAgain, [weak_self = weak_self_, question, attempt] {
         const auto self = weak_self.lock();
         if (self != nullptr && self->IsPresent(*question, attempt)) {
-          self->Ask(question);
+          self->Request(question);
         }
       });
 }
 
 // --- Answers -----------------------------------------------------------------
 
-void LeaderClient::OnAnswer(const LeaderQuestionPtr& question,
+void LeaderClient::OnAnswer(const LeaderRequestPtr& question,
                             const LeaderAnswer& answer) {
   if (answer.failed_generation != 0) {
     return OnFailure(question, answer.failed_generation,
@@ -312,7 +313,7 @@ void LeaderClient::OnAnswer(const LeaderQuestionPtr& question,
   FinishAllOf(*question, {question->request, *answer.params});
 }
 
-void LeaderClient::OnReply(const LeaderQuestionPtr& question, int leader,
+void LeaderClient::OnReply(const LeaderRequestPtr& question, int leader,
                            ControlAnswer reply) {
   if (absl::IsUnavailable(reply.status())) {
     if (options_.suspect != nullptr) options_.suspect(leader);
@@ -341,13 +342,13 @@ void LeaderClient::OnReply(const LeaderQuestionPtr& question, int leader,
   }
 }
 
-void LeaderClient::OnNotLeader(const LeaderQuestionPtr& question, int asked,
+void LeaderClient::OnNotLeader(const LeaderRequestPtr& question, int requested,
                                const proto::NotLeader& message) {
   const auto lost = DecodeTasks(options_.cluster, message.lost_tasks());
   if (!lost.ok()) return Finish(question, lost.status());
   options_.may_not_lead(*lost, question.get());
   const auto leader = options_.leadership->leader();
-  if (!leader.ok() || *leader != asked) return Ask(question);
+  if (!leader.ok() || *leader != requested) return Request(question);
   AskAgainSoon(question,
                absl::UnavailableError(absl::StrCat(
                    options_.cluster.Label(*leader),
@@ -359,7 +360,7 @@ void LeaderClient::OnNotLeader(const LeaderQuestionPtr& question, int asked,
 // a group for the first time may be known to the lost leader alone: no call may
 // wait for them. Once that leader is known to be lost, the next leader forms
 // the group again from the members that are left.
-void LeaderClient::AskAgainOrEnd(const LeaderQuestionPtr& question,
+void LeaderClient::AskAgainOrEnd(const LeaderRequestPtr& question,
                                  const absl::Status& reason) {
   bool is_formed_again = false;
   {
@@ -370,7 +371,7 @@ void LeaderClient::AskAgainOrEnd(const LeaderQuestionPtr& question,
   AskAgainSoon(question, reason);
 }
 
-void LeaderClient::OnFailure(const LeaderQuestionPtr& question,
+void LeaderClient::OnFailure(const LeaderRequestPtr& question,
                              uint64_t generation, const absl::Status& reason) {
   absl::Status status = CheckGeneration("failure.generation", generation);
   if (!status.ok()) return Finish(question, status);
@@ -391,7 +392,7 @@ void LeaderClient::OnFailure(const LeaderQuestionPtr& question,
 void LeaderClient::EndExecution(const ExecKey& execution,
                                 const absl::Status& reason) {
   FinishWhere(
-      [&](const LeaderQuestion& question) {
+      [&](const LeaderRequest& question) {
         return KeyOf(question.id, question.number) == execution;
       },
       reason);
@@ -405,7 +406,7 @@ void LeaderClient::EndGeneration(GroupKey key, uint64_t generation,
     removed = settled_.Remove(key, generation);
   }
   FinishWhere(
-      [&](const LeaderQuestion& question) {
+      [&](const LeaderRequest& question) {
         return question.id.group_key == key &&
                question.living_generation == generation;
       },
@@ -415,7 +416,7 @@ void LeaderClient::EndGeneration(GroupKey key, uint64_t generation,
 // Marks the requests, and keeps them until they are answered. The group may be
 // settled at this moment: then it ends with the answer.
 void LeaderClient::EndAwaited(GroupKey key, const absl::Status& reason) {
-  std::vector<LeaderQuestionPtr> waiting;
+  std::vector<LeaderRequestPtr> waiting;
   {
     MutexLock lock(&mu_);
     waiting = questions_.SetEndReason(key, reason);
@@ -423,22 +424,22 @@ void LeaderClient::EndAwaited(GroupKey key, const absl::Status& reason) {
   if (waiting.empty()) return;
   const auto leader = options_.leadership->leader();
   if (!leader.ok()) {
-    for (const LeaderQuestionPtr& question : waiting) Finish(question, reason);
+    for (const LeaderRequestPtr& question : waiting) Finish(question, reason);
     return;
   }
   if (*leader == this_task_) {
     return options_.led->EndAwaited(key, task_name_, reason);
   }
-  const absl::Time give_up = options_.clock->Now() + EndTeller::kLimit;
-  TellEnd(key, waiting, *leader, give_up);
+  const absl::Time give_up = options_.clock->Now() + EndReporter::kLimit;
+  ReportEnd(key, waiting, *leader, give_up);
 }
 
 // Reports the end to the leader, repeatedly: a call may reach the leader after
 // the report of its end.
-void LeaderClient::TellEnd(GroupKey key,
-                           const std::vector<LeaderQuestionPtr>& questions,
-                           int leader, absl::Time give_up) {
-  std::vector<LeaderQuestionPtr> waiting;
+void LeaderClient::ReportEnd(GroupKey key,
+                             const std::vector<LeaderRequestPtr>& questions,
+                             int leader, absl::Time give_up) {
+  std::vector<LeaderRequestPtr> waiting;
   absl::Status reason;  // Reason of the first question.
   {
     MutexLock lock(&mu_);
@@ -446,30 +447,30 @@ void LeaderClient::TellEnd(GroupKey key,
     if (waiting.empty()) return;
     reason = *waiting.front()->end_reason;
   }
-  options_.teller->TellGroupEnd(
+  options_.reporter->ReportGroupEnd(
       leader, key, /*generation=*/0, reason,
       [self = weak_self_.lock(), key, waiting, leader, give_up,
-       reason](const absl::Status& told) {
+       reason](const absl::Status& reported) {
         Clock* const clock = self->options_.clock;
         const absl::Time now = clock->Now();
-        if (told.ok() && now < give_up) {
+        if (reported.ok() && now < give_up) {
           clock->CallAt(now + kAskAgain, [weak_self = self->weak_self_, key,
                                           waiting, leader, give_up] {
             const auto again = weak_self.lock();
             if (again == nullptr) return;
-            again->TellEnd(key, waiting, leader, give_up);
+            again->ReportEnd(key, waiting, leader, give_up);
           });
           return;
         }
-        for (const LeaderQuestionPtr& question : waiting) {
+        for (const LeaderRequestPtr& question : waiting) {
           self->Finish(question, reason);
         }
       });
 }
 
 void LeaderClient::EndAll(const absl::Status& reason) {
-  for (const LeaderQuestionPtr& question :
-       QuestionsWhere([](const LeaderQuestion&) { return true; })) {
+  for (const LeaderRequestPtr& question :
+       QuestionsWhere([](const LeaderRequest&) { return true; })) {
     options_.given_up->Add(
         {.execution = KeyOf(question->id, question->number), .reason = reason});
     Finish(question, reason);
@@ -484,9 +485,9 @@ bool LeaderClient::Refuse(const absl::Status& why) {
 }
 
 void LeaderClient::OnLeaderGone(int leader, const absl::Status& reason,
-                                const LeaderQuestion* answered) {
-  for (const LeaderQuestionPtr& question :
-       QuestionsWhere([&](const LeaderQuestion& question) {
+                                const LeaderRequest* answered) {
+  for (const LeaderRequestPtr& question :
+       QuestionsWhere([&](const LeaderRequest& question) {
          return question.leader == leader && &question != answered;
        })) {
     AskAgainOrEnd(question, reason);

@@ -17,13 +17,13 @@
 #include "framework/base/mutex.h"
 #include "framework/collective/group_directory.h"
 #include "framework/control/control_channel.h"
-#include "resolvers/leader/end_teller.h"
+#include "resolvers/leader/end_reporter.h"
 #include "resolvers/leader/ending_calls.h"
 #include "resolvers/leader/given_up_executions.h"
 #include "resolvers/leader/group_learner.h"
 #include "resolvers/leader/leader_poll.h"
-#include "resolvers/leader/leader_questions.h"
 #include "resolvers/leader/leader_request.h"
+#include "resolvers/leader/leader_requests.h"
 #include "resolvers/leader/leadership.h"
 #include "resolvers/leader/settled_groups.h"
 #include "resolvers/local/param_resolver_local.h"
@@ -60,7 +60,7 @@ class LeaderClient {
     std::shared_ptr<GroupDirectory> directory;
     std::shared_ptr<Leadership> leadership;
     std::shared_ptr<ParamResolverLocal> led;  // Used where this task leads.
-    std::shared_ptr<EndTeller> teller;
+    std::shared_ptr<EndReporter> reporter;
     SelectionPolicy policy;  // Checks the leaders' decisions.
 
     // Executions whose calls end at once.
@@ -88,7 +88,7 @@ class LeaderClient {
     // callback must call OnLeaderGone(), with `answered`, for each of them that
     // led.
     std::function<void(const std::vector<int>& tasks,
-                       const LeaderQuestion* answered)>
+                       const LeaderRequest* answered)>
         may_not_lead;
   };
 
@@ -96,10 +96,10 @@ class LeaderClient {
   LeaderClient(Options options, const std::shared_ptr<const void>& owner);
 
   // Same as CompleteParamsAsync() of ParamResolverDistributed.
-  void Ask(const DeviceAttributes& device,
-           std::shared_ptr<const CollectiveRequest> request, CallNumber number,
-           std::shared_ptr<Cancellation> cancellation, Done done)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void Request(const DeviceAttributes& device,
+               std::shared_ptr<const CollectiveRequest> request,
+               CallNumber number, std::shared_ptr<Cancellation> cancellation,
+               Done done) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns the leader's last answer about its waits. For a call that is just
   // ending with an error, returns that error: its deadline may pass at that
@@ -164,7 +164,7 @@ class LeaderClient {
   // `answered`, which may be null. Repeats a request if its group is to be
   // formed again, and otherwise ends it with `reason`.
   void OnLeaderGone(int leader, const absl::Status& reason,
-                    const LeaderQuestion* answered) ABSL_LOCKS_EXCLUDED(mu_);
+                    const LeaderRequest* answered) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Notes contact with the task: until it is lost, a call that cannot reach it
   // fails.
@@ -190,46 +190,45 @@ class LeaderClient {
   using Answer = GroupLearner::Answer;
 
   // Calls.
-  absl::Status CheckRoom(const LeaderQuestion& question) const
+  absl::Status CheckRoom(const LeaderRequest& question) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool IsPresent(const LeaderQuestion& question, int attempt)
+  bool IsPresent(const LeaderRequest& question, int attempt)
       ABSL_LOCKS_EXCLUDED(mu_);
-  std::vector<LeaderQuestionPtr> QuestionsWhere(
-      absl::FunctionRef<bool(const LeaderQuestion&)> matches)
+  std::vector<LeaderRequestPtr> QuestionsWhere(
+      absl::FunctionRef<bool(const LeaderRequest&)> matches)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void Finish(const LeaderQuestionPtr& question, Answer answer)
+  void Finish(const LeaderRequestPtr& question, Answer answer)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void FinishWhere(absl::FunctionRef<bool(const LeaderQuestion&)> matches,
+  void FinishWhere(absl::FunctionRef<bool(const LeaderRequest&)> matches,
                    const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
-  void FinishAllOf(const LeaderQuestion& question,
+  void FinishAllOf(const LeaderRequest& question,
                    const SettledGroups::Member& settled)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void StopAsking(const LeaderQuestionPtr& question, bool was_polled,
+  void StopAsking(const LeaderRequestPtr& question, bool was_polled,
                   const absl::Status& reason);
 
   // Requests.
-  void Ask(const LeaderQuestionPtr& question) ABSL_LOCKS_EXCLUDED(mu_);
-  LeaderAttempt BeginAttempt(LeaderQuestion& question, int leader,
+  void Request(const LeaderRequestPtr& question) ABSL_LOCKS_EXCLUDED(mu_);
+  LeaderAttempt BeginAttempt(LeaderRequest& question, int leader,
                              uint64_t ended_generation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void AskHere(const LeaderQuestionPtr& question, const LeaderAttempt& attempt)
+  void AskHere(const LeaderRequestPtr& question, const LeaderAttempt& attempt)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void AskThere(const LeaderQuestionPtr& question,
-                const LeaderAttempt& attempt);
-  void AskAgainSoon(const LeaderQuestionPtr& question,
+  void AskThere(const LeaderRequestPtr& question, const LeaderAttempt& attempt);
+  void AskAgainSoon(const LeaderRequestPtr& question,
                     const absl::Status& if_too_late) ABSL_LOCKS_EXCLUDED(mu_);
-  void TellEnd(GroupKey key, const std::vector<LeaderQuestionPtr>& questions,
-               int leader, absl::Time give_up) ABSL_LOCKS_EXCLUDED(mu_);
+  void ReportEnd(GroupKey key, const std::vector<LeaderRequestPtr>& questions,
+                 int leader, absl::Time give_up) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Answers.
-  void OnAnswer(const LeaderQuestionPtr& question, const LeaderAnswer& answer);
-  void OnReply(const LeaderQuestionPtr& question, int leader,
+  void OnAnswer(const LeaderRequestPtr& question, const LeaderAnswer& answer);
+  void OnReply(const LeaderRequestPtr& question, int leader,
                ControlAnswer reply);
-  void OnNotLeader(const LeaderQuestionPtr& question, int asked,
+  void OnNotLeader(const LeaderRequestPtr& question, int requested,
                    const proto::NotLeader& message);
-  void AskAgainOrEnd(const LeaderQuestionPtr& question,
+  void AskAgainOrEnd(const LeaderRequestPtr& question,
                      const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
-  void OnFailure(const LeaderQuestionPtr& question, uint64_t generation,
+  void OnFailure(const LeaderRequestPtr& question, uint64_t generation,
                  const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   void NotifyWaiting() {
@@ -246,7 +245,7 @@ class LeaderClient {
 
   Mutex mu_;
   SettledGroups settled_ ABSL_GUARDED_BY(mu_);
-  LeaderQuestions questions_ ABSL_GUARDED_BY(mu_);
+  LeaderRequests questions_ ABSL_GUARDED_BY(mu_);
 
   EndingCalls ending_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<int> reached_ ABSL_GUARDED_BY(mu_);

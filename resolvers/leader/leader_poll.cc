@@ -47,7 +47,7 @@ void LeaderPoll::Begin(InstanceId id, int leader) {
   poll->num_calls = num_before + 1;
   poll->asked_at = clock_->Now();
   poll->cancellation = std::make_shared<Cancellation>();
-  ScheduleAsk(id, poll, kFirstDelay);
+  SchedulePoll(id, poll, kFirstDelay);
 }
 
 void LeaderPoll::End(InstanceId id) {
@@ -63,12 +63,12 @@ void LeaderPoll::End(InstanceId id) {
   ended->cancellation->Cancel(absl::CancelledError("nobody waits any more"));
 }
 
-void LeaderPoll::ScheduleAsk(InstanceId id, const PollPtr& poll,
-                             absl::Duration delay) {
+void LeaderPoll::SchedulePoll(InstanceId id, const PollPtr& poll,
+                              absl::Duration delay) {
   poll->alarm = clock_->CallAt(clock_->Now() + delay,
                                [weak_self = weak_from_this(), id, poll] {
                                  if (const auto self = weak_self.lock())
-                                   self->Ask(id, poll);
+                                   self->Request(id, poll);
                                });
 }
 
@@ -77,7 +77,7 @@ bool LeaderPoll::IsPresent(InstanceId id, const PollPtr& poll) const {
   return found != polls_.end() && found->second == poll;
 }
 
-void LeaderPoll::Ask(InstanceId id, const PollPtr& poll) {
+void LeaderPoll::Request(InstanceId id, const PollPtr& poll) {
   {
     MutexLock lock(&mu_);
     if (!IsPresent(id, poll)) return;
@@ -104,7 +104,7 @@ void LeaderPoll::OnAnswer(InstanceId id, const PollPtr& poll,
     poll->text = answer->describe_waiting().text();
     poll->answered_at = clock_->Now();
   }
-  ScheduleAsk(id, poll, kPeriod);
+  SchedulePoll(id, poll, kPeriod);
 }
 
 std::string LeaderPoll::Describe(InstanceId id) {

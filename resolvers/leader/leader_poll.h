@@ -48,9 +48,9 @@ class LeaderPoll : public std::enable_shared_from_this<LeaderPoll> {
   };
   using PollPtr = std::shared_ptr<Poll>;
 
-  void ScheduleAsk(InstanceId id, const PollPtr& poll, absl::Duration delay)
+  void SchedulePoll(InstanceId id, const PollPtr& poll, absl::Duration delay)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Ask(InstanceId id, const PollPtr& poll) ABSL_LOCKS_EXCLUDED(mu_);
+  void Request(InstanceId id, const PollPtr& poll) ABSL_LOCKS_EXCLUDED(mu_);
   void OnAnswer(InstanceId id, const PollPtr& poll, ControlAnswer answer)
       ABSL_LOCKS_EXCLUDED(mu_);
   bool IsPresent(InstanceId id, const PollPtr& poll) const

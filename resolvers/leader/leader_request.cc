@@ -6,7 +6,7 @@
 
 namespace tutti {
 
-absl::Status SendToLeader(const LeaderQuestion& question,
+absl::Status SendToLeader(const LeaderRequest& question,
                           const LeaderAttempt& attempt, ControlChannel& channel,
                           ControlDone done) {
   auto message =

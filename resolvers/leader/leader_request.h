@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "framework/control/control_channel.h"
-#include "resolvers/leader/leader_questions.h"
+#include "resolvers/leader/leader_requests.h"
 
 namespace tutti {
 
@@ -22,7 +22,7 @@ struct LeaderAttempt {
 // Sends the request to the leader in another task. Thread-safe; `done` runs as
 // in ControlChannel::Call(), but not after an error. Errors: those of
 // EncodeMemberCall().
-absl::Status SendToLeader(const LeaderQuestion& question,
+absl::Status SendToLeader(const LeaderRequest& question,
                           const LeaderAttempt& attempt, ControlChannel& channel,
                           ControlDone done);
 

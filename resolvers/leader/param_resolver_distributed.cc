@@ -36,11 +36,11 @@ ParamResolverDistributed::ParamResolverDistributed(Options options)
     : options_(std::move(options)),
       this_task_(options_.cluster.this_task),
       task_name_(options_.cluster.TaskName(this_task_)),
-      teller_(std::make_shared<EndTeller>(
-          EndTeller::Options{.cluster = options_.cluster,
-                             .channel = options_.channel,
-                             .clock = options_.environment.clock,
-                             .leadership = options_.leadership})) {}
+      reporter_(std::make_shared<EndReporter>(
+          EndReporter::Options{.cluster = options_.cluster,
+                               .channel = options_.channel,
+                               .clock = options_.environment.clock,
+                               .leadership = options_.leadership})) {}
 
 void ParamResolverDistributed::Initialize() {
   led_ = ParamResolverLocal::Create(
@@ -73,7 +73,7 @@ void ParamResolverDistributed::Initialize() {
           .directory = options_.directory,
           .leadership = options_.leadership,
           .led = led_,
-          .teller = teller_,
+          .reporter = reporter_,
           .policy = options_.policy,
           .given_up = given_up_,
           .max_entries = options_.max_entries,
@@ -88,7 +88,7 @@ void ParamResolverDistributed::Initialize() {
               },
           .may_not_lead =
               [this](const std::vector<int>& tasks,
-                     const LeaderQuestion* answered) {
+                     const LeaderRequest* answered) {
                 EndLedBy(tasks, answered);
               }},
       shared_from_this());
@@ -104,8 +104,8 @@ void ParamResolverDistributed::CompleteParamsAsync(
     const DeviceAttributes& device,
     std::shared_ptr<const CollectiveRequest> request, CallNumber number,
     std::shared_ptr<Cancellation> cancellation, Done done) {
-  client_->Ask(device, std::move(request), number, std::move(cancellation),
-               std::move(done));
+  client_->Request(device, std::move(request), number, std::move(cancellation),
+                   std::move(done));
 }
 
 // Ends the group if it was led by a task that is lost by now. OnTaskLost() ends
@@ -144,7 +144,7 @@ void ParamResolverDistributed::GiveUp(InstanceId instance, CallNumber number,
   const GivenUp given_up = {KeyOf(instance, number), reason};
   if (!given_up_->AddOwn(given_up)) return;
   EndGivenUp(given_up.execution, reason);
-  teller_->TellGivenUp(given_up);
+  reporter_->ReportGivenUp(given_up);
 }
 
 absl::Status ParamResolverDistributed::OnGivenUp(const ControlCaller& caller,
@@ -158,7 +158,8 @@ absl::Status ParamResolverDistributed::OnGivenUp(const ControlCaller& caller,
   }
   const absl::Status status = CheckMayEnd(caller, given_up.execution.group);
   if (!status.ok()) return status;
-  if (Note(given_up) && *leader == this_task_) teller_->TellGivenUp(given_up);
+  if (Note(given_up) && *leader == this_task_)
+    reporter_->ReportGivenUp(given_up);
   return absl::OkStatus();
 }
 
@@ -204,7 +205,7 @@ void ParamResolverDistributed::EndGivenUpIn(const CollGroupParams& group) {
 // Reports again: the former leader may not have reported.
 void ParamResolverDistributed::OnLeaderChanged() {
   for (const GivenUp& given_up : given_up_->Own()) {
-    teller_->TellGivenUp(given_up);
+    reporter_->ReportGivenUp(given_up);
   }
 }
 
@@ -233,7 +234,7 @@ void ParamResolverDistributed::EndGroup(GroupKey group_key,
   led_->EndGeneration(group_key, failed_generation, reason);
   const auto leader = options_.leadership->leader();
   if (leader.ok() && *leader != this_task_) {
-    teller_->TellGroupEnd(*leader, group_key, failed_generation, reason);
+    reporter_->ReportGroupEnd(*leader, group_key, failed_generation, reason);
   }
 }
 
@@ -244,7 +245,7 @@ void ParamResolverDistributed::EndEverywhere(const CollGroupParams& group,
   const bool is_first = options_.directory->End(key, generation, reason);
   led_->EndGeneration(key, generation, reason);
   if (!is_first) return;  // The first call sends the messages.
-  teller_->TellGroupEnd(group, reason);
+  reporter_->ReportGroupEnd(group, reason);
 }
 
 absl::Status ParamResolverDistributed::OnEndGroup(
@@ -334,7 +335,7 @@ void ParamResolverDistributed::OnMayNotLead(const std::vector<int>& tasks) {
 
 // Marks the tasks lost. Does not repeat `answered`: its caller does.
 void ParamResolverDistributed::EndLedBy(const std::vector<int>& tasks,
-                                        const LeaderQuestion* answered) {
+                                        const LeaderRequest* answered) {
   for (int task : tasks) {
     if (!options_.leadership->MarkLost(task)) continue;
     EndWhatWasLed(task, LedByLost(task));

@@ -12,10 +12,10 @@
 #include "absl/time/time.h"
 #include "framework/collective/group_directory.h"
 #include "framework/control/control_channel.h"
-#include "resolvers/leader/end_teller.h"
+#include "resolvers/leader/end_reporter.h"
 #include "resolvers/leader/given_up_executions.h"
 #include "resolvers/leader/leader_client.h"
-#include "resolvers/leader/leader_questions.h"
+#include "resolvers/leader/leader_requests.h"
 #include "resolvers/leader/leader_service.h"
 #include "resolvers/leader/leadership.h"
 #include "resolvers/local/param_resolver_local.h"
@@ -188,7 +188,7 @@ class ParamResolverDistributed
                            uint64_t generation);
   absl::Status LedByLost(int task) const;
   void EndWhatWasLed(int task, const absl::Status& reason);
-  void EndLedBy(const std::vector<int>& tasks, const LeaderQuestion* answered);
+  void EndLedBy(const std::vector<int>& tasks, const LeaderRequest* answered);
   void EndIfLost(const CollGroupParams& group);
 
   void NotifyWaiting() {
@@ -198,7 +198,7 @@ class ParamResolverDistributed
   const Options options_;
   const int this_task_;
   const std::string task_name_;
-  const std::shared_ptr<EndTeller> teller_;
+  const std::shared_ptr<EndReporter> reporter_;
   const std::shared_ptr<GivenUpExecutions> given_up_ =
       std::make_shared<GivenUpExecutions>();
 

@@ -100,7 +100,7 @@ class ParamResolverLocalTest : public testing::Test {
     return request;
   }
 
-  std::shared_ptr<Call> Ask(int device, const CollectiveRequest& request) {
+  std::shared_ptr<Call> Request(int device, const CollectiveRequest& request) {
     auto call = std::make_shared<Call>();
     resolver_->CompleteParamsAsync(
         Cpu(device), std::make_shared<const CollectiveRequest>(request),
@@ -108,12 +108,12 @@ class ParamResolverLocalTest : public testing::Test {
         [call](Answer answer) { call->answers.push_back(std::move(answer)); });
     return call;
   }
-  std::shared_ptr<Call> Ask(int device, InstanceKey key) {
-    return Ask(device, Request(key));
+  std::shared_ptr<Call> Request(int device, InstanceKey key) {
+    return Request(device, Request(key));
   }
 
-  void AllAsk(InstanceKey key) {
-    for (int device = 0; device < size_; ++device) Ask(device, key);
+  void AllRequest(InstanceKey key) {
+    for (int device = 0; device < size_; ++device) Request(device, key);
   }
 
   int size_ = 2;
@@ -127,15 +127,15 @@ class ParamResolverLocalTest : public testing::Test {
 TEST_F(ParamResolverLocalTest, ALateCallForMoreThanAreLeftSpoilsNoGroup) {
   const absl::Status lost = absl::UnavailableError("task 7 was lost");
   resolver_->SetDevicesLeft(2, lost);
-  const auto first = Ask(0, 1);
+  const auto first = Request(0, 1);
   EXPECT_TRUE(first->waits());
   CollectiveRequest late = Request(1);
   late.group_size = 3;
-  const auto refused = Ask(1, late);
+  const auto refused = Request(1, late);
   ASSERT_EQ(refused->answers.size(), 1);
   EXPECT_EQ(refused->answers[0].status(), lost);
   EXPECT_TRUE(first->waits());
-  const auto second = Ask(1, 1);
+  const auto second = Request(1, 1);
   for (const auto& call : {first, second}) {
     ASSERT_EQ(call->answers.size(), 1);
     EXPECT_THAT(call->answers[0], IsOk());
@@ -151,8 +151,8 @@ TEST_F(ParamResolverLocalTest, RulesDecideWhereNobodyNamesAnImplementation) {
       {.policy = {.registry = &registry_,
                   .rules = std::make_shared<const SelectionRules>(
                       SelectionRules{{{.implementation = "Manual"}}})}});
-  const auto call = Ask(0, 1);
-  Ask(1, 1);
+  const auto call = Request(0, 1);
+  Request(1, 1);
   ASSERT_FALSE(call->waits());
   ASSERT_THAT(call->answers[0], IsOk());
   EXPECT_EQ((*call->answers[0])->instance->impl_details.implementation,
@@ -165,7 +165,7 @@ TEST_F(ParamResolverLocalTest, WhoCannotServeTheDevicesAddsNothingToTheGroup) {
                                  {.collectives = {CollectiveType::kAllReduce},
                                   .device_needs = {.library = "Lib"}})),
               IsOk());
-  AllAsk(1);
+  AllRequest(1);
   EXPECT_EQ(hooks_.num_formed, 1);  // "Hooked" did.
 }
 
@@ -177,7 +177,7 @@ TEST_F(ParamResolverLocalTest, ImplementationsAreCalledWithNoLockHeld) {
   hooks_.form_group = use_resolver;
   hooks_.settle_instance = use_resolver;
   hooks_.price = [&] { EXPECT_THAT(use_resolver(), IsOk()); };
-  AllAsk(1);
+  AllRequest(1);
   EXPECT_EQ(hooks_.num_formed, 1);
   EXPECT_EQ(hooks_.num_settled, 1);
 }
@@ -185,15 +185,15 @@ TEST_F(ParamResolverLocalTest, ImplementationsAreCalledWithNoLockHeld) {
 TEST_F(ParamResolverLocalTest, CallsThatComeWhileItIsSettledGetTheSameAnswer) {
   std::vector<std::shared_ptr<Call>> calls;
   const auto ask_again = [&] {
-    calls.push_back(Ask(0, 1));
-    calls.push_back(Ask(1, 1));
+    calls.push_back(Request(0, 1));
+    calls.push_back(Request(1, 1));
     EXPECT_TRUE(calls.back()->waits());
     return absl::OkStatus();
   };
   hooks_.form_group = ask_again;
   hooks_.settle_instance = ask_again;
-  calls.push_back(Ask(0, 1));
-  calls.push_back(Ask(1, 1));
+  calls.push_back(Request(0, 1));
+  calls.push_back(Request(1, 1));
   ASSERT_EQ(calls.size(), 6u);
   for (const auto& call : calls) {
     ASSERT_EQ(call->answers.size(), 1u);
@@ -214,12 +214,12 @@ TEST_F(ParamResolverLocalTest, CallThatLeavesWhileItIsSettledHoldsUpNobody) {
       EXPECT_FALSE(first->waits());
       return absl::OkStatus();
     };
-    first = Ask(0, 1);
-    const auto second = Ask(1, 1);
+    first = Request(0, 1);
+    const auto second = Request(1, 1);
     ASSERT_EQ(first->answers.size(), 1u);
     EXPECT_THAT(first->answers[0],
                 StatusIs(StatusCode::kCancelled, HasSubstr("no more")));
-    const auto again = Ask(0, 1);
+    const auto again = Request(0, 1);
     for (const auto& call : {second, again}) {
       ASSERT_EQ(call->answers.size(), 1u);
       EXPECT_THAT(call->answers[0], IsOk());
@@ -235,7 +235,7 @@ TEST_F(ParamResolverLocalTest, GroupThatEndsWhileItIsSettledEndsItsCallsOnce) {
         resolver_->EndGroup(9, absl::AbortedError("lost"));
         return fails ? absl::InternalError("too late") : absl::OkStatus();
       };
-      for (const auto& call : {Ask(0, 1), Ask(1, 1)}) {
+      for (const auto& call : {Request(0, 1), Request(1, 1)}) {
         ASSERT_EQ(call->answers.size(), 1u);
         EXPECT_THAT(call->answers[0],
                     StatusIs(StatusCode::kAborted, HasSubstr("lost")));
@@ -249,10 +249,10 @@ TEST_F(ParamResolverLocalTest, GroupThatEndsWhileItIsSettledEndsItsCallsOnce) {
 TEST_F(ParamResolverLocalTest, ADeviceTooManyWhileTheGroupFormsEndsIt) {
   std::shared_ptr<Call> third;
   hooks_.form_group = [&] {
-    third = Ask(2, 1);
+    third = Request(2, 1);
     return absl::OkStatus();
   };
-  for (const auto& call : {Ask(0, 1), Ask(1, 1), third}) {
+  for (const auto& call : {Request(0, 1), Request(1, 1), third}) {
     ASSERT_EQ(call->answers.size(), 1u);
     EXPECT_THAT(call->answers[0], StatusIs(StatusCode::kInvalidArgument,
                                            HasSubstr("all of its 2 members")));
@@ -261,7 +261,7 @@ TEST_F(ParamResolverLocalTest, ADeviceTooManyWhileTheGroupFormsEndsIt) {
 
 TEST_F(ParamResolverLocalTest, ErrorOfAnImplementationReachesAllWhoWait) {
   hooks_.settle_instance = [] { return absl::InternalError("no ring"); };
-  for (const auto& call : {Ask(0, 1), Ask(1, 1)}) {
+  for (const auto& call : {Request(0, 1), Request(1, 1)}) {
     ASSERT_EQ(call->answers.size(), 1u);
     EXPECT_THAT(call->answers[0],
                 StatusIs(StatusCode::kInternal, HasSubstr("no ring")));
@@ -269,7 +269,7 @@ TEST_F(ParamResolverLocalTest, ErrorOfAnImplementationReachesAllWhoWait) {
   EXPECT_EQ(resolver_->num_entries(), 0u);
   hooks_.form_group = [] { return absl::InternalError("no id"); };
   resolver_->EndGroup(9, absl::CancelledError("again"));
-  for (const auto& call : {Ask(0, 1), Ask(1, 1)}) {
+  for (const auto& call : {Request(0, 1), Request(1, 1)}) {
     ASSERT_EQ(call->answers.size(), 1u);
     EXPECT_THAT(call->answers[0],
                 StatusIs(StatusCode::kInternal, HasSubstr("no id")));
@@ -287,14 +287,14 @@ TEST_F(ParamResolverLocalTest, GroupResourcesEndWithNoLockHeld) {
     EXPECT_EQ(resolver_->num_groups(), 0u);
     ++num_ended;
   };
-  AllAsk(1);
-  (*Ask(0, 1)->answers[0])->group->resources->GetOrCreate<Resource>();
+  AllRequest(1);
+  (*Request(0, 1)->answers[0])->group->resources->GetOrCreate<Resource>();
   resolver_->EndGroup(9, absl::CancelledError("over"));
   EXPECT_EQ(num_ended, 1);
 }
 
 TEST_F(ParamResolverLocalTest, GroupEndedWithoutAReasonIsCancelled) {
-  const auto call = Ask(0, 1);
+  const auto call = Request(0, 1);
   resolver_->EndGroup(9, absl::OkStatus());
   ASSERT_EQ(call->answers.size(), 1u);
   EXPECT_THAT(call->answers[0], StatusIs(StatusCode::kCancelled,
@@ -307,16 +307,16 @@ TEST_F(ParamResolverLocalTest, KeepsInstancesUntilHalfOfTheEntriesWereUsed) {
   for (int num_instances = 10; num_instances < 80; ++num_instances) {
     ResetResolver(/*max_entries=*/40);
     for (InstanceKey key = 0; key < num_instances; ++key) {
-      AllAsk(key);
+      AllRequest(key);
       EXPECT_LE(resolver_->num_entries(), 40u);
     }
     const int num_settled = hooks_.num_settled;
     for (InstanceKey key = num_instances - 10; key < num_instances; ++key) {
-      EXPECT_FALSE(Ask(0, key)->waits()) << key << " of " << num_instances;
+      EXPECT_FALSE(Request(0, key)->waits()) << key << " of " << num_instances;
     }
     EXPECT_EQ(hooks_.num_settled, num_settled);
   }
-  EXPECT_TRUE(Ask(0, 0)->waits());
+  EXPECT_TRUE(Request(0, 0)->waits());
 }
 
 TEST_F(ParamResolverLocalTest, CountsMembersAndRowsOfInstances) {
@@ -327,7 +327,7 @@ TEST_F(ParamResolverLocalTest, CountsMembersAndRowsOfInstances) {
   request.shape = TensorShape::Vector(8);
   for (InstanceKey key = 0; key < 200; ++key) {
     request.instance_key = key;
-    for (int device = 0; device < size_; ++device) Ask(device, request);
+    for (int device = 0; device < size_; ++device) Request(device, request);
     EXPECT_EQ(resolver_->num_entries(), 72 * resolver_->num_instances());
     EXPECT_LE(resolver_->num_entries(), 1072u);
   }
@@ -335,10 +335,10 @@ TEST_F(ParamResolverLocalTest, CountsMembersAndRowsOfInstances) {
 
 TEST_F(ParamResolverLocalTest, KeepsAnInstanceThatAMemberHasNotAskedForAgain) {
   ResetResolver(/*max_entries=*/40);
-  AllAsk(-1);
-  Ask(0, -1);
-  for (InstanceKey key = 0; key < 1000; ++key) AllAsk(key);
-  EXPECT_FALSE(Ask(1, -1)->waits());
+  AllRequest(-1);
+  Request(0, -1);
+  for (InstanceKey key = 0; key < 1000; ++key) AllRequest(key);
+  EXPECT_FALSE(Request(1, -1)->waits());
 }
 
 // Resolvers of a cluster remember the answers to their members: the number of
@@ -352,8 +352,8 @@ TEST_F(ParamResolverLocalTest, CallsOfAMemberThatRemembersCountAsOne) {
          .asks_once = true},
         [](const LeaderAnswer& answer) { EXPECT_THAT(answer.params, IsOk()); });
   }
-  for (InstanceKey key = 0; key < 1000; ++key) AllAsk(key);
-  EXPECT_TRUE(Ask(1, -1)->waits());
+  for (InstanceKey key = 0; key < 1000; ++key) AllRequest(key);
+  EXPECT_TRUE(Request(1, -1)->waits());
 }
 
 TEST_F(ParamResolverLocalTest, DescribesWhomAMemberWaitsForOrNobody) {
@@ -362,27 +362,27 @@ TEST_F(ParamResolverLocalTest, DescribesWhomAMemberWaitsForOrNobody) {
     return resolver_->DescribeWaiting(Request(key));
   };
   EXPECT_THAT(waits_for(1), IsEmpty());
-  for (int device = 0; device + 1 < size_; ++device) Ask(device, 1);
+  for (int device = 0; device + 1 < size_; ++device) Request(device, 1);
   EXPECT_THAT(waits_for(1),
               AllOf(HasSubstr("group phase: 29 of 30 members had joined"),
                     HasSubstr("CPU:7 and 21 more"), Not(HasSubstr("CPU:8"))));
-  Ask(size_ - 1, 1);
+  Request(size_ - 1, 1);
   EXPECT_THAT(waits_for(1), IsEmpty());
   EXPECT_THAT(waits_for(2), IsEmpty());
-  Ask(0, 2);
+  Request(0, 2);
   EXPECT_THAT(waits_for(2),
               AllOf(HasSubstr("instance phase: rank 1 ("),
                     HasSubstr("CPU:8) and 21 more had not arrived")));
 }
 
 TEST_F(ParamResolverLocalTest, ADifferenceIsNamedAfterAMemberThatIsStillThere) {
-  Ask(0, 1)->token->Cancel(absl::CancelledError("no more"));
+  Request(0, 1)->token->Cancel(absl::CancelledError("no more"));
   size_ = 4;
-  const auto first = Ask(0, 2);
-  const auto second = Ask(1, 2);
+  const auto first = Request(0, 2);
+  const auto second = Request(1, 2);
   first->token->Cancel(absl::CancelledError("no more"));
   size_ = 3;
-  Ask(2, 2);
+  Request(2, 2);
   ASSERT_EQ(second->answers.size(), 1u);
   EXPECT_THAT(second->answers[0],
               StatusIs(StatusCode::kInvalidArgument,

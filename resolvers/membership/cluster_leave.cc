@@ -28,9 +28,11 @@ void ClusterLeave::Leave(absl::Time deadline, StatusCallback done) {
     proto::ControlRequest request;
     request.mutable_goodbye();
     // Errors are fine: a task that cannot be reached does not wait.
-    options_.channel->Call(task, std::move(request), {.deadline = deadline},
-                           [self = shared_from_this(), task](
-                               const ControlAnswer&) { self->OnTold(task); });
+    options_.channel->Call(
+        task, std::move(request), {.deadline = deadline},
+        [self = shared_from_this(), task](const ControlAnswer&) {
+          self->OnReported(task);
+        });
   }
   EndIfDone();
 }
@@ -47,7 +49,7 @@ void ClusterLeave::Begin(absl::Time deadline) {
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
     WaitForLate(tasks_[task]);
     if (task != options_.cluster.this_task && !tasks_[task].is_lost) {
-      untold_.insert(task);
+      unreported_.insert(task);
     }
   }
   alarm_ = options_.environment.clock->CallAt(
@@ -69,10 +71,10 @@ void ClusterLeave::End(const absl::Status& reason) {
   std::move(done)(reason);
 }
 
-void ClusterLeave::OnTold(int task) {
+void ClusterLeave::OnReported(int task) {
   {
     MutexLock lock(&mu_);
-    untold_.erase(task);
+    unreported_.erase(task);
   }
   EndIfDone();
 }
@@ -106,7 +108,7 @@ void ClusterLeave::OnLost(const ControlCaller& process) {
     task.has_ended = true;
     if (task.present.empty()) {  // No process has taken its place.
       task.is_lost = true;
-      untold_.erase(process.task);
+      unreported_.erase(process.task);
     }
   }
   EndIfDone();
@@ -148,7 +150,7 @@ void ClusterLeave::EndIfDone() {
   StatusCallback done;
   {
     MutexLock lock(&mu_);
-    if (done_ == nullptr || !untold_.empty() || !Missing().empty()) return;
+    if (done_ == nullptr || !unreported_.empty() || !Missing().empty()) return;
     done = std::exchange(done_, nullptr);
     options_.environment.clock->Cancel(alarm_);
   }

@@ -78,7 +78,7 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
 
   absl::Status MayLeave() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Begin(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void OnTold(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnReported(int task) ABSL_LOCKS_EXCLUDED(mu_);
   void EndIfDone() ABSL_LOCKS_EXCLUDED(mu_);
   static void WaitForLate(Task& task);
   void OnDeadline() ABSL_LOCKS_EXCLUDED(mu_);
@@ -87,8 +87,8 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
   const Options options_;
   Mutex mu_;
   std::vector<Task> tasks_ ABSL_GUARDED_BY(mu_);
-  std::set<int> untold_ ABSL_GUARDED_BY(mu_);  // Have not answered.
-  absl::Status end_ ABSL_GUARDED_BY(mu_);      // OK before End().
+  std::set<int> unreported_ ABSL_GUARDED_BY(mu_);  // Have not answered.
+  absl::Status end_ ABSL_GUARDED_BY(mu_);          // OK before End().
   StatusCallback done_ ABSL_GUARDED_BY(mu_);
   Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;
 };

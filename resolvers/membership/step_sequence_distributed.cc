@@ -16,9 +16,9 @@ void StepSequenceDistributed::RefreshStepIdSequenceAsync(int64_t graph_key,
   message->set_graph_key(graph_key);
   {
     MutexLock lock(&mu_);
-    const auto [asked, is_new] = asked_.try_emplace(graph_key);
-    if (is_new) asked->second = ++last_number_;
-    message->set_number(asked->second);
+    const auto [requested, is_new] = asked_.try_emplace(graph_key);
+    if (is_new) requested->second = ++last_number_;
+    message->set_number(requested->second);
   }
   const uint64_t number = message->number();
   if (*leader == options_.cluster.this_task) {
@@ -48,10 +48,10 @@ void StepSequenceDistributed::OnReply(int64_t graph_key, uint64_t number,
   }
   {
     MutexLock lock(&mu_);
-    const auto asked = asked_.find(graph_key);
-    if (asked != asked_.end() && asked->second == number) {
+    const auto requested = asked_.find(graph_key);
+    if (requested != asked_.end() && requested->second == number) {
       next_.Set(graph_key, id);
-      asked_.erase(asked);
+      asked_.erase(requested);
     }
   }
   std::move(done)(absl::OkStatus());

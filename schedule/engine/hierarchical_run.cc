@@ -18,8 +18,8 @@ Tensor PartOf(const Tensor& tensor, Range elements) {
 
 }  // namespace
 
-HierarchicalRun::HierarchicalRun(std::shared_ptr<WithinTask> within,
-                                 const BetweenTasks& between,
+HierarchicalRun::HierarchicalRun(std::shared_ptr<IntraTaskLevel> within,
+                                 const InterTaskLevel& between,
                                  const CollectiveContext& first)
     : within_(std::move(within)),
       between_(between),
@@ -44,7 +44,7 @@ void HierarchicalRun::GoOn() {
   within_->End();
 }
 
-void HierarchicalRun::Reduce(WithinTask::Chunk chunk) {
+void HierarchicalRun::Reduce(IntraTaskLevel::Chunk chunk) {
   within_->Reduce(chunk, [self = shared_from_this()](absl::Status status) {
     self->OnReduced(std::move(status));
   });
@@ -56,7 +56,7 @@ void HierarchicalRun::OnReduced(absl::Status status) {
   GoOn();
 }
 
-void HierarchicalRun::Meet(WithinTask::Chunk chunk) {
+void HierarchicalRun::Meet(IntraTaskLevel::Chunk chunk) {
   CollectiveContext& context = meeting_.emplace(chunk).context;
   context.executor = first_.executor;
   context.exec_key = first_.exec_key;
@@ -76,7 +76,7 @@ void HierarchicalRun::Meet(WithinTask::Chunk chunk) {
 }
 
 void HierarchicalRun::OnMet(absl::Status status) {
-  const WithinTask::Chunk chunk = meeting_->chunk;
+  const IntraTaskLevel::Chunk chunk = meeting_->chunk;
   first_.executor->Launched(meeting_->context);  // If Run() has not.
   FailUnlessOk(std::move(status));
   const bool goes_on = !first_.execution->cancellation.cancelled();
@@ -85,7 +85,7 @@ void HierarchicalRun::OnMet(absl::Status status) {
   GoOn();
 }
 
-void HierarchicalRun::Spread(WithinTask::Chunk chunk) {
+void HierarchicalRun::Spread(IntraTaskLevel::Chunk chunk) {
   within_->Spread(chunk, [self = shared_from_this()](absl::Status status) {
     self->OnSpread(std::move(status));
   });

@@ -18,8 +18,8 @@
 #include "framework/peer/local_peer_access.h"
 #include "resolvers/local/param_resolver_local.h"
 #include "schedule/chunk_map.h"
-#include "schedule/engine/between_tasks.h"
-#include "schedule/engine/within_task.h"
+#include "schedule/engine/inter_task_level.h"
+#include "schedule/engine/intra_task_level.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/device.h"
@@ -66,9 +66,9 @@ class Stages {
   std::map<std::string, StatusCallback> under_way_;
 };
 
-class FakeWithinTask : public WithinTask {
+class FakeIntraTaskLevel : public IntraTaskLevel {
  public:
-  FakeWithinTask(Stages& stages, const CollectiveContext& first)
+  FakeIntraTaskLevel(Stages& stages, const CollectiveContext& first)
       : stages_(stages), first_(first) {}
 
   void Reduce(Chunk chunk, StatusCallback done) override {
@@ -95,9 +95,9 @@ class FakeWithinTask : public WithinTask {
   const CollectiveContext& first_;
 };
 
-class FakeBetweenTasks : public BetweenTasks {
+class FakeInterTaskLevel : public InterTaskLevel {
  public:
-  FakeBetweenTasks(Stages& stages, int64_t num_chunks)
+  FakeInterTaskLevel(Stages& stages, int64_t num_chunks)
       : stages_(stages), num_chunks_(num_chunks) {}
 
   absl::Status Check(const CollectiveContext& /*context*/) const override {
@@ -143,8 +143,8 @@ class HierarchicalRunTest : public testing::Test {
   }
 
   std::shared_ptr<HierarchicalRun> NewRun(int64_t num_chunks) {
-    between_ = std::make_unique<FakeBetweenTasks>(stages_, num_chunks);
-    auto within = std::make_shared<FakeWithinTask>(stages_, first_);
+    between_ = std::make_unique<FakeInterTaskLevel>(stages_, num_chunks);
+    auto within = std::make_shared<FakeIntraTaskLevel>(stages_, first_);
     within_ = within;
     return std::make_shared<HierarchicalRun>(std::move(within), *between_,
                                              first_);
@@ -168,8 +168,8 @@ class HierarchicalRunTest : public testing::Test {
   TableExecution execution_{InstanceId(), 1};
   CollectiveContext first_;
   Stages stages_;
-  std::unique_ptr<FakeBetweenTasks> between_;
-  std::weak_ptr<FakeWithinTask> within_;
+  std::unique_ptr<FakeInterTaskLevel> between_;
+  std::weak_ptr<FakeIntraTaskLevel> within_;
 };
 
 TEST_F(HierarchicalRunTest, AChunkIsReducedMeetsOthersAndIsSpread) {

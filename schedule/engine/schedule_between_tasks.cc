@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindBetweenTasks(
+absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindInterTaskLevel(
     absl::string_view name) {
   auto factory = FindPart(name);
   if (!factory.ok()) return factory;
@@ -71,7 +71,7 @@ absl::Status ScheduleBetweenTasks::MakeReductions(
 absl::StatusOr<ScheduleBetweenTasks::Reduction>
 ScheduleBetweenTasks::MakeReduction(const CollectiveParams& whole,
                                     int64_t num_elements) const {
-  const auto factory = FindBetweenTasks(name_);
+  const auto factory = FindInterTaskLevel(name_);
   if (!factory.ok()) return factory.status();
   Reduction reduction = {.params = AmongFirstMembers(whole, num_elements),
                          .implementation = (*factory)->Create()};

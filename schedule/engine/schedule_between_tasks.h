@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "schedule/chunk_map.h"
-#include "schedule/engine/between_tasks.h"
+#include "schedule/engine/inter_task_level.h"
 #include "tutti/environment.h"
 #include "tutti/implementation.h"
 #include "tutti/params.h"
@@ -21,11 +21,11 @@ namespace tutti {
 // Finds the registered schedule `name` for the level between tasks. Errors:
 // NOT_FOUND if it is not linked; INVALID_ARGUMENT if it is no schedule or does
 // not all-reduce; errors of CheckFitsAsPart() and CheckParts().
-absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindBetweenTasks(
+absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindInterTaskLevel(
     absl::string_view name);
 
 // Runs a registered schedule as the level between tasks.
-class ScheduleBetweenTasks final : public BetweenTasks {
+class ScheduleBetweenTasks final : public InterTaskLevel {
  public:
   // All chunks but the last have the most elements that fit in `chunk_bytes`,
   // at least one.
@@ -36,7 +36,7 @@ class ScheduleBetweenTasks final : public BetweenTasks {
     return absl::OkStatus();
   }
 
-  // Errors: errors of FindBetweenTasks(), and of the implementation's
+  // Errors: errors of FindInterTaskLevel(), and of the implementation's
   // InitializeCollectiveParams() and InitializeCollectiveContext().
   absl::Status Prepare(const CollectiveContext& first,
                        const Tensor& input) override;

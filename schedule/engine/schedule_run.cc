@@ -245,7 +245,7 @@ void ScheduleRun::Post(int32_t index, absl::Span<const std::byte> bytes,
                                          {.bytes = bytes,
                                           .dtype = dtype_,
                                           .incarnation = incarnation_,
-                                          .lender = this,
+                                          .sender = this,
                                           .id = index,
                                           .written = written});
 }
@@ -280,7 +280,7 @@ void ScheduleRun::Recv(int32_t index) {
       {.num_bytes = num_bytes,
        .dtype = dtype_,
        .incarnation = peer.device.incarnation,
-       .borrower = this,
+       .receiver = this,
        .id = index,
        .into = is_copy_on_host
                    ? absl::MakeSpan(buffers_.MutableAddress(op.into), num_bytes)
@@ -355,7 +355,7 @@ absl::Status ScheduleRun::Take(const Op& op, size_t offset,
 // chunks have nothing left to read.
 void ScheduleRun::Consume(int32_t index, Delivery delivery) {
   absl::Status status;
-  if (delivery.lender != nullptr && !delivery.bytes.empty()) {
+  if (delivery.sender != nullptr && !delivery.bytes.empty()) {
     status = TakeFromHost(OpAt(index), /*offset=*/0, delivery.bytes);
   }
   // Release first: a completion could run `done` while the peer still posts
@@ -378,7 +378,7 @@ void ScheduleRun::ConsumeWithFence(int32_t index, Delivery delivery) {
   status.Update(read.status());
   if (!status.ok()) Fail(status);
   if (read.ok()) {
-    delivery.lender->OnReleasedAfter(delivery.id, **read);
+    delivery.sender->OnReleasedAfter(delivery.id, **read);
   } else {
     stream_->AddUnmarked(delivery);
   }

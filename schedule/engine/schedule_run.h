@@ -36,7 +36,7 @@ inline constexpr size_t kInlineBytes = size_t{256} << 10;
 //
 // Thread-safe: an op runs on the thread that completes its last wait. Calls
 // nothing with a lock held. ScheduleRunner has the promises to callers.
-class ScheduleRun final : public Lender, public Borrower {
+class ScheduleRun final : public Sender, public Receiver {
  public:
   using Spares = SpareObjects<ScheduleRun>;
   using Ready = ReadyOps<ScheduleRun>;

@@ -41,18 +41,19 @@ class ClusterFaultsTest : public testing::Test {
     cluster_->RunFor(absl::Seconds(1));
   }
 
-  std::vector<CallPtr> Ask(const std::vector<int>& tasks, int size,
-                           InstanceKey key = 1) {
+  std::vector<CallPtr> Request(const std::vector<int>& tasks, int size,
+                               InstanceKey key = 1) {
     std::vector<CallPtr> calls;
     for (int task : tasks) {
-      calls.push_back(cluster_->Ask(task, 0, AllReduceOf(kGroup, size, key)));
+      calls.push_back(
+          cluster_->Request(task, 0, AllReduceOf(kGroup, size, key)));
     }
     return calls;
   }
 
   std::vector<CallPtr> Settle(const std::vector<int>& tasks,
                               InstanceKey key = 1) {
-    auto calls = Ask(tasks, static_cast<int>(tasks.size()), key);
+    auto calls = Request(tasks, static_cast<int>(tasks.size()), key);
     cluster_->RunFor(absl::Seconds(1));
     for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
     return calls;
@@ -98,7 +99,7 @@ TEST_F(ClusterFaultsTest, AKilledMemberEndsItsGroupEverywhereAtOnce) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     Begin({.num_tasks = 4, .seed = seed});
     const auto calls = Settle({0, 1, 2, 3});
-    const auto other = cluster_->Ask(1, 0, AllReduceOf(99, 1, 1));
+    const auto other = cluster_->Request(1, 0, AllReduceOf(99, 1, 1));
     cluster_->RunFor(absl::Seconds(1));
     cluster_->Kill(3);
     cluster_->RunFor(absl::Milliseconds(10));
@@ -150,7 +151,7 @@ TEST_F(ClusterFaultsTest, AStallOfThreeSecondsLosesNobody) {
 TEST_F(ClusterFaultsTest, ALeaderKilledAtAnyTimeEndsCallsAndTheNextOneLeads) {
   for (int after_us = 0; after_us < 12'000; after_us += 173) {
     Begin({.num_tasks = 3, .seed = static_cast<uint64_t>(after_us) + 1});
-    const auto calls = Ask({0, 1, 2}, 3);
+    const auto calls = Request({0, 1, 2}, 3);
     cluster_->RunFor(absl::Microseconds(after_us));
     cluster_->Kill(0);
     cluster_->RunFor(absl::Seconds(12));
@@ -219,9 +220,9 @@ TEST_F(ClusterFaultsTest, ALateEndOfAFormerLeadersGroupLeavesTheNextOneAlone) {
   const uint64_t former = calls[0]->params().group->generation;
   cluster_->Kill(0);
   cluster_->RunFor(absl::Seconds(1));
-  Ask({3}, 2);  // Learns that task 1 leads now.
+  Request({3}, 2);  // Learns that task 1 leads now.
   cluster_->RunFor(absl::Seconds(1));
-  const auto first = Ask({3}, 2);
+  const auto first = Request({3}, 2);
   cluster_->RunFor(absl::Seconds(1));
   proto::ControlRequest request;
   request.mutable_end_group()->set_group_key(kGroup);
@@ -233,7 +234,7 @@ TEST_F(ClusterFaultsTest, ALateEndOfAFormerLeadersGroupLeavesTheNextOneAlone) {
                  });
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_TRUE(first[0]->waits());
-  const auto second = Ask({2}, 2);
+  const auto second = Request({2}, 2);
   cluster_->RunFor(absl::Seconds(1));
   for (const CallPtr& call : {first[0], second[0]}) {
     ASSERT_THAT(call->status(), IsOk());
@@ -273,18 +274,18 @@ TEST_F(ClusterFaultsTest, ALateWordOfAnOldProcessSparesTheNewOne) {
   cluster_->Restart(1);
   cluster_->RunFor(absl::Seconds(1));
   const auto calls = Settle({0, 1});
-  const CallPtr waits = cluster_->Ask(1, 0, AllReduceOf(99, 2, 1));
+  const CallPtr waits = cluster_->Request(1, 0, AllReduceOf(99, 2, 1));
   cluster_->RunFor(absl::Seconds(1));
-  const auto tell = [&](const ControlCaller& process) {
+  const auto report = [&](const ControlCaller& process) {
     cluster_->control(0).param_resolver()->OnTaskLost(
         process, absl::UnavailableError("gone"));
     cluster_->RunFor(absl::Seconds(1));
   };
-  tell(former);
+  report(former);
   EXPECT_THAT(EndOf(calls[0]), IsOk());
   EXPECT_THAT(EndOf(calls[1]), IsOk());
   EXPECT_TRUE(waits->waits());
-  tell({1, cluster_->Device(1, 0).incarnation});
+  report({1, cluster_->Device(1, 0).incarnation});
   EXPECT_THAT(EndOf(calls[0]), StatusIs(StatusCode::kUnavailable, "gone"));
   EXPECT_THAT(waits->status(), StatusIs(StatusCode::kUnavailable, "gone"));
 }
@@ -293,12 +294,13 @@ TEST_F(ClusterFaultsTest, NobodyWaitsForAGroupThatLacksALostTask) {
   for (const int killed : {0, 2}) {
     SCOPED_TRACE(absl::StrCat("task ", killed, " is killed"));
     Begin({.num_tasks = 3});
-    const auto first = cluster_->Ask(1, 0, AllReduceOf(kGroup, 3, 1));
+    const auto first = cluster_->Request(1, 0, AllReduceOf(kGroup, 3, 1));
     cluster_->RunFor(absl::Seconds(1));
     EXPECT_TRUE(first->waits());
     cluster_->Kill(killed);
     cluster_->RunFor(absl::Seconds(1));
-    const auto late = cluster_->Ask(2 - killed, 0, AllReduceOf(kGroup, 3, 1));
+    const auto late =
+        cluster_->Request(2 - killed, 0, AllReduceOf(kGroup, 3, 1));
     cluster_->RunFor(absl::Seconds(1));
     for (const CallPtr& call : {first, late}) {
       EXPECT_THAT(call->status(),
@@ -323,8 +325,8 @@ TEST_F(ClusterFaultsTest, NobodyWaitsForALostTaskInAGroupNobodyKnowsYet) {
   for (const std::vector<int>& tasks : {std::vector{1, 2}, {0, 2}}) {
     for (const Fault& fault : faults) {
       Begin({.num_tasks = 3});
-      const CallPtr waits = Ask({tasks[0]}, 2, /*key=*/1)[0];
-      const CallPtr other = Ask({tasks[1]}, 2, /*key=*/2)[0];
+      const CallPtr waits = Request({tasks[0]}, 2, /*key=*/1)[0];
+      const CallPtr other = Request({tasks[1]}, 2, /*key=*/2)[0];
       cluster_->RunFor(absl::Seconds(5));  // Releases all delayed heartbeats.
       ASSERT_TRUE(waits->waits() && other->waits());
       fault(*cluster_);
@@ -346,7 +348,7 @@ TEST_F(ClusterFaultsTest, AGroupFormedWithWhomAMemberHasLostEnds) {
   // The leader reaches both tasks.
   std::vector<CallPtr> calls;
   for (int task : {1, 2}) {
-    calls.push_back(cluster_->Ask(task, 0, AllReduceOf(99, 2, 1)));
+    calls.push_back(cluster_->Request(task, 0, AllReduceOf(99, 2, 1)));
   }
   cluster_->RunFor(absl::Seconds(10));
   for (const CallPtr& call : calls) {
@@ -372,7 +374,7 @@ TEST_F(ClusterFaultsTest, AGroupWithAProcessThatAnotherHasReplacedEnds) {
 
 TEST_F(ClusterFaultsTest, WhoeverTheLeaderHearsOfWhileAGroupWaitsIsWatched) {
   BeginParted(0, 2);
-  const CallPtr waits = Ask({1}, 3)[0];
+  const CallPtr waits = Request({1}, 3)[0];
   cluster_->RunFor(absl::Seconds(1));
   cluster_->Heal(0, 2);
   cluster_->RunFor(absl::Seconds(2));
@@ -387,7 +389,7 @@ TEST_F(ClusterFaultsTest, WhoeverTheLeaderHearsOfWhileAGroupWaitsIsWatched) {
 TEST_F(ClusterFaultsTest, NobodyWaitsAtALeaderThatDoesNotLeadAnyMore) {
   Begin({.num_tasks = 3});
   const auto before = Settle({1, 2});
-  const CallPtr waits = cluster_->Ask(1, 0, AllReduceOf(99, 2, 1));
+  const CallPtr waits = cluster_->Request(1, 0, AllReduceOf(99, 2, 1));
   cluster_->RunFor(absl::Seconds(1));
   cluster_->Partition(0, 2);
   cluster_->RunFor(absl::Seconds(6));
@@ -403,15 +405,15 @@ TEST_F(ClusterFaultsTest, WhoHasNotHeardOfItsGroupDoesNotWaitForALostMember) {
   Begin({.num_tasks = 3,
          .min_delay = absl::Milliseconds(1),
          .max_delay = absl::Milliseconds(1)});
-  const CallPtr cancelled = Ask({2}, 2)[0];
+  const CallPtr cancelled = Request({2}, 2)[0];
   cluster_->RunFor(absl::Milliseconds(1));
-  const CallPtr settled = Ask({1}, 2)[0];
+  const CallPtr settled = Request({1}, 2)[0];
   cluster_->RunFor(absl::Microseconds(1500));
   cancelled->token->Cancel(absl::CancelledError("enough"));
   cluster_->RunFor(absl::Seconds(1));
   ASSERT_THAT(settled->status(), IsOk());
   ASSERT_THAT(cancelled->status(), StatusIs(StatusCode::kCancelled, "enough"));
-  const CallPtr waits = Ask({2}, 2, /*key=*/2)[0];
+  const CallPtr waits = Request({2}, 2, /*key=*/2)[0];
   cluster_->RunFor(absl::Seconds(5));
   cluster_->Kill(1);
   cluster_->RunFor(absl::Seconds(10));
@@ -423,7 +425,7 @@ TEST_F(ClusterFaultsTest, WhoHasNotHeardOfItsGroupDoesNotWaitForALostMember) {
 TEST_F(ClusterFaultsTest, EndingAGroupJustAsItIsSettledEndsIt) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     Begin({.num_tasks = 3, .seed = seed});
-    const auto calls = Ask({1, 2}, 2);
+    const auto calls = Request({1, 2}, 2);
     cluster_->RunFor(absl::Microseconds(100) * static_cast<double>(seed % 25));
     cluster_->control(2).param_resolver()->EndGroup(
         kGroup, absl::AbortedError("formed again"));
@@ -441,11 +443,11 @@ TEST_F(ClusterFaultsTest, EndingAGroupJustAsItIsSettledEndsIt) {
 
 TEST_F(ClusterFaultsTest, AGroupThatCanDoWithoutALostTaskWaitsOn) {
   Begin({.num_tasks = 3});
-  const auto first = cluster_->Ask(1, 0, AllReduceOf(kGroup, 2, 1));
+  const auto first = cluster_->Request(1, 0, AllReduceOf(kGroup, 2, 1));
   cluster_->RunFor(absl::Seconds(1));
   cluster_->Kill(2);
   cluster_->RunFor(absl::Seconds(1));
-  const auto last = cluster_->Ask(0, 0, AllReduceOf(kGroup, 2, 1));
+  const auto last = cluster_->Request(0, 0, AllReduceOf(kGroup, 2, 1));
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_THAT(first->status(), IsOk());
   EXPECT_THAT(last->status(), IsOk());
@@ -453,7 +455,7 @@ TEST_F(ClusterFaultsTest, AGroupThatCanDoWithoutALostTaskWaitsOn) {
 
 TEST_F(ClusterFaultsTest, CallsOfALostTaskLeaveNothingAtTheLeader) {
   Begin({.num_tasks = 3});
-  const auto call = cluster_->Ask(2, 0, AllReduceOf(kGroup, 3, 1));
+  const auto call = cluster_->Request(2, 0, AllReduceOf(kGroup, 3, 1));
   cluster_->RunFor(absl::Seconds(1));
   ParamResolverLocal& led = cluster_->control(0).param_resolver()->led();
   EXPECT_EQ(led.num_groups(), 1u);
@@ -470,7 +472,7 @@ TEST_F(ClusterFaultsTest, AProcessThatWasLostIsRefusedAndToldWhy) {
   const auto survivors = Settle({0, 1});
   cluster_->RunFor(absl::Seconds(2));
   EXPECT_THAT(EndOf(calls[2]), Not(IsOk()));
-  const auto zombie = cluster_->Ask(2, 0, AllReduceOf(kGroup, 3, 1));
+  const auto zombie = cluster_->Request(2, 0, AllReduceOf(kGroup, 3, 1));
   cluster_->RunFor(absl::Seconds(10));
   EXPECT_THAT(
       zombie->status(),
@@ -680,10 +682,10 @@ TEST_F(ClusterFaultsTest, NoCallWaitsForEver) {
       for (int task = 0; task < kTasks; ++task) {
         if (!cluster_->is_alive(task) || draw() % 4 == 0) continue;
         const GroupKey key = static_cast<GroupKey>(draw() % 2);
-        auto call =
-            cluster_->Ask(task, 0,
-                          AllReduceOf(key, key == 0 ? kTasks : 2,
-                                      static_cast<InstanceKey>(draw() % 3)));
+        auto call = cluster_->Request(
+            task, 0,
+            AllReduceOf(key, key == 0 ? kTasks : 2,
+                        static_cast<InstanceKey>(draw() % 3)));
         calls.emplace_back(task, std::move(call));
       }
       cluster_->RunFor(absl::Microseconds(draw() % 20'000));

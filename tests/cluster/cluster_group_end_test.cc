@@ -36,10 +36,10 @@ class ClusterGroupEndTest : public ClusterResolveTest {
 
 TEST_F(ClusterGroupEndTest, AGroupThatCannotBeFormedFailsUntilItIsEnded) {
   Begin({.num_tasks = 3});
-  const auto one = cluster_->Ask(1, 0, AllReduceOf(kGroup, 3, 1));
-  const auto two = cluster_->Ask(2, 0, AllReduceOf(kGroup, 2, 1));
+  const auto one = cluster_->Request(1, 0, AllReduceOf(kGroup, 3, 1));
+  const auto two = cluster_->Request(2, 0, AllReduceOf(kGroup, 2, 1));
   cluster_->RunFor(absl::Seconds(1));
-  const auto late = cluster_->Ask(0, 0, AllReduceOf(kGroup, 3, 1));
+  const auto late = cluster_->Request(0, 0, AllReduceOf(kGroup, 3, 1));
   cluster_->RunFor(absl::Seconds(1));
   for (const CallPtr& call : {one, two, late}) {
     EXPECT_THAT(call->status(),
@@ -51,7 +51,7 @@ TEST_F(ClusterGroupEndTest, AGroupThatCannotBeFormedFailsUntilItIsEnded) {
   cluster_->control(2).param_resolver()->EndGroup(
       kGroup, absl::CancelledError("start over"));
   cluster_->RunFor(absl::Seconds(1));
-  const auto calls = AskAll(Request());
+  const auto calls = RequestAll(Request());
   cluster_->RunFor(absl::Seconds(1));
   ExpectAllOk(calls);
 }
@@ -60,10 +60,10 @@ TEST_F(ClusterGroupEndTest, ADeviceTooManyEndsTheGroupOnAllTasks) {
   Begin({.num_tasks = 4});
   std::vector<CallPtr> calls;
   const auto request = AllReduceOf(kGroup, 2, 1);
-  for (int task : {1, 2}) calls.push_back(cluster_->Ask(task, 0, request));
+  for (int task : {1, 2}) calls.push_back(cluster_->Request(task, 0, request));
   cluster_->RunFor(absl::Seconds(1));
   ExpectAllOk(calls);
-  const auto third = cluster_->Ask(3, 0, request);
+  const auto third = cluster_->Request(3, 0, request);
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_THAT(third->status(), StatusIs(StatusCode::kInvalidArgument,
                                         HasSubstr("wants to join")));
@@ -79,10 +79,10 @@ TEST_F(ClusterGroupEndTest, EndGroupReachesAllTasksAndTheNextGenerationForms) {
     Begin({.num_tasks = 4, .seed = static_cast<uint64_t>(ending)});
     uint64_t last_generation = 0;
     for (int round = 0; round < 3; ++round) {
-      const auto calls = AskAll(Request());
+      const auto calls = RequestAll(Request());
       cluster_->RunFor(absl::Seconds(1));
       ExpectAllOk(calls);
-      const auto waiting = cluster_->Ask(3, 0, Request(2));
+      const auto waiting = cluster_->Request(3, 0, Request(2));
       cluster_->RunFor(absl::Milliseconds(10));
       cluster_->control(ending).param_resolver()->EndGroup(
           kGroup, absl::AbortedError("enough"));
@@ -104,7 +104,7 @@ TEST_F(ClusterGroupEndTest, EndGroupReachesAllTasksAndTheNextGenerationForms) {
 
 TEST_F(ClusterGroupEndTest, TheFirstReasonOfAnEndStays) {
   Begin({.num_tasks = 3});
-  const auto calls = AskAll(Request());
+  const auto calls = RequestAll(Request());
   cluster_->RunFor(absl::Seconds(1));
   ExpectAllOk(calls);
   const auto end = [this](int task, absl::string_view why) {
@@ -129,25 +129,25 @@ TEST_F(ClusterGroupEndTest, WhoAsksOnTheWordOfTheEndJoinsTheNextGeneration) {
     const int asking = i % 2;
     const int ending = i / 2 % 2;
     Begin({.num_tasks = 2, .seed = static_cast<uint64_t>(i + 1)});
-    const auto calls = AskAll(Request());
+    const auto calls = RequestAll(Request());
     cluster_->RunFor(absl::Seconds(1));
     ExpectAllOk(calls);
     const auto group = calls[asking]->params().group;
-    std::vector<CallPtr> asked;
+    std::vector<CallPtr> requested;
     for (int watcher = 0; watcher < 16; ++watcher) {
       group->cancellation->Watch([&](const absl::Status&) {
-        asked.push_back(cluster_->Ask(asking, 0, Request()));
+        requested.push_back(cluster_->Request(asking, 0, Request()));
       });
     }
     cluster_->control(ending).param_resolver()->EndGroup(
         kGroup, absl::AbortedError("enough"));
     if (asking == ending) cluster_->RunFor(absl::Seconds(1));
-    const CallPtr other = cluster_->Ask(1 - asking, 0, Request());
+    const CallPtr other = cluster_->Request(1 - asking, 0, Request());
     cluster_->RunFor(absl::Seconds(1));
-    EXPECT_EQ(asked.size(), 16u);
-    asked.push_back(other);
-    ExpectAllOk(asked);
-    for (const CallPtr& call : asked) {
+    EXPECT_EQ(requested.size(), 16u);
+    requested.push_back(other);
+    ExpectAllOk(requested);
+    for (const CallPtr& call : requested) {
       EXPECT_GT(call->params().group->generation, group->generation);
     }
   }
@@ -155,13 +155,13 @@ TEST_F(ClusterGroupEndTest, WhoAsksOnTheWordOfTheEndJoinsTheNextGeneration) {
 
 TEST_F(ClusterGroupEndTest, ALateEndOfAnOlderGenerationIsIgnored) {
   Begin({.num_tasks = 2});
-  const auto old = AskAll(Request());
+  const auto old = RequestAll(Request());
   cluster_->RunFor(absl::Seconds(1));
   ExpectAllOk(old);
   cluster_->control(0).param_resolver()->EndGroup(kGroup,
                                                   absl::AbortedError("old"));
   cluster_->RunFor(absl::Seconds(1));
-  const auto calls = AskAll(Request());
+  const auto calls = RequestAll(Request());
   cluster_->RunFor(absl::Seconds(1));
   ExpectAllOk(calls);
   const proto::ControlRequest request =
@@ -181,7 +181,7 @@ TEST_F(ClusterGroupEndTest, EndGroupEndsAGroupThatIsBeingFormed) {
     Begin({.num_tasks = 4});
     std::vector<CallPtr> calls;
     for (int task : {0, 1, 2}) {
-      calls.push_back(cluster_->Ask(task, 0, Request()));
+      calls.push_back(cluster_->Request(task, 0, Request()));
     }
     cluster_->RunFor(absl::Seconds(1));
     cluster_->control(ending).param_resolver()->EndGroup(
@@ -201,10 +201,10 @@ TEST_F(ClusterGroupEndTest, EachCallEndsWithTheReasonOfItsOwnEnd) {
     ParamResolverDistributed& resolver = *cluster_->control(1).param_resolver();
     std::vector<CallPtr> calls;
     for (InstanceKey key = 0; key < 8; ++key) {
-      calls.push_back(cluster_->Ask(1, 0, Request(key)));
+      calls.push_back(cluster_->Request(1, 0, Request(key)));
     }
     resolver.EndGroup(kGroup, absl::AbortedError("first"));
-    const CallPtr later = cluster_->Ask(1, 0, Request(8));
+    const CallPtr later = cluster_->Request(1, 0, Request(8));
     resolver.EndGroup(kGroup, absl::AbortedError("second"));
     cluster_->RunFor(absl::Seconds(20));
     for (const CallPtr& call : calls) {
@@ -216,7 +216,7 @@ TEST_F(ClusterGroupEndTest, EachCallEndsWithTheReasonOfItsOwnEnd) {
 
 TEST_F(ClusterGroupEndTest, ATaskThatDoesNotWaitCannotEndAGroupBeingFormed) {
   Begin({.num_tasks = 3});
-  const auto call = cluster_->Ask(1, 0, Request());
+  const auto call = cluster_->Request(1, 0, Request());
   cluster_->RunFor(absl::Seconds(1));
   for (int task : {0, 2}) {
     cluster_->control(task).param_resolver()->EndGroup(
@@ -257,7 +257,7 @@ TEST_F(ClusterGroupEndTest, AGenerationThatCannotBeIsNotCountedOnFrom) {
     }
     for (int round = 0; round < 3; ++round) {
       for (InstanceKey key : {1, 2}) {
-        const auto calls = AskAll(Request(key));
+        const auto calls = RequestAll(Request(key));
         cluster_->RunFor(absl::Seconds(1));
         ExpectAllOk(calls);
       }
@@ -273,7 +273,7 @@ TEST_F(ClusterGroupEndTest, TheEndOfAGenerationThatCannotBeIsNotBelieved) {
     SCOPED_TRACE(absl::StrCat("2^", shift));
     Begin({.num_tasks = 3});
     for (int liar : {1, 2}) {
-      const auto calls = AskAll(Request());
+      const auto calls = RequestAll(Request());
       cluster_->RunFor(absl::Seconds(1));
       ExpectAllOk(calls);
       const proto::ControlRequest request = EndOf(uint64_t{1} << shift);

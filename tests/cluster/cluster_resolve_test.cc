@@ -27,7 +27,7 @@ using testing::IsEmpty;
 TEST_F(ClusterResolveTest, AllMembersGetTheSameParams) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Begin({.num_tasks = 3, .devices_per_task = 2, .seed = seed});
-    const auto calls = AskAll(Request());
+    const auto calls = RequestAll(Request());
     cluster_->RunFor(absl::Seconds(1));
     ExpectAllOk(calls);
     const CollectiveParams& first = calls[0]->params();
@@ -57,8 +57,8 @@ TEST_F(ClusterResolveTest, AllMembersGetTheSameParams) {
 TEST_F(ClusterResolveTest, AGroupWithinOneOtherTaskIsOneProcess) {
   Begin({.num_tasks = 2, .devices_per_task = 2});
   const auto request = AllReduceOf(kGroup, 2, 1);
-  const std::vector<CallPtr> calls = {cluster_->Ask(1, 0, request),
-                                      cluster_->Ask(1, 1, request)};
+  const std::vector<CallPtr> calls = {cluster_->Request(1, 0, request),
+                                      cluster_->Request(1, 1, request)};
   cluster_->RunFor(absl::Seconds(1));
   ExpectAllOk(calls);
   EXPECT_EQ(calls[0]->params().instance->impl_details.implementation,
@@ -96,17 +96,17 @@ class ClusterDevicesTest : public ClusterResolveTest {
         {.num_tasks = 3, .describe_device = std::move(describe)});
   }
 
-  std::vector<CallPtr> Ask(const std::string& implementation) {
+  std::vector<CallPtr> Request(const std::string& implementation) {
     CollectiveRequest request = AllReduceOf(++group_, 2, 1);
     request.impl_details.implementation = implementation;
-    const std::vector<CallPtr> calls = {cluster_->Ask(1, 0, request),
-                                        cluster_->Ask(2, 0, request)};
+    const std::vector<CallPtr> calls = {cluster_->Request(1, 0, request),
+                                        cluster_->Request(2, 0, request)};
     cluster_->RunFor(absl::Seconds(1));
     return calls;
   }
 
   void ExpectChosen(bool is_lib_reduce) {
-    const auto calls = Ask("");
+    const auto calls = Request("");
     ExpectAllOk(calls);
     for (const CallPtr& call : calls) {
       const CollectiveParams& params = call->params();
@@ -118,7 +118,7 @@ class ClusterDevicesTest : public ClusterResolveTest {
   }
 
   void ExpectRefused(const std::string& why_not) {
-    for (const CallPtr& call : Ask("LibReduce")) {
+    for (const CallPtr& call : Request("LibReduce")) {
       EXPECT_THAT(call->status(),
                   StatusIs(StatusCode::kInvalidArgument,
                            HasSubstr(absl::StrCat("LibReduce ", why_not,
@@ -135,7 +135,7 @@ TEST_F(ClusterDevicesTest, WhatTheyHaveIsSeenByALeaderElsewhere) {
     device.unit = absl::StrCat("unit ", device.name.task);
   });
   ExpectChosen(/*is_lib_reduce=*/true);
-  for (const CallPtr& call : Ask("LibReduce")) {
+  for (const CallPtr& call : Request("LibReduce")) {
     EXPECT_THAT(call->status(), IsOk());
   }
 }
@@ -168,7 +168,7 @@ TEST_F(ClusterResolveTest, RanksAskedForSurviveTheWire) {
   for (int task = 0; task < 3; ++task) {
     CollectiveRequest request = Request();
     request.rank = (task + 1) % 3;
-    calls.push_back(cluster_->Ask(task, 0, request));
+    calls.push_back(cluster_->Request(task, 0, request));
   }
   cluster_->RunFor(absl::Seconds(1));
   ExpectAllOk(calls);
@@ -186,7 +186,7 @@ TEST_F(ClusterResolveTest, UnevenRowsReachAllMembers) {
     CollectiveRequest request = Request();
     request.op = AllGather{.uneven = true};
     request.shape = *TensorShape::Create({task + 1, 5});
-    calls.push_back(cluster_->Ask(task, 0, request));
+    calls.push_back(cluster_->Request(task, 0, request));
   }
   cluster_->RunFor(absl::Seconds(1));
   ExpectAllOk(calls);
@@ -212,7 +212,7 @@ TEST_F(ClusterResolveTest, EachTaskUsesItsOwnFunctionOfACustomOp) {
                           .apply = [](auto&&...) { return absl::OkStatus(); }});
     // Gives the leader's own member a rank other than 0.
     request.rank = (task + 1) % 3;
-    calls.push_back(cluster_->Ask(task, 0, request));
+    calls.push_back(cluster_->Request(task, 0, request));
   }
   cluster_->RunFor(absl::Seconds(1));
   ExpectAllOk(calls);
@@ -231,7 +231,7 @@ TEST_F(ClusterResolveTest, WhatMembersDifferInIsReportedOnAllOfThem) {
   for (int task = 0; task < 3; ++task) {
     CollectiveRequest request = Request();
     if (task == 2) request.dtype = DType::kInt32;
-    calls.push_back(cluster_->Ask(task, 0, request));
+    calls.push_back(cluster_->Request(task, 0, request));
   }
   cluster_->RunFor(absl::Seconds(1));
   for (const CallPtr& call : calls) {
@@ -240,7 +240,7 @@ TEST_F(ClusterResolveTest, WhatMembersDifferInIsReportedOnAllOfThem) {
                          AllOf(HasSubstr("ranks 0, 1 have float32"),
                                HasSubstr("rank 2 has int32"))));
   }
-  const auto again = AskAll(Request());
+  const auto again = RequestAll(Request());
   cluster_->RunFor(absl::Seconds(1));
   ExpectAllOk(again);
 }
@@ -249,7 +249,7 @@ TEST_F(ClusterResolveTest, ACancelledMemberLeavesNothingBehind) {
   for (int task : {0, 2}) {
     for (const auto wait : {absl::ZeroDuration(), absl::Seconds(1)}) {
       Begin({.num_tasks = 3});
-      const auto call = cluster_->Ask(task, 0, AllReduceOf(kGroup, 2, 1));
+      const auto call = cluster_->Request(task, 0, AllReduceOf(kGroup, 2, 1));
       cluster_->RunFor(wait);
       EXPECT_TRUE(call->waits());
       call->token->Cancel(absl::CancelledError("no more"));
@@ -259,7 +259,7 @@ TEST_F(ClusterResolveTest, ACancelledMemberLeavesNothingBehind) {
       ExpectNothingWaits();
       EXPECT_EQ(led(0).num_groups(), 0u);
       // The leader has forgotten the requested size, too.
-      const auto calls = AskAll(Request());
+      const auto calls = RequestAll(Request());
       cluster_->RunFor(absl::Seconds(1));
       ExpectAllOk(calls);
     }
@@ -268,11 +268,11 @@ TEST_F(ClusterResolveTest, ACancelledMemberLeavesNothingBehind) {
 
 TEST_F(ClusterResolveTest, OneOfTwoCallsThatIsCancelledLeavesTheOther) {
   Begin({.num_tasks = 2});
-  const auto first = cluster_->Ask(1, 0, Request());
-  const auto second = cluster_->Ask(1, 0, Request());
+  const auto first = cluster_->Request(1, 0, Request());
+  const auto second = cluster_->Request(1, 0, Request());
   cluster_->RunFor(absl::Seconds(1));
   first->token->Cancel(absl::CancelledError("no more"));
-  const auto other = cluster_->Ask(0, 0, Request());
+  const auto other = cluster_->Request(0, 0, Request());
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_THAT(first->status(),
               StatusIs(StatusCode::kCancelled, HasSubstr("no more")));
@@ -282,13 +282,13 @@ TEST_F(ClusterResolveTest, OneOfTwoCallsThatIsCancelledLeavesTheOther) {
 TEST_F(ClusterResolveTest, TheSteadyStateSendsNothing) {
   Begin({.num_tasks = 3});
   ExpectAllOk([&] {
-    const auto calls = AskAll(Request());
+    const auto calls = RequestAll(Request());
     cluster_->RunFor(absl::Seconds(1));
     return calls;
   }());
   const int64_t before = cluster_->traffic().messages;
   for (int step = 0; step < 100; ++step) {
-    const auto calls = AskAll(Request());
+    const auto calls = RequestAll(Request());
     ExpectAllOk(calls);  // Without waiting.
   }
   cluster_->RunFor(absl::Seconds(10));
@@ -297,13 +297,13 @@ TEST_F(ClusterResolveTest, TheSteadyStateSendsNothing) {
 
 TEST_F(ClusterResolveTest, ALaterInstanceDoesNotSendTheGroupAgain) {
   Begin({.num_tasks = 64});
-  AskAll(Request(1));
+  RequestAll(Request(1));
   cluster_->RunFor(absl::Seconds(1));
   const int64_t first = cluster_->traffic_of(63).bytes;
-  AskAll(Request(2));
+  RequestAll(Request(2));
   cluster_->RunFor(absl::Seconds(1));
   const int64_t second = cluster_->traffic_of(63).bytes;
-  AskAll(Request(3));
+  RequestAll(Request(3));
   cluster_->RunFor(absl::Seconds(1));
   const int64_t third = cluster_->traffic_of(63).bytes;
   EXPECT_EQ(third - second, second - first);
@@ -312,28 +312,28 @@ TEST_F(ClusterResolveTest, ALaterInstanceDoesNotSendTheGroupAgain) {
 
 TEST_F(ClusterResolveTest, AnotherRequestForASettledInstanceIsRefused) {
   Begin({.num_tasks = 2});
-  ASSERT_NO_FATAL_FAILURE(AskAll(Request()));
+  ASSERT_NO_FATAL_FAILURE(RequestAll(Request()));
   cluster_->RunFor(absl::Seconds(1));
   CollectiveRequest other = Request();
   other.dtype = DType::kInt64;
-  EXPECT_THAT(cluster_->Ask(1, 0, other)->status(),
+  EXPECT_THAT(cluster_->Request(1, 0, other)->status(),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("int64")));
 }
 
 TEST_F(ClusterResolveTest, ALateJoinerCompletesTheGroup) {
   Begin({.num_tasks = 3});
-  const std::vector<CallPtr> early = {cluster_->Ask(0, 0, Request()),
-                                      cluster_->Ask(1, 0, Request())};
+  const std::vector<CallPtr> early = {cluster_->Request(0, 0, Request()),
+                                      cluster_->Request(1, 0, Request())};
   cluster_->RunFor(absl::Seconds(100));
   EXPECT_TRUE(early[0]->waits());
-  const auto late = cluster_->Ask(2, 0, Request());
+  const auto late = cluster_->Request(2, 0, Request());
   cluster_->RunFor(absl::Seconds(1));
   ExpectAllOk({early[0], early[1], late});
 }
 
 TEST_F(ClusterResolveTest, ADeadlineCanSayWhoHasNotArrived) {
   Begin({.num_tasks = 3});
-  const auto call = cluster_->Ask(1, 0, Request());
+  const auto call = cluster_->Request(1, 0, Request());
   cluster_->RunFor(absl::Milliseconds(50));
   EXPECT_THAT(call->describe(),
               HasSubstr("asked the leader, task 0 (host0:7000), 50 ms ago, "
@@ -342,14 +342,14 @@ TEST_F(ClusterResolveTest, ADeadlineCanSayWhoHasNotArrived) {
   EXPECT_THAT(call->describe(),
               AllOf(HasSubstr("group phase: 1 of 3 members had joined"),
                     HasSubstr("task:1/device:CPU:0")));
-  const auto leader_call = cluster_->Ask(0, 0, Request());
+  const auto leader_call = cluster_->Request(0, 0, Request());
   cluster_->RunFor(absl::Milliseconds(1100));
   EXPECT_THAT(call->describe(), HasSubstr("2 of 3 members"));
   EXPECT_THAT(leader_call->describe(), HasSubstr("2 of 3 members"));
-  cluster_->Ask(2, 0, Request());
+  cluster_->Request(2, 0, Request());
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_EQ(call->describe(), "");
-  const auto next = cluster_->Ask(1, 0, Request(2));
+  const auto next = cluster_->Request(1, 0, Request(2));
   cluster_->RunFor(absl::Milliseconds(200));
   EXPECT_THAT(next->describe(),
               AllOf(HasSubstr("instance phase: rank 0"),
@@ -358,7 +358,7 @@ TEST_F(ClusterResolveTest, ADeadlineCanSayWhoHasNotArrived) {
 
 TEST_F(ClusterResolveTest, ASilentLeaderIsNamed) {
   Begin({.num_tasks = 2});
-  const auto call = cluster_->Ask(1, 0, Request());
+  const auto call = cluster_->Request(1, 0, Request());
   cluster_->RunFor(absl::Milliseconds(200));
   cluster_->Stall(0, absl::Seconds(4));
   cluster_->RunFor(absl::Milliseconds(3000));
@@ -371,7 +371,7 @@ TEST_F(ClusterResolveTest, UnfinishedGroupsOfOthersAreBounded) {
   Begin({.num_tasks = 2, .max_unsettled = 10});
   std::vector<CallPtr> calls;
   for (GroupKey key = 0; key < 12; ++key) {
-    calls.push_back(cluster_->Ask(1, 0, AllReduceOf(key, 2, 1)));
+    calls.push_back(cluster_->Request(1, 0, AllReduceOf(key, 2, 1)));
     cluster_->RunFor(absl::Milliseconds(10));
   }
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(calls[i]->waits());
@@ -381,11 +381,11 @@ TEST_F(ClusterResolveTest, UnfinishedGroupsOfOthersAreBounded) {
                          AllOf(HasSubstr("task:1"), HasSubstr("10"))));
   }
   // The limit does not apply to the leader's own members.
-  EXPECT_TRUE(cluster_->Ask(0, 0, AllReduceOf(100, 2, 1))->waits());
+  EXPECT_TRUE(cluster_->Request(0, 0, AllReduceOf(100, 2, 1))->waits());
   calls[0]->token->Cancel(absl::CancelledError("no more"));
   calls[1]->token->Cancel(absl::CancelledError("no more"));
   cluster_->RunFor(absl::Seconds(1));
-  EXPECT_TRUE(cluster_->Ask(1, 0, AllReduceOf(11, 2, 1))->waits());
+  EXPECT_TRUE(cluster_->Request(1, 0, AllReduceOf(11, 2, 1))->waits());
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_EQ(led(0).num_groups(), 10u);
 }
@@ -396,12 +396,12 @@ TEST_F(ClusterResolveTest, GroupsThatCannotBeFormedAreNotCountedAsUnfinished) {
   for (GroupKey key = 0; key < 10; ++key) {
     CollectiveRequest wrong = AllReduceOf(key, 2, 1);
     wrong.device_type = "TPU";
-    const auto call = cluster_->Ask(1, 0, wrong);
+    const auto call = cluster_->Request(1, 0, wrong);
     cluster_->RunFor(absl::Milliseconds(10));
     EXPECT_THAT(call->status(),
                 StatusIs(StatusCode::kInvalidArgument, HasSubstr("TPU")));
   }
-  const auto good = cluster_->Ask(1, 0, AllReduceOf(100, 2, 1));
+  const auto good = cluster_->Request(1, 0, AllReduceOf(100, 2, 1));
   cluster_->RunFor(absl::Milliseconds(10));
   EXPECT_TRUE(good->waits());
   EXPECT_EQ(led(0).num_groups(), 11u);
@@ -410,17 +410,17 @@ TEST_F(ClusterResolveTest, GroupsThatCannotBeFormedAreNotCountedAsUnfinished) {
 TEST_F(ClusterResolveTest, InstancesOfATaskAreBounded) {
   Begin({.num_tasks = 2, .max_entries = 10});
   for (InstanceKey key = 0; key < 10; ++key) {
-    AskAll(Request(key));
+    RequestAll(Request(key));
     cluster_->RunFor(absl::Milliseconds(100));
   }
-  EXPECT_THAT(cluster_->Ask(1, 0, Request(10))->status(),
+  EXPECT_THAT(cluster_->Request(1, 0, Request(10))->status(),
               StatusIs(StatusCode::kResourceExhausted, HasSubstr("10")));
-  EXPECT_THAT(cluster_->Ask(1, 0, Request(3))->status(), IsOk());
+  EXPECT_THAT(cluster_->Request(1, 0, Request(3))->status(), IsOk());
   cluster_->control(1).param_resolver()->EndGroup(kGroup,
                                                   absl::AbortedError("over"));
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_EQ(cluster_->control(1).param_resolver()->num_entries(), 0u);
-  const auto calls = AskAll(Request(10));
+  const auto calls = RequestAll(Request(10));
   cluster_->RunFor(absl::Seconds(1));
   ExpectAllOk(calls);
 }
@@ -583,7 +583,7 @@ TEST_F(ClusterResolveTest, TheRulesOfTheLeaderDecideForAll) {
   Begin({.num_tasks = 3,
          .policies = {{.rules = AlwaysRun("TreeReduce")},
                       {.rules = AlwaysRun("RingReduce")}}});
-  auto calls = AskAll(Request());
+  auto calls = RequestAll(Request());
   cluster_->RunFor(absl::Seconds(1));
   ExpectAllOk(calls);
   for (const CallPtr& call : calls) {
@@ -604,7 +604,7 @@ TEST_F(ClusterResolveTest, TheCostsOfTheLeaderDecideForAll) {
     Begin({.num_tasks = 4,
            .policies = {{.model = is_cheap ? cheap : costly},
                         {.model = is_cheap ? costly : cheap}}});
-    const auto calls = AskAll(Request());
+    const auto calls = RequestAll(Request());
     cluster_->RunFor(absl::Seconds(1));
     ExpectAllOk(calls);
     for (const CallPtr& call : calls) {
@@ -619,7 +619,7 @@ TEST_F(ClusterResolveTest, DemandsForDeterminismAreComparedAndMet) {
   Begin({.num_tasks = 2, .policies = {{.rules = AlwaysRun("RingReduce")}}});
   CollectiveRequest ordered = Request(/*key=*/1);
   ordered.impl_details.determinism = Determinism::kByRankOrder;
-  const auto calls = AskAll(ordered);
+  const auto calls = RequestAll(ordered);
   cluster_->RunFor(absl::Seconds(1));
   ExpectAllOk(calls);
   for (const CallPtr& call : calls) {
@@ -630,8 +630,8 @@ TEST_F(ClusterResolveTest, DemandsForDeterminismAreComparedAndMet) {
         << name;
   }
   ordered.instance_key = 2;
-  const auto first = cluster_->Ask(0, 0, ordered);
-  const auto second = cluster_->Ask(1, 0, Request(/*key=*/2));
+  const auto first = cluster_->Request(0, 0, ordered);
+  const auto second = cluster_->Request(1, 0, Request(/*key=*/2));
   cluster_->RunFor(absl::Seconds(1));
   for (const CallPtr& call : {first, second}) {
     EXPECT_THAT(call->status(),

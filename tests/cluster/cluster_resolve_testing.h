@@ -35,12 +35,12 @@ class ClusterResolveTest : public testing::Test {
     return AllReduceOf(kGroup, size(), key);
   }
 
-  std::vector<CallPtr> AskAll(const CollectiveRequest& request) {
+  std::vector<CallPtr> RequestAll(const CollectiveRequest& request) {
     std::vector<CallPtr> calls;
     for (int task = 0; task < options_.num_tasks; ++task) {
       if (!cluster_->is_alive(task)) continue;
       for (int i = 0; i < options_.devices_per_task; ++i) {
-        calls.push_back(cluster_->Ask(task, i, request));
+        calls.push_back(cluster_->Request(task, i, request));
       }
     }
     return calls;

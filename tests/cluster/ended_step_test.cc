@@ -57,7 +57,7 @@ class EndedStepTest : public GivenUpFixture {
   void ExpectTheNextStepRuns() {
     std::vector<CallPtr> calls;
     for (int task = 0; task < num_tasks_; ++task) {
-      calls.push_back(Ask(task, {.step_id = kFirst.step_id + 1}));
+      calls.push_back(Request(task, {.step_id = kFirst.step_id + 1}));
     }
     cluster_->RunFor(absl::Seconds(1));
     for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
@@ -68,7 +68,7 @@ TEST_F(EndedStepTest, WhatIsAskedAfterwardsIsRefusedOnEachTask) {
   Begin({.num_tasks = 3});
   for (int i = 0; i < 2; ++i) EndStepOn({0, 1, 2});
   for (int task : {0, 1, 2}) {
-    const CallPtr call = Ask(task);
+    const CallPtr call = Request(task);
     cluster_->RunFor(absl::Seconds(1));
     EXPECT_EQ(call->status(), kEnded);
   }
@@ -82,7 +82,7 @@ TEST_F(EndedStepTest, ALateQuestionIsRefusedByTheLeader) {
   AskAsTask1(&answer);
   EXPECT_EQ(FailureOf(answer), kEnded);
   EXPECT_EQ(Resolver(0).leader().num_waiting(), 0u);
-  const CallPtr of_unaware_task = Ask(2);
+  const CallPtr of_unaware_task = Request(2);
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_EQ(of_unaware_task->status(), kEnded);
   ExpectTheNextStepRuns();
@@ -92,7 +92,7 @@ TEST_F(EndedStepTest, WhatWaitsAtTheLeaderEndsWithTheStep) {
   Begin({.num_tasks = 3});
   absl::StatusOr<proto::ControlReply> answer = absl::UnknownError("none");
   AskAsTask1(&answer);
-  const CallPtr waiting = Ask(2);
+  const CallPtr waiting = Request(2);
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_EQ(Resolver(0).leader().num_waiting(), 2u);
   EndStepOn({0});
@@ -105,8 +105,8 @@ TEST_F(EndedStepTest, WhatWaitsAtTheLeaderEndsWithTheStep) {
 
 TEST_F(EndedStepTest, WhatIsGivenUpAfterwardsIsNotToldOthers) {
   Begin({.num_tasks = 3});
-  const CallPtr waiting = Ask(0);
-  const CallPtr given_up = Ask(1);
+  const CallPtr waiting = Request(0);
+  const CallPtr given_up = Request(1);
   cluster_->RunFor(absl::Seconds(1));
   EndStepOn({1});
   GiveUp(1, given_up);
@@ -116,7 +116,7 @@ TEST_F(EndedStepTest, WhatIsGivenUpAfterwardsIsNotToldOthers) {
   EXPECT_THAT(SendAs(1, 0, 1), IsOk());
   EndStepOn({0, 2});
   EXPECT_THAT(SendAs(1, 0, 0), IsOk());
-  const CallPtr late = Ask(2);
+  const CallPtr late = Request(2);
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_EQ(late->status(), kEnded);
   ExpectTheNextStepRuns();

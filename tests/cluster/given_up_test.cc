@@ -32,7 +32,7 @@ class GivenUpTest : public GivenUpFixture {
   void Settle(InstanceKey key, CallNumber number) {
     std::vector<CallPtr> calls;
     for (int task = 0; task < size_; ++task) {
-      calls.push_back(Ask(task, number, key));
+      calls.push_back(Request(task, number, key));
     }
     cluster_->RunFor(absl::Seconds(1));
     for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
@@ -40,7 +40,7 @@ class GivenUpTest : public GivenUpFixture {
 
   // Makes the task learn of the leader's loss, by a call of another step.
   void LetFindLeaderLost(int task) {
-    const CallPtr call = Ask(task, {.step_id = 4});
+    const CallPtr call = Request(task, {.step_id = 4});
     cluster_->RunFor(absl::Seconds(1));
     EXPECT_THAT(call->status(), StatusIs(StatusCode::kUnavailable,
                                          HasSubstr(cluster_->Label(0))));
@@ -70,13 +70,13 @@ TEST_F(GivenUpTest, EndsOnAllTasksAlsoForThoseThatComeLate) {
   for (int culprit : {0, 1}) {
     SCOPED_TRACE(absl::StrCat("task ", culprit, " gives up"));
     Begin({.num_tasks = 3});
-    const CallPtr waiting = Ask(1 - culprit);
-    const CallPtr given_up = Ask(culprit);
+    const CallPtr waiting = Request(1 - culprit);
+    const CallPtr given_up = Request(culprit);
     cluster_->RunFor(absl::Seconds(1));
     GiveUp(culprit, given_up);
     cluster_->RunFor(absl::Milliseconds(10));
     EXPECT_EQ(waiting->status(), kReason);
-    const CallPtr late = Ask(2);
+    const CallPtr late = Request(2);
     cluster_->RunFor(absl::Milliseconds(10));
     EXPECT_EQ(late->status(), kReason);
     Settle(1, {.step_id = 6});
@@ -86,13 +86,13 @@ TEST_F(GivenUpTest, EndsOnAllTasksAlsoForThoseThatComeLate) {
 TEST_F(GivenUpTest, EndsInAGroupThatIsFormedAndLeavesItAlone) {
   Begin({.num_tasks = 3});
   Settle(1, {.step_id = 4});
-  const CallPtr waiting = Ask(2, kFirst, /*key=*/2);
-  const CallPtr given_up = Ask(1, kFirst, /*key=*/2);
+  const CallPtr waiting = Request(2, kFirst, /*key=*/2);
+  const CallPtr given_up = Request(1, kFirst, /*key=*/2);
   cluster_->RunFor(absl::Seconds(1));
   GiveUp(1, given_up, kFirst, /*key=*/2);
   cluster_->RunFor(absl::Milliseconds(10));
   EXPECT_EQ(waiting->status(), kReason);
-  const CallPtr late = Ask(0, kFirst, /*key=*/2);
+  const CallPtr late = Request(0, kFirst, /*key=*/2);
   EXPECT_EQ(late->status(), kReason);
   Settle(2, {.step_id = 6});
   EXPECT_EQ(cluster_->directory(0).Living().size(), 1u);
@@ -102,21 +102,21 @@ TEST_F(GivenUpTest, CallsOfOtherExecutionsWaitOn) {
   Begin({.num_tasks = 3});
   constexpr CallNumber kSecond = {.step_id = 5, .execution = 1};
   constexpr CallNumber kNextStep = {.step_id = 6, .execution = 0};
-  std::vector<CallPtr> others = {Ask(0, kSecond), Ask(1, kSecond),
-                                 Ask(1, kNextStep)};
-  const CallPtr given_up = Ask(1);
+  std::vector<CallPtr> others = {Request(0, kSecond), Request(1, kSecond),
+                                 Request(1, kNextStep)};
+  const CallPtr given_up = Request(1);
   cluster_->RunFor(absl::Seconds(1));
   GiveUp(1, given_up);
   cluster_->RunFor(absl::Seconds(1));
   for (const CallPtr& other : others) EXPECT_TRUE(other->waits());
-  others.push_back(Ask(2, kSecond));
+  others.push_back(Request(2, kSecond));
   cluster_->RunFor(absl::Seconds(1));
   for (const CallPtr& other : others) EXPECT_THAT(other->status(), IsOk());
 }
 
 TEST_F(GivenUpTest, ATaskThatStartsLaterIsTold) {
   BeginWithoutTask2();
-  const CallPtr given_up = Ask(1);
+  const CallPtr given_up = Request(1);
   GiveUp(1, given_up);
   ExpectThatTask2IsTold();
 }
@@ -124,12 +124,12 @@ TEST_F(GivenUpTest, ATaskThatStartsLaterIsTold) {
 TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDies) {
   Begin({.num_tasks = 4});
   cluster_->Stall(0, absl::Seconds(60));
-  const CallPtr given_up = Ask(2);
+  const CallPtr given_up = Request(2);
   GiveUp(2, given_up);
   cluster_->RunFor(absl::Seconds(1));
   cluster_->Kill(0);
   LetFindLeaderLost(3);
-  const CallPtr late = Ask(3);
+  const CallPtr late = Request(3);
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_EQ(late->status(), kReason);
 }
@@ -138,7 +138,7 @@ TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDies) {
 TEST_F(GivenUpTest, WhoComesAfterTheLeaderWasLostDoesNotWaitForThoseBefore) {
   Begin({.num_tasks = 4});
   size_ = 3;  // Without the leader.
-  const CallPtr first = Ask(1);
+  const CallPtr first = Request(1);
   cluster_->RunFor(absl::Seconds(1));
   cluster_->Kill(0);
   cluster_->RunFor(absl::Seconds(1));
@@ -146,14 +146,14 @@ TEST_F(GivenUpTest, WhoComesAfterTheLeaderWasLostDoesNotWaitForThoseBefore) {
                                         HasSubstr(cluster_->Label(0))));
   GiveUp(1, first);
   LetFindLeaderLost(2);
-  const CallPtr late = Ask(2);
+  const CallPtr late = Request(2);
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_EQ(late->status(), kReason);
 }
 
 TEST_F(GivenUpTest, WhoComesAfterItsGroupFailedDoesNotWaitForThoseBefore) {
   Begin({.num_tasks = 3});
-  const CallPtr first = Ask(1);
+  const CallPtr first = Request(1);
   cluster_->RunFor(absl::Seconds(1));
   cluster_->control(1).param_resolver()->EndGroup(kGroup,
                                                   absl::AbortedError("enough"));
@@ -162,7 +162,7 @@ TEST_F(GivenUpTest, WhoComesAfterItsGroupFailedDoesNotWaitForThoseBefore) {
   GiveUpAs(1, first->status());
   cluster_->RunFor(absl::Seconds(1));
   for (int task : {0, 2}) {
-    const CallPtr late = Ask(task);
+    const CallPtr late = Request(task);
     cluster_->RunFor(absl::Seconds(1));
     EXPECT_EQ(late->status(), absl::AbortedError("enough"));
   }
@@ -171,10 +171,10 @@ TEST_F(GivenUpTest, WhoComesAfterItsGroupFailedDoesNotWaitForThoseBefore) {
 // Settling an execution does not settle a concurrent one that was given up.
 TEST_F(GivenUpTest, WhoComesWhenAnotherExecutionHasSettledItIsTold) {
   Begin({.num_tasks = 3});
-  GiveUp(1, Ask(1));
+  GiveUp(1, Request(1));
   cluster_->RunFor(absl::Seconds(1));
   Settle(1, {.step_id = 6});
-  EXPECT_EQ(Ask(2)->status(), kReason);
+  EXPECT_EQ(Request(2)->status(), kReason);
 }
 
 // Task 1 does not know yet that the group has ended, and is refused; task 0
@@ -187,8 +187,8 @@ TEST_F(GivenUpTest, NobodyWaitsInTheNextGenerationForWhoIsStillInTheFormer) {
     Settle(1, {.step_id = 4});
     cluster_->control(0).param_resolver()->EndGroup(
         kGroup, absl::AbortedError("enough"));
-    const CallPtr waiting = Ask(0, kFirst, /*key=*/2);
-    const CallPtr refused = Ask(1, kFirst, /*key=*/2);
+    const CallPtr waiting = Request(0, kFirst, /*key=*/2);
+    const CallPtr refused = Request(1, kFirst, /*key=*/2);
     cluster_->RunFor(absl::Seconds(1));
     if (refused->waits()) continue;  // Task 1 knew of the end.
     ++num_refused;
@@ -206,8 +206,8 @@ TEST_F(GivenUpTest, NobodyWaitsIfItIsSettledMeanwhile) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     Begin({.num_tasks = 3, .seed = seed});
-    const CallPtr given_up = Ask(1);
-    const std::vector<CallPtr> others = {Ask(0), Ask(2)};
+    const CallPtr given_up = Request(1);
+    const std::vector<CallPtr> others = {Request(0), Request(2)};
     cluster_->RunFor(absl::Microseconds(20 * seed));
     GiveUp(1, given_up);
     cluster_->RunFor(absl::Seconds(1));
@@ -250,7 +250,7 @@ TEST_F(GivenUpTest, EveryCallEndsHoweverManyGiveUp) {
       const auto task = static_cast<size_t>(draw() % kTasks);
       if (next[task] < kSteps) {
         Member& member = members[next[task]++ * kTasks + task];
-        member.call = Ask(member.task, member.number, member.key);
+        member.call = Request(member.task, member.number, member.key);
         --num_left;
       }
       Member& other = members[draw() % members.size()];
@@ -277,13 +277,13 @@ TEST_F(GivenUpTest, EveryCallEndsHoweverManyGiveUp) {
 TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDiesWithWhatItKnew) {
   Begin({.num_tasks = 4});
   for (int other : {1, 3}) cluster_->Partition(0, other);
-  GiveUp(2, Ask(2));
+  GiveUp(2, Request(2));
   cluster_->RunFor(absl::Milliseconds(20));
   cluster_->Kill(0);
   for (int other : {1, 3}) cluster_->Heal(0, other);
   LetFindLeaderLost(2);
   LetFindLeaderLost(3);
-  const CallPtr late = Ask(3);
+  const CallPtr late = Request(3);
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_EQ(late->status(), kReason);
 }
@@ -291,7 +291,7 @@ TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDiesWithWhatItKnew) {
 TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutionsThoughNoLeaderIs) {
   Begin({.num_tasks = 4});
   size_ = 2;
-  for (int task : {1, 2}) Ask(task, {.step_id = 4});
+  for (int task : {1, 2}) Request(task, {.step_id = 4});
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_THAT(SendAs(3, 0, 0),
               StatusIs(StatusCode::kPermissionDenied,
@@ -302,7 +302,7 @@ TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutionsThoughNoLeaderIs) {
 TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutions) {
   Begin({.num_tasks = 4});
   size_ = 3;
-  for (int task : {0, 1, 2}) Ask(task, {.step_id = 4});
+  for (int task : {0, 1, 2}) Request(task, {.step_id = 4});
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_THAT(SendAs(3, 0, 0),
               StatusIs(StatusCode::kPermissionDenied,
@@ -314,9 +314,9 @@ TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutions) {
 TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutionsOfAnyGeneration) {
   Begin({.num_tasks = 4});
   size_ = 3;
-  for (int task : {0, 1, 2}) Ask(task, {.step_id = 4});
+  for (int task : {0, 1, 2}) Request(task, {.step_id = 4});
   cluster_->RunFor(absl::Seconds(1));
-  const CallPtr waiting = Ask(0, kFirst, /*key=*/2);
+  const CallPtr waiting = Request(0, kFirst, /*key=*/2);
   ExecKey execution = KeyOf({kGroup, 2}, kFirst);
   execution.generation = 1000;
   const auto end = [&](int task) {

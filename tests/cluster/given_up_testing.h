@@ -46,13 +46,13 @@ class GivenUpFixture : public testing::Test {
     cluster_->RunFor(absl::Seconds(20));
     cluster_->Start(2);
     cluster_->RunFor(absl::Seconds(1));
-    const CallPtr late = Ask(2);
+    const CallPtr late = Request(2);
     cluster_->RunFor(absl::Seconds(1));
     EXPECT_EQ(late->status(), kReason);
   }
 
-  CallPtr Ask(int task, CallNumber number = kFirst, InstanceKey key = 1) {
-    return cluster_->Ask(task, 0, AllReduceOf(kGroup, size_, key), number);
+  CallPtr Request(int task, CallNumber number = kFirst, InstanceKey key = 1) {
+    return cluster_->Request(task, 0, AllReduceOf(kGroup, size_, key), number);
   }
 
   // Acts as an executor whose execution fails.

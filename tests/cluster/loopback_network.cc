@@ -15,12 +15,12 @@
 namespace tutti {
 
 // A request for bytes. The sender's task delivers to it; it delivers once to
-// the receiver's borrower.
-class LoopbackNetwork::Pull : public Borrower,
+// the receiver's receiver.
+class LoopbackNetwork::Pull : public Receiver,
                               public std::enable_shared_from_this<Pull> {
  public:
-  Pull(LoopbackNetwork* network, const Ask& ask, Work on_end)
-      : network_(network), ask_(ask), on_end_(std::move(on_end)) {}
+  Pull(LoopbackNetwork* network, const RecvRequest& recv, Work on_end)
+      : network_(network), ask_(recv), on_end_(std::move(on_end)) {}
 
   // Runs on the sender's side, and keeps the object until then.
   void OnDelivery(int32_t /*id*/, absl::Status status,
@@ -32,10 +32,10 @@ class LoopbackNetwork::Pull : public Borrower,
 
   // Ends the request for the receiver, unless it has ended or is being read.
   void End(const absl::Status& reason) {
-    if (BeginEnd(reason)) Tell(reason);
+    if (BeginEnd(reason)) Report(reason);
   }
 
-  const Borrower* borrower() const { return ask_.borrower; }
+  const Receiver* receiver() const { return ask_.receiver; }
   void KeepUntilDelivery() { self_ = shared_from_this(); }
 
   // Marks that the sender's side knows of the end.
@@ -48,7 +48,7 @@ class LoopbackNetwork::Pull : public Borrower,
       if (status.ok()) delivery.Release(WhyItEnded());
       return;
     }
-    if (!status.ok()) return Tell(std::move(status));
+    if (!status.ok()) return Report(std::move(status));
     const size_t part_bytes = network_->part_elements_ * SizeOf(ask_.dtype);
     for (size_t offset = 0; offset < delivery.bytes.size() && status.ok();
          offset += part_bytes) {
@@ -60,10 +60,10 @@ class LoopbackNetwork::Pull : public Borrower,
         absl::c_copy(part, place.begin());
         part = place;
       }
-      status = ask_.borrower->OnPart(ask_.id, offset, part);
+      status = ask_.receiver->OnPart(ask_.id, offset, part);
     }
     delivery.Release(status);
-    Tell(std::move(status));
+    Report(std::move(status));
   }
 
   // Returns false if the end has begun before, for another reason.
@@ -78,13 +78,13 @@ class LoopbackNetwork::Pull : public Borrower,
     return *end_;
   }
 
-  void Tell(absl::Status status) {
+  void Report(absl::Status status) {
     std::move(on_end_)();
-    ask_.borrower->OnDelivery(ask_.id, std::move(status), {});
+    ask_.receiver->OnDelivery(ask_.id, std::move(status), {});
   }
 
   LoopbackNetwork* const network_;
-  const Ask ask_;
+  const RecvRequest ask_;
   Work on_end_;
   std::shared_ptr<Pull> self_;
   std::atomic<bool> is_withdrawn_{false};
@@ -144,18 +144,18 @@ class LoopbackNetwork::Endpoint
     });
   }
 
-  void Request(int task, const BufKey& key, const Ask& ask) override {
+  void Request(int task, const BufKey& key, const RecvRequest& recv) override {
     CountCall();
     const auto pull = std::make_shared<Pull>(
-        network_, ask, [this, key, borrower = ask.borrower] {
+        network_, recv, [this, key, receiver = recv.receiver] {
           MutexLock lock(&mu_);
-          TakePull(key, borrower);
+          TakePull(key, receiver);
         });
     {
       MutexLock lock(&mu_);
       pulls_[key] = {task, pull};
     }
-    SendTransfer([this, self = shared_from_this(), task, key, ask, pull] {
+    SendTransfer([this, self = shared_from_this(), task, key, recv, pull] {
       const auto target = network_->Find(task);
       if (is_cut_ || target == nullptr || target->is_cut_) {
         return pull->End(Gone(task));
@@ -163,22 +163,22 @@ class LoopbackNetwork::Endpoint
       if (pull->is_withdrawn()) return;
       pull->KeepUntilDelivery();
       target->transfer_service_->Serve(self_, key,
-                                       {.num_bytes = ask.num_bytes,
-                                        .dtype = ask.dtype,
-                                        .incarnation = ask.incarnation,
-                                        .borrower = pull.get()});
+                                       {.num_bytes = recv.num_bytes,
+                                        .dtype = recv.dtype,
+                                        .incarnation = recv.incarnation,
+                                        .receiver = pull.get()});
       if (pull->is_withdrawn()) {
         target->transfer_service_->Withdraw(key, pull.get(), Gone(self_.task));
       }
     });
   }
 
-  void Cancel(int /*task*/, const BufKey& key, const Borrower* borrower,
+  void Cancel(int /*task*/, const BufKey& key, const Receiver* receiver,
               absl::Status reason) override {
     std::optional<Pending> pending;
     {
       MutexLock lock(&mu_);
-      pending = TakePull(key, borrower);
+      pending = TakePull(key, receiver);
     }
     if (pending.has_value()) EndPull(key, *pending, std::move(reason));
   }
@@ -187,7 +187,7 @@ class LoopbackNetwork::Endpoint
     MutexLock lock(&mu_);
     holds_calls_ = true;
   }
-  void LetCallsGo() {
+  void ReleaseCalls() {
     std::vector<Work> held;
     {
       MutexLock lock(&mu_);
@@ -232,10 +232,10 @@ class LoopbackNetwork::Endpoint
     std::shared_ptr<Pull> pull;
   };
 
-  std::optional<Pending> TakePull(const BufKey& key, const Borrower* borrower)
+  std::optional<Pending> TakePull(const BufKey& key, const Receiver* receiver)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const auto found = pulls_.find(key);
-    if (found == pulls_.end() || found->second.pull->borrower() != borrower) {
+    if (found == pulls_.end() || found->second.pull->receiver() != receiver) {
       return std::nullopt;
     }
     Pending pending = std::move(found->second);
@@ -327,7 +327,7 @@ void LoopbackNetwork::Cut(int task) {
 }
 
 void LoopbackNetwork::HoldCalls(int task) { Find(task)->HoldCalls(); }
-void LoopbackNetwork::LetCallsGo(int task) { Find(task)->LetCallsGo(); }
+void LoopbackNetwork::ReleaseCalls(int task) { Find(task)->ReleaseCalls(); }
 void LoopbackNetwork::HoldTransfers(int task) { Find(task)->HoldTransfers(); }
 void LoopbackNetwork::LetTransfersGo(int task) { Find(task)->LetTransfersGo(); }
 

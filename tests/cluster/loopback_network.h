@@ -39,9 +39,9 @@ class LoopbackNetwork {
   // UNAVAILABLE.
   void Cut(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Delays the task's calls until LetCallsGo().
+  // Delays the task's calls until ReleaseCalls().
   void HoldCalls(int task) ABSL_LOCKS_EXCLUDED(mu_);
-  void LetCallsGo(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  void ReleaseCalls(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Delays the task's requests for bytes, and their cancellations, in order,
   // until LetTransfersGo().

@@ -34,7 +34,7 @@ Tensor Zeros(DType dtype, const std::vector<int64_t>& dims) {
 
 struct Mismatch {
   // Requests the name as the other ranks do, or differently.
-  NamedCallPtr (*ask)(Coordinator& at, const std::string& name, bool differs);
+  NamedCallPtr (*recv)(Coordinator& at, const std::string& name, bool differs);
 
   // Error text on all ranks. $0 stands for rank 0's value and $1 for the
   // others'; the values are `alike` and `different`. Without them, the text
@@ -155,7 +155,7 @@ void ExpectAllHear(const RanksHere& ranks, const Mismatch& mismatch,
                    int differing, Settle settle) {
   std::vector<NamedCallPtr> calls;
   for (const auto& [rank, at] : ranks.coordinators) {
-    calls.push_back(mismatch.ask(*at, "x", rank == differing));
+    calls.push_back(mismatch.recv(*at, "x", rank == differing));
   }
   const absl::Status wanted =
       WantedStatus(mismatch, "x", ranks.num_ranks, differing);
@@ -203,15 +203,15 @@ class ManyCalls {
   }
 
   // Requests all names on threads of each rank, and waits until all are
-  // answered. Each thread calls `asked` after each request.
-  void AskAndWait(absl::FunctionRef<void(int rank, int name)> asked) {
+  // answered. Each thread calls `requested` after each request.
+  void AskAndWait(absl::FunctionRef<void(int rank, int name)> requested) {
     std::vector<std::thread> threads;
     for (const auto& [rank, at] : ranks_.coordinators) {
       for (int thread = 0; thread < kNumThreads; ++thread) {
-        threads.emplace_back([this, asked, rank = rank, thread] {
+        threads.emplace_back([this, requested, rank = rank, thread] {
           for (const int name : NamesOf(rank, thread)) {
-            Ask(rank, name);
-            asked(rank, name);
+            Request(rank, name);
+            requested(rank, name);
           }
         });
       }
@@ -234,7 +234,7 @@ class ManyCalls {
     return names;
   }
 
-  void Ask(int rank, int name) {
+  void Request(int rank, int name) {
     NamedCall& call = calls_.at(rank)[static_cast<size_t>(name)];
     NamedTensor tensor{.name = absl::StrCat("tensor ", name),
                        .input = InputOf(rank, name),
@@ -302,18 +302,19 @@ void ExpectAllHearWhatDiffers(const RanksHere& ranks, Settle settle) {
 }
 
 void ExpectASecondRequestIsRefused(const RanksHere& ranks, Settle settle) {
-  const int asker = ranks.num_ranks - 1;
-  const auto asks = ranks.coordinators.find(asker);
+  const int requester = ranks.num_ranks - 1;
+  const auto requests = ranks.coordinators.find(requester);
   std::vector<NamedCallPtr> calls;
   const auto ask_again = [&] {
-    if (asks == ranks.coordinators.end()) return;
-    EXPECT_THAT(CallWithRank(*asks->second, asker, "x")->status,
-                StatusIs(absl::StatusCode::kAlreadyExists,
-                         HasSubstr(absl::StrCat("tensor \"x\": rank ", asker,
-                                                " has asked for it"))));
+    if (requests == ranks.coordinators.end()) return;
+    EXPECT_THAT(
+        CallWithRank(*requests->second, requester, "x")->status,
+        StatusIs(absl::StatusCode::kAlreadyExists,
+                 HasSubstr(absl::StrCat("tensor \"x\": rank ", requester,
+                                        " has asked for it"))));
   };
-  if (asks != ranks.coordinators.end()) {
-    calls.push_back(CallWithRank(*asks->second, asker, "x"));
+  if (requests != ranks.coordinators.end()) {
+    calls.push_back(CallWithRank(*requests->second, requester, "x"));
   }
   ask_again();
   ExpectAllMeet(ranks, "y", settle);
@@ -321,7 +322,7 @@ void ExpectASecondRequestIsRefused(const RanksHere& ranks, Settle settle) {
   for (const NamedCallPtr& call : calls) EXPECT_FALSE(call->answered());
   ExpectAllMeet(ranks, "z", settle);
   for (const auto& [rank, at] : ranks.coordinators) {
-    if (rank != asker) calls.push_back(CallWithRank(*at, rank, "x"));
+    if (rank != requester) calls.push_back(CallWithRank(*at, rank, "x"));
   }
   ASSERT_TRUE(settle(calls));
   ExpectSums(calls, ranks.num_ranks);

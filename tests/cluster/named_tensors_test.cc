@@ -312,7 +312,7 @@ TEST_P(NamedTensorsTest, ManyNewSizesLeaveRoomForOtherCollectives) {
       ASSERT_THAT(call.status, IsOk());
       EXPECT_THAT(call.Values(), Each(3.0f));
     }
-    job_->network().LetCallsGo(kNumRanks - 1);
+    job_->network().ReleaseCalls(kNumRanks - 1);
     environment_.RunAll();
     for (const NamedCallPtr& call : calls) ASSERT_THAT(call->status, IsOk());
   }
@@ -334,7 +334,7 @@ TEST_P(NamedTensorsTest, AShutdownEndsWhatWaitsForNewSizesToBeSettled) {
   NamedCall down;
   at(1).Shutdown(down.Set());
   environment_.RunAll();
-  job_->network().LetCallsGo(kNumRanks - 1);
+  job_->network().ReleaseCalls(kNumRanks - 1);
   environment_.RunAll();
   EXPECT_THAT(down.status, IsOk());
   int num_run = 0;
@@ -573,23 +573,24 @@ TEST_P(NamedTensorsTest, ARankThatEndsAndAskedForNothingLeavesNobodyWaiting) {
 TEST_P(NamedTensorsTest, AShutdownEndsAfterAllRequestsHaveBeenTold) {
   Begin();
   constexpr int kNumRequests = 3;
-  int num_told = 0;
-  std::vector<int> told_at_end;
+  int num_reported = 0;
+  std::vector<int> reported_at_end;
   std::vector<Tensor> outputs(kNumRequests);
   for (int i = 0; i < kNumRequests; ++i) {
     at(2).AllReduce(
         {.name = absl::StrCat(i), .input = Ones(2), .output = &outputs[i]},
         [&](const absl::Status&) {
-          at(2).Shutdown(
-              [&](const absl::Status&) { told_at_end.push_back(num_told); });
-          ++num_told;
+          at(2).Shutdown([&](const absl::Status&) {
+            reported_at_end.push_back(num_reported);
+          });
+          ++num_reported;
         });
   }
   environment_.RunAll();
   NamedCall down;
   at(1).Shutdown(down.Set());
   environment_.RunAll();
-  EXPECT_THAT(told_at_end, testing::ElementsAre(3, 3, 3));
+  EXPECT_THAT(reported_at_end, testing::ElementsAre(3, 3, 3));
 }
 
 TEST_P(NamedTensorsTest, ARankThatIsDestroyedLeavesNobodyWaiting) {

@@ -355,7 +355,7 @@ void SimulatedCluster::Finish(const ExchangePtr& exchange,
   std::move(exchange->done)(std::move(answer));
 }
 
-SimulatedCluster::CallPtr SimulatedCluster::Ask(
+SimulatedCluster::CallPtr SimulatedCluster::Request(
     int task, int index, const CollectiveRequest& request,
     std::optional<CallNumber> number) {
   const auto call = std::make_shared<Call>();

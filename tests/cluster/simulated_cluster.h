@@ -118,8 +118,8 @@ class SimulatedCluster {
   // Makes a member's call. The call belongs to the task's process: it gets no
   // answer after Kill(). Without a number, the call is the only one of its
   // execution.
-  CallPtr Ask(int task, int index, const CollectiveRequest& request,
-              std::optional<CallNumber> number = std::nullopt);
+  CallPtr Request(int task, int index, const CollectiveRequest& request,
+                  std::optional<CallNumber> number = std::nullopt);
 
   // Sends a message as `caller`, bypassing the caller's objects.
   void Send(ControlCaller caller, int to, proto::ControlRequest request,

@@ -44,19 +44,19 @@ proto::ControlRequest FullCall(const DeviceAttributes& device) {
   proto::ControlRequest message;
   proto::CompleteParams& call = *message.mutable_complete_params();
   *call.mutable_device() = DeviceMessage(device);
-  CollectiveRequest asked = AllReduceOf(kGroup, 3, 1);
-  asked.merge_op = ReductionKind::kMax;
-  asked.dtype = DType::kFloat64;
-  asked.rank = 1;
-  asked.impl_details = {.implementation = "RingReduce",
-                        .determinism = Determinism::kFixedLayout,
-                        .subdiv_offsets = {0, 1},
-                        .max_subdivs_per_device = 2,
-                        .rank_list = {2, 0, 1},
-                        .dependencies = {{kGroup, 3}}};
+  CollectiveRequest requested = AllReduceOf(kGroup, 3, 1);
+  requested.merge_op = ReductionKind::kMax;
+  requested.dtype = DType::kFloat64;
+  requested.rank = 1;
+  requested.impl_details = {.implementation = "RingReduce",
+                            .determinism = Determinism::kFixedLayout,
+                            .subdiv_offsets = {0, 1},
+                            .max_subdivs_per_device = 2,
+                            .rank_list = {2, 0, 1},
+                            .dependencies = {{kGroup, 3}}};
   const auto encoded = EncodeMemberCall(
       {.device = device,
-       .request = std::make_shared<const CollectiveRequest>(asked)});
+       .request = std::make_shared<const CollectiveRequest>(requested)});
   EXPECT_THAT(encoded, IsOk());
   *call.mutable_request() = encoded->request();
   // Other types use these fields; the parser reads them for every type.

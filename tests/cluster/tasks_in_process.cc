@@ -124,8 +124,8 @@ class SharedPeers : public PeerAccessInterface {
     step_->transfers().Provide(key, offer);
   }
   void RecvFromPeer(const CollGroupMember& /*peer*/, const BufKey& key,
-                    const Ask& ask) override {
-    step_->transfers().Consume(key, ask);
+                    const RecvRequest& recv) override {
+    step_->transfers().Consume(key, recv);
   }
   void CancelExecution(const CollGroupParams& /*group*/, const ExecKey& exec,
                        absl::Status reason) override {

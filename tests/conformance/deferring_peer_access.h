@@ -25,9 +25,9 @@ class DeferringPeerAccess : public ForwardingPeerAccess {
         [this, &peer, key, offer] { target().PostToPeer(peer, key, offer); });
   }
   void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
-                    const Ask& ask) override {
+                    const RecvRequest& recv) override {
     queue_->Schedule(
-        [this, &peer, key, ask] { target().RecvFromPeer(peer, key, ask); });
+        [this, &peer, key, recv] { target().RecvFromPeer(peer, key, recv); });
   }
 
  private:

@@ -23,13 +23,13 @@ class FailNthTransfer : public ForwardingPeerAccess {
 
   void PostToPeer(const CollGroupMember& peer, const BufKey& key,
                   const Offer& offer) override {
-    if (IsTheOne()) return offer.lender->OnReleased(offer.id, Failure());
+    if (IsTheOne()) return offer.sender->OnReleased(offer.id, Failure());
     target().PostToPeer(peer, key, offer);
   }
   void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
-                    const Ask& ask) override {
-    if (IsTheOne()) return ask.borrower->OnDelivery(ask.id, Failure(), {});
-    target().RecvFromPeer(peer, key, ask);
+                    const RecvRequest& recv) override {
+    if (IsTheOne()) return recv.receiver->OnDelivery(recv.id, Failure(), {});
+    target().RecvFromPeer(peer, key, recv);
   }
 
   // Number of transfers begun.

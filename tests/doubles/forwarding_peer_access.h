@@ -20,8 +20,8 @@ class ForwardingPeerAccess : public PeerAccessInterface {
     target_->PostToPeer(peer, key, offer);
   }
   void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
-                    const Ask& ask) override {
-    target_->RecvFromPeer(peer, key, ask);
+                    const RecvRequest& recv) override {
+    target_->RecvFromPeer(peer, key, recv);
   }
   void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
                        absl::Status reason) override {

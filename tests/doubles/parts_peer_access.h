@@ -22,16 +22,17 @@ class PartsPeerAccess : public ForwardingPeerAccess {
       : ForwardingPeerAccess(std::move(target)) {}
 
   void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
-                    const Ask& ask) override {
-    Ask in_parts = ask;
-    in_parts.borrower = new InParts(ask);  // Deletes itself after the delivery.
+                    const RecvRequest& recv) override {
+    RecvRequest in_parts = recv;
+    in_parts.receiver =
+        new InParts(recv);  // Deletes itself after the delivery.
     target().RecvFromPeer(peer, key, in_parts);
   }
 
  private:
-  class InParts : public Borrower {
+  class InParts : public Receiver {
    public:
-    explicit InParts(const Ask& ask) : ask_(ask) {}
+    explicit InParts(const RecvRequest& recv) : ask_(recv) {}
 
     void OnDelivery(int32_t /*id*/, absl::Status status,
                     Delivery delivery) override {
@@ -40,7 +41,7 @@ class PartsPeerAccess : public ForwardingPeerAccess {
         status = HandOn(delivery.bytes);
         delivery.Release(status);
       }
-      ask_.borrower->OnDelivery(ask_.id, std::move(status), {});
+      ask_.receiver->OnDelivery(ask_.id, std::move(status), {});
     }
 
    private:
@@ -59,13 +60,13 @@ class PartsPeerAccess : public ForwardingPeerAccess {
           absl::c_copy(part, place.begin());
           part = place;
         }
-        status = ask_.borrower->OnPart(ask_.id, begin, part);
+        status = ask_.receiver->OnPart(ask_.id, begin, part);
         begin = end;
       }
       return status;
     }
 
-    const Ask ask_;
+    const RecvRequest ask_;
   };
 };
 

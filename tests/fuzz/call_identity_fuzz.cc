@@ -72,8 +72,8 @@ void CheckCall(const Metadata& metadata) {
 void CheckMemory(const Metadata& metadata) {
   const auto incarnation = FindIncarnation(metadata);
   Promise(!incarnation || *incarnation != 0, "no incarnation is 0");
-  const auto ask = FindMemoryAsk(metadata);
-  Promise(!ask || (!ask->host.empty() && !ask->challenge.empty()),
+  const auto recv = FindMemoryRequest(metadata);
+  Promise(!recv || (!recv->host.empty() && !recv->challenge.empty()),
           "who asks for memory says where and with what proof");
 }
 

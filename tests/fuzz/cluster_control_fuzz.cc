@@ -185,7 +185,7 @@ class Task {
         return channel_->Answer(which, absl::Status(code, "an error"));
       }
       case Action::kAsk:
-        return Ask(input);
+        return Request(input);
       case Action::kEndGroup:
         return control_->param_resolver()->EndGroup(
             4, absl::AbortedError("the group is to be formed again"));
@@ -234,7 +234,7 @@ class Task {
     if (reply.ParseFromString(input.Text())) channel_->Answer(which, reply);
   }
 
-  void Ask(FuzzInput& input) {
+  void Request(FuzzInput& input) {
     const int type = input.Choice(5);
     const int size = type == 3 ? 3 : 1 + input.Choice(3);
     const auto request = std::make_shared<const CollectiveRequest>(

@@ -114,7 +114,7 @@ void CheckInstance(const CollectiveRequest& request,
 
 // Checks the decision against the request that the rank made.
 void CheckDecided(const proto::Decision& message) {
-  static const auto* const asked = new std::vector<TensorRequest>{
+  static const auto* const requested = new std::vector<TensorRequest>{
       {.name = "a", .shape = TensorShape::Vector(9), .merge_op = "sum"},
       {.name = "b", .shape = TensorShape::Vector(2), .merge_op = "sum"},
       {.name = "c",
@@ -122,8 +122,8 @@ void CheckDecided(const proto::Decision& message) {
        .shape = *TensorShape::Create({3, 2})}};
   std::vector<const TensorRequest*> requests;
   for (const uint64_t number : message.requests()) {
-    if (number >= asked->size()) return;
-    requests.push_back(&(*asked)[number]);
+    if (number >= requested->size()) return;
+    requests.push_back(&(*requested)[number]);
   }
   const absl::Status status = CheckDecision(message, requests, kRank, kSize);
   if (!status.ok()) {

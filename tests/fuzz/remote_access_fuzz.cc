@@ -25,7 +25,7 @@ constexpr int kMaxActions = 200;
 constexpr int64_t kStep = 5;
 constexpr GroupKey kGroup = 7;
 constexpr uint64_t kGeneration = 1;
-constexpr size_t kMaxAsks = 8;
+constexpr size_t kMaxRequests = 8;
 
 enum class Action {
   kServe,     // {caller, whether it restarted, record}
@@ -63,21 +63,21 @@ BufKey KeyOf(uint64_t generation, int to, int tag) {
           .to = to};
 }
 
-class OwnLender : public Lender {
+class OwnSender : public Sender {
  public:
-  void OnReleased(int32_t, absl::Status) override { ++num_told; }
-  int num_told = 0;
+  void OnReleased(int32_t, absl::Status) override { ++num_reported; }
+  int num_reported = 0;
 };
 
-class Asker : public Borrower {
+class RecvCaller : public Receiver {
  public:
-  Asker(const ControlCaller& caller, const TransferRecord& record)
+  RecvCaller(const ControlCaller& caller, const TransferRecord& record)
       : caller(caller), record(record) {}
 
   void OnDelivery(int32_t, absl::Status status, Delivery delivery) override {
-    ++num_told;
+    ++num_reported;
     if (!status.ok()) {
-      return Promise(delivery.lender == nullptr,
+      return Promise(delivery.sender == nullptr,
                      "an error comes with nothing to release");
     }
     Promise(record.key.to == caller.task &&
@@ -90,7 +90,7 @@ class Asker : public Borrower {
 
   const ControlCaller caller;
   const TransferRecord record;
-  int num_told = 0;
+  int num_reported = 0;
 };
 
 // Answers no call: the calls of this task get lost.
@@ -105,12 +105,13 @@ class NoService : public ControlService {
 class Task {
  public:
   Task() {
-    access_ = CollectiveRemoteAccess::Create({.cluster = Cluster(),
-                                              .environment = environment_.get(),
-                                              .groups = groups_,
-                                              .transport = transport_,
-                                              .max_waiting_asks = kMaxAsks,
-                                              .max_ended = kMaxAsks});
+    access_ =
+        CollectiveRemoteAccess::Create({.cluster = Cluster(),
+                                        .environment = environment_.get(),
+                                        .groups = groups_,
+                                        .transport = transport_,
+                                        .max_waiting_requests = kMaxRequests,
+                                        .max_ended = kMaxRequests});
     groups_->SetListener([access = access_.get()](GroupKey group, uint64_t) {
       access->OnGroupChange(group);
     });
@@ -124,16 +125,16 @@ class Task {
   ~Task() {
     step_ = nullptr;
     environment_.Advance(absl::Minutes(1));
-    for (const Asker& asker : askers_) {
-      access_->Withdraw(asker.record.key, &asker,
+    for (const RecvCaller& requester : callers_) {
+      access_->Withdraw(requester.record.key, &requester,
                         absl::CancelledError("withdrawn"));
     }
     environment_.RunAll();
-    for (const Asker& asker : askers_) {
-      Promise(asker.num_told == 1, "who asks is told, once");
+    for (const RecvCaller& requester : callers_) {
+      Promise(requester.num_reported == 1, "who asks is told, once");
     }
-    for (const OwnLender& lender : lenders_) {
-      Promise(lender.num_told == 1, "who lends is told, once");
+    for (const OwnSender& sender : lenders_) {
+      Promise(sender.num_reported == 1, "who lends is told, once");
     }
     Promise(access_->num_served() == 0, "no ask is left");
     transport_->Shutdown();
@@ -170,7 +171,7 @@ class Task {
       default:
         environment_.Advance(absl::Seconds(10));
     }
-    Promise(access_->num_served() <= (kNumTasks - 1) * kMaxAsks,
+    Promise(access_->num_served() <= (kNumTasks - 1) * kMaxRequests,
             "asks that wait are bounded");
   }
 
@@ -190,18 +191,19 @@ class Task {
     const ControlCaller caller = CallerIn(input);
     const auto record = RecordIn(input);
     if (!record.ok()) return;
-    Asker& asker = askers_.emplace_back(caller, *record);
+    RecvCaller& requester = callers_.emplace_back(caller, *record);
     access_->Serve(caller, record->key,
                    {.num_bytes = record->num_bytes,
                     .dtype = record->dtype,
                     .incarnation = record->incarnation,
-                    .borrower = &asker});
+                    .receiver = &requester});
   }
 
   void Withdraw(FuzzInput& input) {
-    if (askers_.empty()) return;
-    const Asker& asker = askers_[input.Number<uint8_t>() % askers_.size()];
-    access_->Withdraw(asker.record.key, &asker,
+    if (callers_.empty()) return;
+    const RecvCaller& requester =
+        callers_[input.Number<uint8_t>() % callers_.size()];
+    access_->Withdraw(requester.record.key, &requester,
                       absl::CancelledError("withdrawn"));
   }
 
@@ -222,20 +224,20 @@ class Task {
   void Post(FuzzInput& input) {
     const int to = 1 + input.Choice(kNumTasks - 1);
     const BufKey key = KeyOf(generation_, to, input.Choice(4));
-    OwnLender& lender = lenders_.emplace_back();
+    OwnSender& sender = lenders_.emplace_back();
     step_->PostToPeer(GroupOf(generation_)->members[to], key,
                       {.bytes = bytes_,
                        .dtype = DType::kUint8,
                        .incarnation = IncarnationOf(kThisTask),
-                       .lender = &lender});
+                       .sender = &sender});
   }
 
   SimulatedEnvironment environment_{/*seed=*/1};
   LoopbackNetwork network_{Cluster(), environment_.get().queue,
                            /*part_elements=*/64};
   std::array<std::byte, 16> bytes_ = {};
-  std::deque<OwnLender> lenders_;
-  std::deque<Asker> askers_;
+  std::deque<OwnSender> lenders_;
+  std::deque<RecvCaller> callers_;
   uint64_t generation_ = kGeneration;
   NoService service_;
   const std::shared_ptr<GroupDirectory> groups_ =

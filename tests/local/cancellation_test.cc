@@ -383,7 +383,7 @@ class LossyPeerAccess : public LocalPeerAccess {
   void PostToPeer(const CollGroupMember& peer, const BufKey& key,
                   const Offer& offer) override {
     if (!*lossy_) return LocalPeerAccess::PostToPeer(peer, key, offer);
-    offer.lender->OnReleased(offer.id, absl::OkStatus());
+    offer.sender->OnReleased(offer.id, absl::OkStatus());
   }
 
  private:

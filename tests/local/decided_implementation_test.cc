@@ -52,8 +52,8 @@ absl::Status AnswerFor(ImplementationTraits decided) {
   cluster.StartAll();
   const CollectiveRequest request =
       AllReduceOf(/*group_key=*/7, /*size=*/2, /*instance_key=*/1);
-  const auto first = cluster.Ask(0, 0, request);
-  const auto second = cluster.Ask(1, 0, request);
+  const auto first = cluster.Request(0, 0, request);
+  const auto second = cluster.Request(1, 0, request);
   cluster.RunFor(absl::Seconds(1));
   EXPECT_THAT(first->status(), IsOk());
   return second->status();
@@ -85,8 +85,8 @@ class CheckDecidedTest : public testing::Test {
     SimulatedCluster cluster({});
     cluster.StartAll();
     const CollectiveRequest request = AllReduceOf(7, 2, 1);
-    const auto call = cluster.Ask(0, 0, request);
-    cluster.Ask(1, 0, request);
+    const auto call = cluster.Request(0, 0, request);
+    cluster.Request(1, 0, request);
     cluster.RunFor(absl::Seconds(1));
     params_ = call->params();
     instance_ = *params_.instance;

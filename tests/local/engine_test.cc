@@ -165,10 +165,10 @@ class NotingPeers final : public PartsPeerAccess {
       : PartsPeerAccess(std::make_unique<LocalPeerAccess>()), notes_(notes) {}
 
   void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
-                    const Ask& ask) override {
-    notes_->push_back(!ask.into.empty());
-    EXPECT_TRUE(ask.into.empty() || ask.into.size() == ask.num_bytes);
-    PartsPeerAccess::RecvFromPeer(peer, key, ask);
+                    const RecvRequest& recv) override {
+    notes_->push_back(!recv.into.empty());
+    EXPECT_TRUE(recv.into.empty() || recv.into.size() == recv.num_bytes);
+    PartsPeerAccess::RecvFromPeer(peer, key, recv);
   }
 
  private:

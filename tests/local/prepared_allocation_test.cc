@@ -93,14 +93,14 @@ class PreparedAllocationTest : public testing::TestWithParam<Case> {
   PreparedAllocationTest() {
     outputs_.resize(job_.devices().size());
     for (size_t i = 0; i < job_.devices().size(); ++i) {
-      CollectiveRequest asked = job_.AllReduceRequest(
+      CollectiveRequest requested = job_.AllReduceRequest(
           GetParam().num_elements, GetParam().implementation);
-      asked.op = GetParam().op;
-      if (auto* const broadcast = std::get_if<Broadcast>(&asked.op)) {
+      requested.op = GetParam().op;
+      if (auto* const broadcast = std::get_if<Broadcast>(&requested.op)) {
         broadcast->is_source = i == 0;
       }
       const auto request =
-          std::make_shared<const CollectiveRequest>(std::move(asked));
+          std::make_shared<const CollectiveRequest>(std::move(requested));
       const CollectiveArgs args{
           .device = job_.devices()[i],
           .request = request,

@@ -149,16 +149,16 @@ TEST_F(MpiNamedTensorsTest, ATensorThatStallsIsReportedOnceOnRankZero) {
   const auto slow = std::make_shared<Reports>("slow");
   Begin({.stall_report_after = absl::Milliseconds(1),
          .stalled = [slow](const auto& tensor) { slow->Add(tensor); }});
-  const int asker = size() - 1;
+  const int requester = size() - 1;
   const bool is_zero = rank() == 0;
   std::vector<int> others;
-  for (int rank = 0; rank < asker; ++rank) others.push_back(rank);
+  for (int rank = 0; rank < requester; ++rank) others.push_back(rank);
 
   std::vector<NamedCallPtr> calls;
-  if (rank() == asker) calls.push_back(Reduce("slow"));
+  if (rank() == requester) calls.push_back(Reduce("slow"));
   if (is_zero) slow->WaitForTheFirst();
   EXPECT_THAT(ReduceAndWait("reported"), IsOk());
-  if (rank() != asker) calls.push_back(Reduce("slow"));
+  if (rank() != requester) calls.push_back(Reduce("slow"));
   WaitForAll(calls);
   EXPECT_THAT(calls[0]->status, IsOk());
   EXPECT_THAT(calls[0]->Values(), Each(static_cast<float>(size())));
@@ -167,7 +167,7 @@ TEST_F(MpiNamedTensorsTest, ATensorThatStallsIsReportedOnceOnRankZero) {
   const std::vector<StalledTensor> reports = slow->reports();
   ASSERT_EQ(reports.size(), is_zero ? 1u : 0u);
   if (!is_zero) return;
-  EXPECT_EQ(reports[0].present, std::vector<int>{asker});
+  EXPECT_EQ(reports[0].present, std::vector<int>{requester});
   EXPECT_EQ(reports[0].missing, others);
   EXPECT_GE(reports[0].waited, absl::Milliseconds(1));
 }
@@ -175,13 +175,13 @@ TEST_F(MpiNamedTensorsTest, ATensorThatStallsIsReportedOnceOnRankZero) {
 // The other ranks request nothing.
 TEST_F(MpiNamedTensorsTest, ALimitEndsATensorThatStalls) {
   if (size() == 1) GTEST_SKIP() << "alone, a rank waits for nobody";
-  for (const int asker : {0, size() - 1}) {
+  for (const int requester : {0, size() - 1}) {
     Begin({.stall_deadline = absl::Milliseconds(10),
            .stalled = [](const auto&) {}});
-    if (rank() != asker) continue;
+    if (rank() != requester) continue;
     std::vector<int> others;
     for (int rank = 0; rank < size(); ++rank) {
-      if (rank != asker) others.push_back(rank);
+      if (rank != requester) others.push_back(rank);
     }
     EXPECT_THAT(ReduceAndWait("slow"),
                 StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -197,13 +197,13 @@ TEST_F(MpiNamedTensorsTest, ALimitEndsATensorThatStalls) {
 enum class Activity {
   kNothing,
   kOneWaits,
-  kAllAsk,
+  kAllRequest,
   kAllHaveRun,
   kAllHaveFailed
 };
-constexpr Activity kActivities[] = {Activity::kNothing, Activity::kOneWaits,
-                                    Activity::kAllAsk, Activity::kAllHaveRun,
-                                    Activity::kAllHaveFailed};
+constexpr Activity kActivities[] = {
+    Activity::kNothing, Activity::kOneWaits, Activity::kAllRequest,
+    Activity::kAllHaveRun, Activity::kAllHaveFailed};
 
 class ShutdownTest : public MpiNamedTensorsTest {
  protected:
@@ -226,7 +226,7 @@ class ShutdownTest : public MpiNamedTensorsTest {
         WaitForAll(calls);
         EXPECT_TRUE(absl::IsFailedPrecondition(calls[0]->status));
         return {};
-      case Activity::kAllAsk:
+      case Activity::kAllRequest:
       case Activity::kAllHaveRun:
         for (int i = 0; i < kNumNames; ++i) {
           calls.push_back(Reduce(absl::StrCat("tensor ", i)));
@@ -269,7 +269,7 @@ class ShutdownTest : public MpiNamedTensorsTest {
 };
 
 TEST_F(ShutdownTest, LeavesNobodyWaitingInAnyState) {
-  std::vector<float> ran;  // By name, for each round with kAllAsk.
+  std::vector<float> ran;  // By name, for each round with kAllRequest.
   for (const Activity activity : kActivities) {
     for (const int by : {-1, 0, size() - 1}) {
       SCOPED_TRACE(
@@ -280,7 +280,7 @@ TEST_F(ShutdownTest, LeavesNobodyWaitingInAnyState) {
       WaitForAll(calls);
       for (const NamedCallPtr& call : calls) {
         Check(*call, activity, by);
-        if (activity == Activity::kAllAsk) ran.push_back(call->status.ok());
+        if (activity == Activity::kAllRequest) ran.push_back(call->status.ok());
       }
       for (int i = 0; i < 2; ++i) {
         EXPECT_THAT(ReduceAndWait("late"),
@@ -318,12 +318,12 @@ TEST_F(ShutdownTest, TheDestructionOfARuntimeEndsWhatItsRankWaitsFor) {
 TEST_F(ShutdownTest, TheDestructionOfOneRuntimeEndsWhatTheOthersWaitFor) {
   if (size() == 1) GTEST_SKIP() << "alone, a rank waits for nobody";
   for (const int gone : {0, size() - 1}) {
-    for (const bool asks : {false, true}) {
-      SCOPED_TRACE(absl::StrCat("rank ", gone, asks ? ", which asks" : ""));
+    for (const bool requests : {false, true}) {
+      SCOPED_TRACE(absl::StrCat("rank ", gone, requests ? ", which asks" : ""));
       Begin({});
       MeetAll();
       std::vector<NamedCallPtr> calls;
-      if (asks || rank() != gone) {
+      if (requests || rank() != gone) {
         calls.push_back(Reduce(absl::StrCat("asked for by rank ", rank())));
       }
       if (rank() == gone) runtime_.reset();

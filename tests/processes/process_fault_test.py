@@ -179,7 +179,7 @@ class Cluster:
             self.start(task)
         self.join(tasks)
 
-    def tell_run(self, name, members, among=None, instance=1, elements=SMALL,
+    def start_run(self, name, members, among=None, instance=1, elements=SMALL,
                  verb="run", seconds=""):
         """Has the members, of a group of the tasks `among`, run a job."""
         among = list(range(self.num_tasks)) if among is None else list(among)
@@ -190,7 +190,7 @@ class Cluster:
 
     def run(self, name, among, **options):
         """A job of all these tasks, which succeeds."""
-        self.tell_run(name, among, among, **options)
+        self.start_run(name, among, among, **options)
         for task in among:
             self.test.assertEqual(self.workers[task].hear(name), "OK")
 
@@ -215,19 +215,19 @@ class Cluster:
 
 def while_forming_the_group(cluster, active):
     cluster.begin()
-    cluster.tell_run("job", active)
+    cluster.start_run("job", active)
 
 
 def while_settling_an_instance(cluster, active):
     cluster.begin()
     cluster.run("first", range(cluster.num_tasks))
-    cluster.tell_run("job", active, instance=2)
+    cluster.start_run("job", active, instance=2)
 
 
 def loop(cluster, elements):
     tasks = range(cluster.num_tasks)
     cluster.begin()
-    cluster.tell_run("job", tasks, elements=elements, verb="loop")
+    cluster.start_run("job", tasks, elements=elements, verb="loop")
     for task in tasks:
         cluster.test.assertEqual(cluster.workers[task].hear("job"), "going")
 
@@ -301,7 +301,7 @@ class FaultTest(FaultTestCase):
             while status == "OK":  # It hears of it soon.
                 status = cluster.workers[task].ask("health", culprit, 60)
             self.assertTrue(status.startswith("UNAVAILABLE: "), status)
-        cluster.tell_run("job", survivors, instance=2)
+        cluster.start_run("job", survivors, instance=2)
         self.check_survivors(cluster, [culprit])
 
     def check_restart(self, shape, point, culprit):
@@ -331,7 +331,7 @@ class FaultTest(FaultTestCase):
         for task in culprits:
             cluster.workers[task].send(signal.SIGCONT)
         for task in culprits:
-            cluster.tell_run("zombie", [task], instance=9)
+            cluster.start_run("zombie", [task], instance=9)
         for task in culprits:
             status = cluster.workers[task].hear("zombie")
             # Others refuse it, or it took them for the silent ones, or both:
@@ -373,7 +373,7 @@ class FaultTest(FaultTestCase):
         time.sleep(3)  # What is tested, not a way to wait for something.
         paused.send(signal.SIGCONT)
         if point is while_settling_an_instance:
-            cluster.tell_run("job", [culprit], instance=2)
+            cluster.start_run("job", [culprit], instance=2)
             for task in tasks:
                 self.assertEqual(cluster.workers[task].hear("job"), "OK")
         cluster.run("after", tasks, instance=3)
@@ -411,7 +411,7 @@ class FaultTest(FaultTestCase):
     def test_a_deadline_names_who_has_not_come(self):
         cluster = self.cluster((3, 1))
         while_settling_an_instance(cluster, [])
-        cluster.tell_run("job", [0, 1], instance=3, seconds=0.5)
+        cluster.start_run("job", [0, 1], instance=3, seconds=0.5)
         for task in (0, 1):
             status = cluster.workers[task].hear("job")
             self.assertRegex(status, r"\ADEADLINE_EXCEEDED: ")
@@ -422,13 +422,13 @@ class FaultTest(FaultTestCase):
         for point in (while_forming_the_group, while_settling_an_instance):
             cluster = self.cluster((3, 1))
             point(cluster, [])
-            cluster.tell_run("job", [0], instance=3)
-            cluster.tell_run("job", [1], instance=3, seconds=0.5)
+            cluster.start_run("job", [0], instance=3)
+            cluster.start_run("job", [1], instance=3, seconds=0.5)
             first = cluster.workers[1].hear("job")
             self.assertRegex(first, r"\ADEADLINE_EXCEEDED: ")
             self.assertIn("called by /job:worker/replica:0/task:1/", first)
             self.assertEqual(cluster.workers[0].hear("job"), first)
-            cluster.tell_run("job", [2], instance=3)
+            cluster.start_run("job", [2], instance=3)
             self.assertEqual(cluster.workers[2].hear("job"), first)
             cluster.run("next", range(3), instance=3)
 
@@ -472,7 +472,7 @@ class FaultTest(FaultTestCase):
         for _ in range(16):
             cluster.go_on([0, 1])
             counts.append(cluster.counts(0))
-            cluster.tell_run("waits", [0], instance=2)
+            cluster.start_run("waits", [0], instance=2)
             cluster.workers[1].kill()
             self.assert_blames(cluster, cluster.workers[0].hear("waits"), [1])
             cluster.start(1)

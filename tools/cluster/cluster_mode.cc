@@ -94,15 +94,15 @@ absl::StatusOr<TaskNetwork> GrpcNetwork(const Environment& environment,
 // Checks that MPI agrees with the variables of mpirun, which determine the
 // ranks before MPI starts. With the mpirun of another MPI, each process may be
 // alone in its job.
-absl::Status CheckMpi(const ClusterSpec& told, const ClusterSpec& found) {
-  if (told.num_tasks() == found.num_tasks() &&
-      told.this_task == found.this_task) {
+absl::Status CheckMpi(const ClusterSpec& reported, const ClusterSpec& found) {
+  if (reported.num_tasks() == found.num_tasks() &&
+      reported.this_task == found.this_task) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(
-      "the variables of mpirun say that this is process ", told.this_task,
-      " of ", told.num_tasks(), ", MPI that it is process ", found.this_task,
-      " of ", found.num_tasks(),
+      "the variables of mpirun say that this is process ", reported.this_task,
+      " of ", reported.num_tasks(), ", MPI that it is process ",
+      found.this_task, " of ", found.num_tasks(),
       ": is it the mpirun of the Open MPI that tutti was linked with?"));
 }
 

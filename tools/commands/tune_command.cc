@@ -268,8 +268,8 @@ struct Measured {
 };
 
 // Prints the report and writes the file.
-absl::Status Tell(const Measured& measured, const SelectionPolicy& policy,
-                  OutputFile* output, const Console& console) {
+absl::Status Report(const Measured& measured, const SelectionPolicy& policy,
+                    OutputFile* output, const Console& console) {
   SelectionRules rules = RulesFrom(measured.points);
   if (!measured.stores.empty()) {
     rules.past_caches_from_bytes = PastCachesFrom(measured.stores);
@@ -300,12 +300,13 @@ absl::Status Tune(const TuneOptions& options, const Environment& environment,
   if (!points.ok()) return points.status();
   auto stores = MeasureStoresIfAlone(options, environment);
   if (!stores.ok()) return stores.status();
-  absl::Status told;
+  absl::Status reported;
   if (reports) {
-    told = Tell({std::move(questions), *std::move(points), *std::move(stores)},
-                tuner->party().policy(), output.get(), console);
+    reported =
+        Report({std::move(questions), *std::move(points), *std::move(stores)},
+               tuner->party().policy(), output.get(), console);
   }
-  return tuner->party().Agree(told);
+  return tuner->party().Agree(reported);
 }
 
 }  // namespace

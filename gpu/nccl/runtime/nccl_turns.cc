@@ -4,13 +4,13 @@
 #include <set>
 #include <utility>
 
-#include "framework/base/run_in_turn.h"
+#include "framework/base/trampoline.h"
 
 namespace tutti {
 namespace {
 
 void RunAll(std::vector<NcclTurns::Begin> due) {
-  for (NcclTurns::Begin& begin : due) RunInTurn(std::move(begin));
+  for (NcclTurns::Begin& begin : due) RunOnTrampoline(std::move(begin));
 }
 
 }  // namespace

@@ -175,16 +175,16 @@ std::optional<uint64_t> FindIncarnation(const Metadata& metadata) {
   return *incarnation;
 }
 
-void AddMemoryAsk(const MemoryAsk& ask, grpc::ClientContext& context) {
-  context.AddMetadata(kHostName, ask.host);
-  context.AddMetadata(kChallengeName, ask.challenge);
+void AddMemoryRequest(const MemoryRequest& recv, grpc::ClientContext& context) {
+  context.AddMetadata(kHostName, recv.host);
+  context.AddMetadata(kChallengeName, recv.challenge);
 }
 
-std::optional<MemoryAsk> FindMemoryAsk(const Metadata& metadata) {
-  MemoryAsk ask{.host = std::string(Find(metadata, kHostName)),
-                .challenge = std::string(Find(metadata, kChallengeName))};
-  if (ask.host.empty() || ask.challenge.empty()) return std::nullopt;
-  return ask;
+std::optional<MemoryRequest> FindMemoryRequest(const Metadata& metadata) {
+  MemoryRequest recv{.host = std::string(Find(metadata, kHostName)),
+                     .challenge = std::string(Find(metadata, kChallengeName))};
+  if (recv.host.empty() || recv.challenge.empty()) return std::nullopt;
+  return recv;
 }
 
 void MarkAnswered(grpc::ServerContextBase& context) {

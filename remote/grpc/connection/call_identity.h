@@ -73,12 +73,12 @@ std::optional<uint64_t> FindIncarnation(const Metadata& metadata);
 
 // Metadata of a call whose caller wants to read memory: its host, and its
 // challenge for the memory's owner.
-struct MemoryAsk {
+struct MemoryRequest {
   std::string host;
   std::string challenge;
 };
-void AddMemoryAsk(const MemoryAsk& ask, grpc::ClientContext& context);
-std::optional<MemoryAsk> FindMemoryAsk(const Metadata& metadata);
+void AddMemoryRequest(const MemoryRequest& recv, grpc::ClientContext& context);
+std::optional<MemoryRequest> FindMemoryRequest(const Metadata& metadata);
 
 // Mark and recognise a status that comes from the service or the transport, not
 // from gRPC itself. The mark is in the trailing metadata of an answer.

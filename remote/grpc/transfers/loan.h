@@ -16,18 +16,18 @@
 
 namespace tutti {
 
-// Delivery that is being sent. It is released to its lender when its last
+// Delivery that is being sent. It is released to its sender when its last
 // holder is gone: the stream, or gRPC with a slice.
 //
 // A process that reads the bytes in place cannot hold a Loan. A leased Loan
 // therefore has a word in memory, cleared before the release.
 //
-// Thread-safe. The lender's callback runs on the work queue: gRPC drops slices
+// Thread-safe. The sender's callback runs on the work queue: gRPC drops slices
 // wherever it likes.
 class Loan {
  public:
   // `queue` and `in_flight` outlive the object. `in_flight` counts it until the
-  // lender's callback has run.
+  // sender's callback has run.
   Loan(const Delivery& delivery, WorkQueue* queue, InFlight* in_flight);
   ~Loan();
   Loan(const Loan&) = delete;

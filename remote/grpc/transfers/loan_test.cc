@@ -15,7 +15,7 @@ namespace tutti {
 namespace loan_test {
 
 // Reads the lease when its bytes are released.
-class LookingLender final : public Lender {
+class LookingSender final : public Sender {
  public:
   void OnReleased(int32_t /*id*/, absl::Status /*status*/) override {
     lease_then = *lease;
@@ -28,16 +28,16 @@ class LookingLender final : public Lender {
 TEST(LoanTest, ALeaseHoldsUntilJustBeforeTheLenderIsTold) {
   SimulatedEnvironment simulated(/*seed=*/1);
   InFlight in_flight;
-  LookingLender lender;
-  auto loan = std::make_shared<Loan>(Delivery{.lender = &lender},
+  LookingSender sender;
+  auto loan = std::make_shared<Loan>(Delivery{.sender = &sender},
                                      simulated.get().queue, &in_flight);
   const MemoryPlace place = loan->Lease(*simulated.get().random);
   EXPECT_NE(place.lease, 0);
-  std::memcpy(&lender.lease, &place.lease_address, sizeof(lender.lease));
+  std::memcpy(&sender.lease, &place.lease_address, sizeof(sender.lease));
   loan.reset();
-  EXPECT_EQ(*lender.lease, place.lease);
+  EXPECT_EQ(*sender.lease, place.lease);
   simulated.RunAll();
-  EXPECT_EQ(lender.lease_then, 0);
+  EXPECT_EQ(sender.lease_then, 0);
   in_flight.Wait();
 }
 

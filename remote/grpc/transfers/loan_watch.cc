@@ -25,7 +25,7 @@ void BreakAfterGrace(const std::weak_ptr<Loan>& watched, SendContext* context,
 
 }  // namespace
 
-void WatchLoan(std::shared_ptr<Loan> loan, SendContext* context,
+void WatchSend(std::shared_ptr<Loan> loan, SendContext* context,
                std::string peer, Work cancel_stream) {
   const std::weak_ptr<Loan> watched = std::exchange(loan, nullptr);
   if (watched.expired()) return;

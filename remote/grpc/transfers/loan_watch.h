@@ -18,7 +18,7 @@ namespace tutti {
 //
 // Thread-safe. `cancel_stream` runs on the clock's thread with no lock held.
 // `context` outlives the loan: its InFlight counts it.
-void WatchLoan(std::shared_ptr<Loan> loan, SendContext* context,
+void WatchSend(std::shared_ptr<Loan> loan, SendContext* context,
                std::string peer, Work cancel_stream);
 
 }  // namespace tutti

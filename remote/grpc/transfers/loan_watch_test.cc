@@ -15,7 +15,7 @@
 namespace tutti {
 namespace loan_watch_test {
 
-class IgnoringLender final : public Lender {
+class IgnoringSender final : public Sender {
  public:
   void OnReleased(int32_t /*id*/, absl::Status /*status*/) override {}
 };
@@ -29,18 +29,18 @@ class LoanWatchTest : public testing::Test {
   }
 
   std::shared_ptr<Loan> MakeLoan() {
-    return std::make_shared<Loan>(Delivery{.lender = &lender_},
+    return std::make_shared<Loan>(Delivery{.sender = &sender_},
                                   simulated_.get().queue,
                                   &context_.in_flight());
   }
   void Watch(std::shared_ptr<Loan> loan) {
-    WatchLoan(std::move(loan), &context_, "peer", [this] { ++num_cancels_; });
+    WatchSend(std::move(loan), &context_, "peer", [this] { ++num_cancels_; });
   }
   void PassGrace() { simulated_.Advance(options_.cancel_grace); }
 
   SimulatedEnvironment simulated_{/*seed=*/1};
   GrpcTransportOptions options_;
-  IgnoringLender lender_;
+  IgnoringSender sender_;
   std::vector<std::string> broken_;
   int num_cancels_ = 0;
   SendContext context_{

@@ -23,7 +23,7 @@ absl::Status PartFeeder::Give(absl::Span<const std::byte> part) {
   if (part.empty()) return absl::OkStatus();
   const size_t offset = given_bytes_;
   given_bytes_ += part.size();
-  return ask_.borrower->OnPart(ask_.id, offset, part);
+  return ask_.receiver->OnPart(ask_.id, offset, part);
 }
 
 absl::Status PartFeeder::Mend(absl::Span<const std::byte>& bytes) {

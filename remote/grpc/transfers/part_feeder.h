@@ -10,16 +10,16 @@
 
 namespace tutti {
 
-// Gives a borrower the bytes of one transfer, in order of arrival, as parts of
+// Gives a receiver the bytes of one transfer, in order of arrival, as parts of
 // whole elements. Parts are not copied, except for elements that are split.
 //
 // Belongs to one thread at a time.
 class PartFeeder {
  public:
   // REQUIRES: the dtype is valid.
-  explicit PartFeeder(const Ask& ask) : ask_(ask) {}
+  explicit PartFeeder(const RecvRequest& recv) : ask_(recv) {}
 
-  // Feeds the next bytes. Errors: the borrower's; feed no more bytes then.
+  // Feeds the next bytes. Errors: the receiver's; feed no more bytes then.
   absl::Status Feed(absl::Span<const std::byte> bytes);
 
  private:
@@ -28,7 +28,7 @@ class PartFeeder {
   // Completes the split element from the front of `bytes`.
   absl::Status Mend(absl::Span<const std::byte>& bytes);
 
-  const Ask ask_;
+  const RecvRequest ask_;
   size_t given_bytes_ = 0;
 
   // Beginning of an element whose rest has not come yet.

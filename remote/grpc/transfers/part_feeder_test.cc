@@ -13,7 +13,7 @@ namespace part_feeder_test {
 
 using testing::ElementsAre;
 
-class Collector final : public Borrower {
+class Collector final : public Receiver {
  public:
   absl::Status OnPart(int32_t id, size_t offset,
                       absl::Span<const std::byte> part) override {
@@ -34,7 +34,7 @@ class Collector final : public Borrower {
 // Feeds 0, 1, 2, ... in pieces of these sizes.
 Collector Fed(DType dtype, const std::vector<size_t>& sizes) {
   Collector collector;
-  PartFeeder feeder({.dtype = dtype, .borrower = &collector, .id = 5});
+  PartFeeder feeder({.dtype = dtype, .receiver = &collector, .id = 5});
   std::byte next{0};
   for (const size_t size : sizes) {
     std::vector<std::byte> piece(size);
@@ -80,7 +80,7 @@ TEST(PartFeederTest, AllBytesComeInOrderHoweverTheyAreCut) {
 TEST(PartFeederTest, PassesOnTheBorrowersError) {
   Collector collector;
   collector.result = absl::DataLossError("no");
-  PartFeeder feeder({.dtype = DType::kInt32, .borrower = &collector, .id = 5});
+  PartFeeder feeder({.dtype = DType::kInt32, .receiver = &collector, .id = 5});
   const std::byte bytes[6] = {};
   EXPECT_THAT(feeder.Feed(bytes), StatusIs(absl::StatusCode::kDataLoss, "no"));
 }

@@ -52,8 +52,8 @@ void ReceiveStream::BindTo(int lane) {
     if (options_->same_host_memory) {
       Random& random = *options_->environment.random;
       challenge_ = {random.Next(), random.Next()};
-      AddMemoryAsk({.host = NameOfHost(), .challenge = Encode(*challenge_)},
-                   *context_);
+      AddMemoryRequest({.host = NameOfHost(), .challenge = Encode(*challenge_)},
+                       *context_);
     }
     grpc::GenericStub stub(peers_->TransferChannel(task_, lane));
     stub.PrepareBidiStreamingCall(context_.get(), kTransferMethod,
@@ -62,25 +62,25 @@ void ReceiveStream::BindTo(int lane) {
   AddHold();  // Removed by StopWriting(): writes begin outside of reactions.
 }
 
-bool ReceiveStream::Request(const BufKey& key, const Ask& ask) {
+bool ReceiveStream::Request(const BufKey& key, const RecvRequest& recv) {
   absl::Status refused;
   {
     MutexLock lock(&mu_);
     if (ended_) return false;
     // A cancelled request before its OnDelivery() does not block its key.
-    std::shared_ptr<Incoming>& present = untold_[key];
+    std::shared_ptr<Incoming>& present = unreported_[key];
     if (present == nullptr || !present->end_reason.ok()) {
       const uint64_t id = ++last_id_;
       const bool may_read_memory =
-          asks_for_memory_ && ask.num_bytes >= kMinMemoryBytes;
-      present = std::make_shared<Incoming>(id, key, ask, may_read_memory);
+          asks_for_memory_ && recv.num_bytes >= kMinMemoryBytes;
+      present = std::make_shared<Incoming>(id, key, recv, may_read_memory);
       open_.emplace(id, present);
       Enqueue({.kind = RecordKind::kRequest,
                .id = id,
                .key = key,
-               .num_bytes = ask.num_bytes,
-               .dtype = ask.dtype,
-               .incarnation = ask.incarnation,
+               .num_bytes = recv.num_bytes,
+               .dtype = recv.dtype,
+               .incarnation = recv.incarnation,
                .may_read_memory = may_read_memory});
     } else {
       refused = absl::AlreadyExistsError(
@@ -88,20 +88,20 @@ bool ReceiveStream::Request(const BufKey& key, const Ask& ask) {
     }
   }
   if (!refused.ok()) {
-    ask.borrower->OnDelivery(ask.id, std::move(refused), {});
+    recv.receiver->OnDelivery(recv.id, std::move(refused), {});
     return true;
   }
   WriteWhatWaits();
   return true;
 }
 
-bool ReceiveStream::Cancel(const BufKey& key, const Borrower* borrower,
+bool ReceiveStream::Cancel(const BufKey& key, const Receiver* receiver,
                            absl::Status reason) {
   std::shared_ptr<Incoming> incoming;
   {
     MutexLock lock(&mu_);
-    const auto it = untold_.find(key);
-    if (it == untold_.end() || it->second->ask.borrower != borrower) {
+    const auto it = unreported_.find(key);
+    if (it == unreported_.end() || it->second->recv.receiver != receiver) {
       return false;
     }
     incoming = it->second;
@@ -115,10 +115,10 @@ bool ReceiveStream::Cancel(const BufKey& key, const Borrower* borrower,
 // Ends a request on this side. The other side still ends it: until then its
 // frames may come.
 void ReceiveStream::EndEarly(Incoming& incoming, absl::Status reason) {
-  bool may_tell = false;
+  bool may_report = false;
   {
     MutexLock lock(&mu_);
-    if (incoming.is_told || !incoming.end_reason.ok()) return;
+    if (incoming.is_reported || !incoming.end_reason.ok()) return;
     incoming.end_reason = reason;
     const std::string message = Cut(reason.message(), kMaxStatusMessageBytes);
     Enqueue({.kind = RecordKind::kCancel,
@@ -126,11 +126,11 @@ void ReceiveStream::EndEarly(Incoming& incoming, absl::Status reason) {
              .num_bytes = message.size(),
              .code = reason.code()},
             message);
-    may_tell = !incoming.is_feeding;  // Otherwise the feeding thread does.
-    if (may_tell) SetTold(incoming);
+    may_report = !incoming.is_feeding;  // Otherwise the feeding thread does.
+    if (may_report) SetReported(incoming);
   }
   WriteWhatWaits();
-  if (may_tell) Tell(incoming, std::move(reason));
+  if (may_report) Report(incoming, std::move(reason));
 }
 
 void ReceiveStream::CloseIfReplaced() {
@@ -240,7 +240,7 @@ absl::StatusOr<std::shared_ptr<ReceiveStream::Incoming>> ReceiveStream::Find(
                                " bytes, more than ", max_frame_bytes));
   }
   const uint64_t position = incoming->num_received_bytes;
-  const uint64_t num_missing = incoming->ask.num_bytes - position;
+  const uint64_t num_missing = incoming->recv.num_bytes - position;
   if (header.offset != position || header.length > num_missing ||
       header.is_last != (header.length == num_missing)) {
     return Broken(absl::StrCat("a frame of ", header.length, " bytes at ",
@@ -269,11 +269,11 @@ absl::Status ReceiveStream::Feed(Incoming& incoming, size_t num_bytes,
   {
     MutexLock lock(&mu_);
     incoming.is_feeding = false;
-    if (incoming.end_reason.ok() || incoming.is_told) return status;
+    if (incoming.end_reason.ok() || incoming.is_reported) return status;
     stopped = incoming.end_reason;
-    SetTold(incoming);
+    SetReported(incoming);
   }
-  Tell(incoming, std::move(stopped));
+  Report(incoming, std::move(stopped));
   return absl::OkStatus();
 }
 
@@ -295,7 +295,7 @@ absl::Status ReceiveStream::TakePlace(const std::shared_ptr<Incoming>& incoming,
   EncodedMemoryPlace encoded;
   message.Read(absl::MakeSpan(encoded));
   const MemoryPlace place = DecodeMemoryPlace(encoded);
-  const size_t num_bytes = incoming->ask.num_bytes;
+  const size_t num_bytes = incoming->recv.num_bytes;
   if (!incoming->may_read_memory || incoming->reader ||
       incoming->num_received_bytes > 0 || place.num_bytes != num_bytes) {
     return Broken(absl::StrCat("a place of ", place.num_bytes, " bytes, where ",
@@ -343,7 +343,7 @@ std::shared_ptr<ReceiveStream::Incoming> ReceiveStream::NextLent() {
   while (!lent_.empty()) {
     std::shared_ptr<Incoming> incoming = std::move(lent_.front());
     lent_.pop_front();
-    if (!ended_ && !incoming->is_told) return incoming;
+    if (!ended_ && !incoming->is_reported) return incoming;
   }
   return nullptr;
 }
@@ -354,7 +354,7 @@ absl::Status ReceiveStream::ReadBlocks(Incoming& incoming) {
   while (!reader.has_all()) {
     if (IsStopped(incoming)) return absl::OkStatus();
     const absl::Span<const std::byte> block =
-        reader.ReadNext(incoming.ask.into, *block_);
+        reader.ReadNext(incoming.recv.into, *block_);
     if (block.empty()) return absl::OkStatus();
     incoming.num_received_bytes += block.size();
     const absl::Status status = incoming.feeder.Feed(block);
@@ -372,26 +372,26 @@ bool ReceiveStream::IsStopped(const Incoming& incoming) {
 }
 
 void ReceiveStream::EndReading(Incoming& incoming, absl::Status status) {
-  const bool has_all = incoming.num_received_bytes == incoming.ask.num_bytes;
-  bool may_tell = false;
+  const bool has_all = incoming.num_received_bytes == incoming.recv.num_bytes;
+  bool may_report = false;
   {
     MutexLock lock(&mu_);
     incoming.is_feeding = false;
     if (!incoming.end_reason.ok()) {
       status = incoming.end_reason;
-      may_tell = true;
+      may_report = true;
     } else if (status.ok() && !(ended_ && !has_all)) {
       incoming.is_lent = false;
       asks_for_memory_ = asks_for_memory_ && has_all;
       Enqueue({.kind = has_all ? RecordKind::kRead : RecordKind::kSend,
                .id = incoming.id,
                .num_bytes = has_all ? 0 : incoming.num_received_bytes});
-      may_tell = has_all;
+      may_report = has_all;
     }
-    if (may_tell) SetTold(incoming);
+    if (may_report) SetReported(incoming);
   }
   WriteWhatWaits();
-  if (may_tell) return Tell(incoming, std::move(status));
+  if (may_report) return Report(incoming, std::move(status));
   if (!status.ok()) EndEarly(incoming, std::move(status));
 }
 
@@ -399,24 +399,25 @@ void ReceiveStream::End(Incoming& incoming, absl::Status status) {
   {
     MutexLock lock(&mu_);
     open_.erase(incoming.id);
-    if (incoming.is_told) return;
+    if (incoming.is_reported) return;
     if (incoming.is_feeding) {  // The reader of memory runs OnDelivery().
       if (incoming.end_reason.ok()) incoming.end_reason = std::move(status);
       return;
     }
-    SetTold(incoming);
+    SetReported(incoming);
   }
-  Tell(incoming, std::move(status));
+  Report(incoming, std::move(status));
 }
 
-void ReceiveStream::SetTold(Incoming& incoming) {
-  incoming.is_told = true;
-  const auto it = untold_.find(incoming.key);
-  if (it != untold_.end() && it->second.get() == &incoming) untold_.erase(it);
+void ReceiveStream::SetReported(Incoming& incoming) {
+  incoming.is_reported = true;
+  const auto it = unreported_.find(incoming.key);
+  if (it != unreported_.end() && it->second.get() == &incoming)
+    unreported_.erase(it);
 }
 
-void ReceiveStream::Tell(const Incoming& incoming, absl::Status status) {
-  incoming.ask.borrower->OnDelivery(incoming.ask.id, std::move(status), {});
+void ReceiveStream::Report(const Incoming& incoming, absl::Status status) {
+  incoming.recv.receiver->OnDelivery(incoming.recv.id, std::move(status), {});
 }
 
 void ReceiveStream::Enqueue(const TransferRecord& record,
@@ -479,18 +480,19 @@ void ReceiveStream::OnDone(const grpc::Status& status) {
 
 void ReceiveStream::EndAll() {
   const std::shared_ptr<ReceiveStream> self = std::move(self_);
-  std::vector<std::pair<std::shared_ptr<Incoming>, absl::Status>> untold;
+  std::vector<std::pair<std::shared_ptr<Incoming>, absl::Status>> unreported;
   {
     MutexLock lock(&mu_);
     for (auto& [id, incoming] : open_) {
-      if (std::exchange(incoming->is_told, true)) continue;
+      if (std::exchange(incoming->is_reported, true)) continue;
       const absl::Status& own = incoming->end_reason;
-      untold.emplace_back(incoming, own.ok() ? done_reason_ : own);
+      unreported.emplace_back(incoming, own.ok() ? done_reason_ : own);
     }
     open_.clear();
-    untold_.clear();
+    unreported_.clear();
   }
-  for (auto& [incoming, reason] : untold) Tell(*incoming, std::move(reason));
+  for (auto& [incoming, reason] : unreported)
+    Report(*incoming, std::move(reason));
   std::move(on_end_)(this);
 }
 

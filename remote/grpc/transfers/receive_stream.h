@@ -36,7 +36,7 @@ inline constexpr size_t kMinMemoryBytes = size_t{128} << 10;
 // message when the one before has been consumed. If the other task is on the
 // same host, reads large payloads directly from its memory, one at a time.
 //
-// Thread-safe. Borrower callbacks run with no lock held: on threads of gRPC, on
+// Thread-safe. Receiver callbacks run with no lock held: on threads of gRPC, on
 // the work queue, or inside Cancel().
 class ReceiveStream final
     : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
@@ -64,12 +64,13 @@ class ReceiveStream final
   void Start() { StartCall(); }
 
   // Sends a request. Returns false, and does nothing, if the stream has ended.
-  // Errors, to the borrower: ALREADY_EXISTS if a request under `key` is open
+  // Errors, to the receiver: ALREADY_EXISTS if a request under `key` is open
   // and not cancelled.
-  bool Request(const BufKey& key, const Ask& ask) ABSL_LOCKS_EXCLUDED(mu_);
+  bool Request(const BufKey& key, const RecvRequest& recv)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns false if there is no such request.
-  bool Cancel(const BufKey& key, const Borrower* borrower, absl::Status reason)
+  bool Cancel(const BufKey& key, const Receiver* receiver, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends the stream soon, and its requests with `reason`.
@@ -94,27 +95,27 @@ class ReceiveStream final
   // Request until its last frame. Fields without a lock belong to the thread
   // that reads messages, or to the thread that reads memory.
   struct Incoming {
-    Incoming(uint64_t id, const BufKey& key, const Ask& ask,
+    Incoming(uint64_t id, const BufKey& key, const RecvRequest& recv,
              bool may_read_memory)
         : id(id),
           key(key),
-          ask(ask),
+          recv(recv),
           may_read_memory(may_read_memory),
-          feeder(ask) {}
+          feeder(recv) {}
 
     const uint64_t id;
     const BufKey key;
-    const Ask ask;
+    const RecvRequest recv;
     const bool may_read_memory;
     PartFeeder feeder;
     uint64_t num_received_bytes = 0;
     std::optional<LentReader> reader;  // Set once the place is known.
 
     // Guarded by the stream's mutex:
-    bool is_told = false;     // OnDelivery() has run or is about to.
-    bool is_feeding = false;  // The borrower is in OnPart().
-    bool is_lent = false;     // Belongs to the thread that reads memory.
-    absl::Status end_reason;  // Reason to end early.
+    bool is_reported = false;  // OnDelivery() has run or is about to.
+    bool is_feeding = false;   // The receiver is in OnPart().
+    bool is_lent = false;      // Belongs to the thread that reads memory.
+    absl::Status end_reason;   // Reason to end early.
   };
 
   void BindTo(int lane) ABSL_LOCKS_EXCLUDED(mu_);
@@ -144,8 +145,8 @@ class ReceiveStream final
   void EndEarly(Incoming& incoming, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(mu_);
   void End(Incoming& incoming, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
-  void SetTold(Incoming& incoming) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Tell(const Incoming& incoming, absl::Status status);
+  void SetReported(Incoming& incoming) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Report(const Incoming& incoming, absl::Status status);
 
   // Ends all remaining requests, once gRPC and the reader of memory are done.
   void EndAll() ABSL_LOCKS_EXCLUDED(mu_);
@@ -190,7 +191,7 @@ class ReceiveStream final
   absl::flat_hash_map<uint64_t, std::shared_ptr<Incoming>> open_
       ABSL_GUARDED_BY(mu_);
   // Requests before OnDelivery(); of each key, the last one.
-  absl::flat_hash_map<BufKey, std::shared_ptr<Incoming>> untold_
+  absl::flat_hash_map<BufKey, std::shared_ptr<Incoming>> unreported_
       ABSL_GUARDED_BY(mu_);
 
   // Null when gRPC is done with it. It holds the channel, which must not be

@@ -54,13 +54,13 @@ class SameHostTest : public testing::Test {
  protected:
   void StartAndConnect(TestTasks& tasks) {
     tasks.StartAll();
-    WaitingLender lender;
-    WaitingBorrower borrower(1);
+    WaitingSender sender;
+    WaitingReceiver receiver(1);
     const std::vector<std::byte> bytes = Pattern(1);
-    tasks.table(1).Provide(KeyOf(99), {.bytes = bytes, .lender = &lender});
-    tasks.Request(0, 1, KeyOf(99), 1, borrower);
-    ASSERT_THAT(borrower.Wait(), IsOk());
-    ASSERT_THAT(lender.Wait(), IsOk());
+    tasks.table(1).Provide(KeyOf(99), {.bytes = bytes, .sender = &sender});
+    tasks.Request(0, 1, KeyOf(99), 1, receiver);
+    ASSERT_THAT(receiver.Wait(), IsOk());
+    ASSERT_THAT(sender.Wait(), IsOk());
   }
 };
 
@@ -72,14 +72,14 @@ TEST_F(SameHostTest, LargePayloadsAreReadInBlocksWithTheRightValues) {
         kMemoryBlockBytes, kMemoryBlockBytes + 1, (size_t{1} << 20) + 1,
         kQueuedBytes, kLargeBytes + 3}) {
     const std::vector<std::byte> bytes = Pattern(num_bytes);
-    WaitingLender lender;
-    WaitingBorrower borrower(num_bytes);
-    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-    tasks.Request(0, 1, KeyOf(0), num_bytes, borrower);
-    EXPECT_THAT(borrower.Wait(), IsOk());
-    EXPECT_THAT(lender.Wait(), IsOk());
-    EXPECT_TRUE(borrower.bytes() == bytes) << num_bytes;
-    EXPECT_THAT(borrower.part_sizes(), ElementsAreArray(Blocks(num_bytes)));
+    WaitingSender sender;
+    WaitingReceiver receiver(num_bytes);
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+    tasks.Request(0, 1, KeyOf(0), num_bytes, receiver);
+    EXPECT_THAT(receiver.Wait(), IsOk());
+    EXPECT_THAT(sender.Wait(), IsOk());
+    EXPECT_TRUE(receiver.bytes() == bytes) << num_bytes;
+    EXPECT_THAT(receiver.part_sizes(), ElementsAreArray(Blocks(num_bytes)));
   }
 }
 
@@ -89,15 +89,15 @@ TEST_F(SameHostTest, BlocksAreWholeElementsOfEveryType) {
   for (const DType dtype : kAllDTypes) {
     const size_t num_bytes = SizeOf(dtype) * 300'007;
     const std::vector<std::byte> bytes = Pattern(num_bytes);
-    WaitingLender lender;
-    WaitingBorrower borrower(num_bytes);
-    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-    tasks.Request(0, 1, KeyOf(0), num_bytes, borrower, dtype);
-    EXPECT_THAT(borrower.Wait(), IsOk());
-    EXPECT_THAT(lender.Wait(), IsOk());
-    EXPECT_TRUE(borrower.bytes() == bytes) << Name(dtype);
-    EXPECT_THAT(borrower.part_sizes(), ElementsAreArray(Blocks(num_bytes)));
-    for (const size_t size : borrower.part_sizes()) {
+    WaitingSender sender;
+    WaitingReceiver receiver(num_bytes);
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+    tasks.Request(0, 1, KeyOf(0), num_bytes, receiver, dtype);
+    EXPECT_THAT(receiver.Wait(), IsOk());
+    EXPECT_THAT(sender.Wait(), IsOk());
+    EXPECT_TRUE(receiver.bytes() == bytes) << Name(dtype);
+    EXPECT_THAT(receiver.part_sizes(), ElementsAreArray(Blocks(num_bytes)));
+    for (const size_t size : receiver.part_sizes()) {
       EXPECT_EQ(size % SizeOf(dtype), 0);
     }
   }
@@ -107,18 +107,18 @@ TEST_F(SameHostTest, PayloadsAreReadToWhereTheyGo) {
   TestTasks tasks(2);
   StartAndConnect(tasks);
   const std::vector<std::byte> bytes = Pattern(2 * kMemoryDirectBytes + 1);
-  WaitingLender lender;
-  WaitingBorrower borrower(bytes.size());
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  WaitingSender sender;
+  WaitingReceiver receiver(bytes.size());
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
   tasks.transport(0).transfers().Request(1, KeyOf(0),
                                          {.num_bytes = bytes.size(),
                                           .dtype = DType::kUint8,
-                                          .borrower = &borrower,
-                                          .into = borrower.into()});
-  EXPECT_THAT(borrower.Wait(), IsOk());
-  EXPECT_THAT(lender.Wait(), IsOk());
-  EXPECT_TRUE(borrower.bytes() == bytes);
-  EXPECT_EQ(borrower.num_in_place(), 3u);
+                                          .receiver = &receiver,
+                                          .into = receiver.into()});
+  EXPECT_THAT(receiver.Wait(), IsOk());
+  EXPECT_THAT(sender.Wait(), IsOk());
+  EXPECT_TRUE(receiver.bytes() == bytes);
+  EXPECT_EQ(receiver.num_in_place(), 3u);
 }
 
 TEST_F(SameHostTest, ATaskThatDoesNotWantItGetsAndGivesBytesOverTheStream) {
@@ -128,14 +128,14 @@ TEST_F(SameHostTest, ATaskThatDoesNotWantItGetsAndGivesBytesOverTheStream) {
     });
     StartAndConnect(tasks);
     const std::vector<std::byte> bytes = Pattern(kQueuedBytes);
-    WaitingLender lender;
-    WaitingBorrower borrower(kQueuedBytes);
-    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-    tasks.Request(0, 1, KeyOf(0), kQueuedBytes, borrower);
-    EXPECT_THAT(borrower.Wait(), IsOk());
-    EXPECT_THAT(lender.Wait(), IsOk());
-    EXPECT_TRUE(borrower.bytes() == bytes);
-    EXPECT_THAT(borrower.part_sizes(),
+    WaitingSender sender;
+    WaitingReceiver receiver(kQueuedBytes);
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+    tasks.Request(0, 1, KeyOf(0), kQueuedBytes, receiver);
+    EXPECT_THAT(receiver.Wait(), IsOk());
+    EXPECT_THAT(sender.Wait(), IsOk());
+    EXPECT_TRUE(receiver.bytes() == bytes);
+    EXPECT_THAT(receiver.part_sizes(),
                 Not(ElementsAreArray(Blocks(kQueuedBytes))));
   }
 }
@@ -144,20 +144,20 @@ TEST_F(SameHostTest, WhatCannotBeReadAnyMoreIsSent) {
   TestTasks tasks(2);
   StartAndConnect(tasks);
   const std::vector<std::byte> bytes = Pattern(kQueuedBytes);
-  WaitingLender lender;
+  WaitingSender sender;
   bool is_forbidden = false;
-  HookedBorrower borrower(kQueuedBytes, [&](size_t num_received_bytes) {
+  HookedReceiver receiver(kQueuedBytes, [&](size_t num_received_bytes) {
     if (num_received_bytes == 2 * kMemoryBlockBytes) {
       is_forbidden = ForbidSystemCall(SYS_process_vm_readv);
     }
   });
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-  tasks.Request(0, 1, KeyOf(0), kQueuedBytes, borrower);
-  EXPECT_THAT(borrower.bytes().Wait(), IsOk());
-  EXPECT_THAT(lender.Wait(), IsOk());
-  EXPECT_TRUE(borrower.bytes().bytes() == bytes);
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+  tasks.Request(0, 1, KeyOf(0), kQueuedBytes, receiver);
+  EXPECT_THAT(receiver.bytes().Wait(), IsOk());
+  EXPECT_THAT(sender.Wait(), IsOk());
+  EXPECT_TRUE(receiver.bytes().bytes() == bytes);
   if (!is_forbidden) GTEST_SKIP() << "this system does not forbid it";
-  EXPECT_THAT(borrower.bytes().part_sizes(),
+  EXPECT_THAT(receiver.bytes().part_sizes(),
               Not(ElementsAreArray(Blocks(kQueuedBytes))));
 }
 
@@ -165,21 +165,21 @@ TEST_F(SameHostTest, ATransferCancelledWhileItIsReadEndsWithTheReason) {
   TestTasks tasks(2);
   StartAndConnect(tasks);
   const std::vector<std::byte> bytes = Pattern(kQueuedBytes);
-  WaitingLender lender;
+  WaitingSender sender;
   BlockingCounter has_part(1), may_go_on(1);
-  HookedBorrower borrower(kQueuedBytes, [&](size_t num_received_bytes) {
+  HookedReceiver receiver(kQueuedBytes, [&](size_t num_received_bytes) {
     ASSERT_EQ(num_received_bytes, kMemoryBlockBytes);  // No part follows it.
     has_part.DecrementCount();
     may_go_on.Wait();
   });
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-  tasks.Request(0, 1, KeyOf(0), kQueuedBytes, borrower);
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+  tasks.Request(0, 1, KeyOf(0), kQueuedBytes, receiver);
   has_part.Wait();
-  tasks.transport(0).transfers().Cancel(1, KeyOf(0), &borrower,
+  tasks.transport(0).transfers().Cancel(1, KeyOf(0), &receiver,
                                         absl::AbortedError("enough"));
-  EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_THAT(sender.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
   may_go_on.DecrementCount();
-  EXPECT_THAT(borrower.bytes().Wait(),
+  EXPECT_THAT(receiver.bytes().Wait(),
               StatusIs(absl::StatusCode::kAborted, "enough"));
 }
 
@@ -187,21 +187,21 @@ TEST_F(SameHostTest, BytesThatWereTakenBackBeforeTheyWereReadAreNoResult) {
   TestTasks tasks(2);
   StartAndConnect(tasks);
   const std::vector<std::byte> bytes = Pattern(kQueuedBytes);
-  WaitingLender lender;
+  WaitingSender sender;
   BlockingCounter has_all(1), may_go_on(1);
-  HookedBorrower borrower(kQueuedBytes, [&](size_t num_received_bytes) {
+  HookedReceiver receiver(kQueuedBytes, [&](size_t num_received_bytes) {
     if (num_received_bytes < kQueuedBytes) return;
     has_all.DecrementCount();
     may_go_on.Wait();
   });
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-  tasks.Request(0, 1, KeyOf(0), kQueuedBytes, borrower);
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+  tasks.Request(0, 1, KeyOf(0), kQueuedBytes, receiver);
   has_all.Wait();
   tasks.Stop(1);
-  EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+  EXPECT_THAT(sender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
                                       HasSubstr("connection closed")));
   may_go_on.DecrementCount();
-  EXPECT_THAT(borrower.bytes().Wait(),
+  EXPECT_THAT(receiver.bytes().Wait(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("task 1 (")));
 }
 
@@ -209,23 +209,23 @@ TEST_F(SameHostTest, AReceiverThatIsShutDownWhileItReadsEndsTheTransfer) {
   TestTasks tasks(2);
   StartAndConnect(tasks);
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingLender lender;
+  WaitingSender sender;
   BlockingCounter has_part(1), may_go_on(1);
-  HookedBorrower borrower(kLargeBytes, [&](size_t num_received_bytes) {
+  HookedReceiver receiver(kLargeBytes, [&](size_t num_received_bytes) {
     if (num_received_bytes > kMemoryBlockBytes) return;
     has_part.DecrementCount();
     may_go_on.Wait();
   });
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-  tasks.Request(0, 1, KeyOf(0), kLargeBytes, borrower);
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+  tasks.Request(0, 1, KeyOf(0), kLargeBytes, receiver);
   has_part.Wait();
   std::thread stops([&] { tasks.Stop(0); });
   // The stream closes before the read has ended.
-  EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+  EXPECT_THAT(sender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
                                       HasSubstr("connection closed")));
   may_go_on.DecrementCount();
   stops.join();
-  EXPECT_TRUE(absl::IsCancelled(borrower.bytes().Wait()));
+  EXPECT_TRUE(absl::IsCancelled(receiver.bytes().Wait()));
 }
 
 std::string Bytes(absl::Span<const std::byte> bytes) {
@@ -252,29 +252,29 @@ TEST_F(SameHostTest, WhatIsLentToAReceiverThatCancelsIsFreeAtOnce) {
   });
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingLender lender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-  StallingPeer peer(tasks.address(1), FieldsThatAskForMemory(0, 1));
+  WaitingSender sender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+  StallingPeer peer(tasks.address(1), MemoryRequestFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Record({.kind = RecordKind::kCancel,
                      .id = 1,
                      .code = absl::StatusCode::kAborted}));
-  EXPECT_TRUE(absl::IsAborted(lender.Wait())) << lender.Wait();
+  EXPECT_TRUE(absl::IsAborted(sender.Wait())) << sender.Wait();
 }
 
 TEST_F(SameHostTest, WhatIsLentToAReceiverThatGoesAwayIsFree) {
   TestTasks tasks(2);
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingLender lender;
+  WaitingSender sender;
   {
-    StallingPeer peer(tasks.address(1), FieldsThatAskForMemory(0, 1));
-    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+    StallingPeer peer(tasks.address(1), MemoryRequestFields(0, 1));
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
     peer.Write(Request(1, 0, kLargeBytes));
     peer.Write(Request(2, 1, 4));
-    tasks.table(1).WaitForAsks(1);
+    tasks.table(1).WaitForRequests(1);
   }
-  EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+  EXPECT_THAT(sender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
                                       HasSubstr("connection closed")));
 }
 
@@ -282,14 +282,14 @@ TEST_F(SameHostTest, WhatIsLentWhenTheSenderIsShutDownIsFree) {
   TestTasks tasks(2);
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingLender lender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-  StallingPeer peer(tasks.address(1), FieldsThatAskForMemory(0, 1));
+  WaitingSender sender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+  StallingPeer peer(tasks.address(1), MemoryRequestFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Request(2, 1, 4));
-  tasks.table(1).WaitForAsks(1);
+  tasks.table(1).WaitForRequests(1);
   tasks.Stop(1);
-  EXPECT_TRUE(absl::IsUnavailable(lender.Wait())) << lender.Wait();
+  EXPECT_TRUE(absl::IsUnavailable(sender.Wait())) << sender.Wait();
 }
 
 TEST_F(SameHostTest, RecordsAboutMemoryThatIsNotLentEndTheStream) {
@@ -299,7 +299,7 @@ TEST_F(SameHostTest, RecordsAboutMemoryThatIsNotLentEndTheStream) {
     return CallAs(tasks.address(1), fields, "/tutti.Transfers/Pull", message)
         .error_code();
   };
-  const CallFields good = FieldsThatAskForMemory(0, 1);
+  const CallFields good = MemoryRequestFields(0, 1);
   EXPECT_EQ(sends(good, Request(1, 0, 4)), grpc::StatusCode::OK);
   for (const RecordKind kind : {RecordKind::kRead, RecordKind::kSend}) {
     const std::string record = Record({.kind = kind, .id = 1});
@@ -319,7 +319,7 @@ TEST_F(SameHostTest, RecordsAboutMemoryThatIsNotLentEndTheStream) {
   EXPECT_EQ(sends(fields, Request(1, 0, 4)), grpc::StatusCode::INTERNAL);
   EXPECT_EQ(sends(GoodFields(0, 1), Request(1, 0, 4)),
             grpc::StatusCode::INTERNAL);
-  tasks.table(1).WaitForAsks(0);
+  tasks.table(1).WaitForRequests(0);
 }
 
 std::string Frame(const FrameHeader& header, const std::string& payload) {
@@ -346,7 +346,7 @@ class ForgedFramesTest : public SameHostTest {
                                          .more_messages = {message},
                                          .offers_memory_of = offers_memory_of,
                                          .finishes = false});
-    WaitingBorrower first(8), second(kNumBytes);
+    WaitingReceiver first(8), second(kNumBytes);
     tasks.Request(0, 1, KeyOf(0), 8, first);
     absl::Status status = first.Wait();
     if (status.ok() && !message.empty()) {
@@ -477,8 +477,8 @@ TEST_F(ForgedFramesTest, AnErrorWhileBytesAreReadEndsTheRequestOnce) {
                                    "abcdefgh")},
        .offers_memory_of = 1,
        .finishes = false});
-  WaitingBorrower first(8), third(8), again(8);
-  HookedBorrower second(kQueuedBytes, [&](size_t num_received_bytes) {
+  WaitingReceiver first(8), third(8), again(8);
+  HookedReceiver second(kQueuedBytes, [&](size_t num_received_bytes) {
     ASSERT_EQ(num_received_bytes, kMemoryBlockBytes);  // No part follows it.
     tasks.Request(0, 1, KeyOf(2), 8, third);
     EXPECT_THAT(third.Wait(), IsOk());  // The error has come by now.

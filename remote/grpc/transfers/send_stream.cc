@@ -52,7 +52,7 @@ absl::Status CheckSize(const TransferRecord& record, const Delivery& delivery) {
 // Request until gRPC has its last frame. Holds itself as long as the service
 // may answer it.
 class SendStream::Outgoing final
-    : public Borrower,
+    : public Receiver,
       public std::enable_shared_from_this<Outgoing> {
  public:
   Outgoing(std::shared_ptr<SendStream> stream, const TransferRecord& record)
@@ -99,9 +99,9 @@ SendStream* SendStream::Begin(SendContext* shared, const ControlCaller& caller,
 void SendStream::OfferMemory() {
   const GrpcTransportOptions& options = shared_->options();
   if (!options.same_host_memory) return;
-  const auto ask = FindMemoryAsk(context_->client_metadata());
-  if (!ask || ask->host != shared_->host()) return;
-  const auto challenge = DecodeChallenge(ask->challenge);
+  const auto recv = FindMemoryRequest(context_->client_metadata());
+  if (!recv || recv->host != shared_->host()) return;
+  const auto challenge = DecodeChallenge(recv->challenge);
   if (!challenge) return;
   proof_ = std::make_unique<MemoryProof>(*challenge, options.cluster.this_task);
   {
@@ -189,7 +189,7 @@ void SendStream::Serve(const std::shared_ptr<Outgoing>& outgoing) {
                            {.num_bytes = record.num_bytes,
                             .dtype = record.dtype,
                             .incarnation = record.incarnation,
-                            .borrower = outgoing.get()});
+                            .receiver = outgoing.get()});
   std::optional<absl::Status> withdrawn;
   {
     MutexLock lock(&mu_);
@@ -252,7 +252,7 @@ void SendStream::CancelRequest(uint64_t id, const absl::Status& reason) {
   }
   if (loan != nullptr) {
     loan->Fail(reason);
-    WatchLoan(std::move(loan), shared_, peer_,
+    WatchSend(std::move(loan), shared_, peer_,
               [self = shared_from_this()] { self->Cancel(); });
     WriteWhatIsReady();
   } else if (outgoing != nullptr) {

@@ -121,7 +121,7 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   bool is_writing_ ABSL_GUARDED_BY(mu_) = false;
   bool is_done_ ABSL_GUARDED_BY(mu_) = false;
   bool is_closed_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status close_status_ ABSL_GUARDED_BY(mu_);   // For lenders.
+  absl::Status close_status_ ABSL_GUARDED_BY(mu_);   // For senders.
   absl::Status finish_status_ ABSL_GUARDED_BY(mu_);  // For the peer.
   absl::flat_hash_map<uint64_t, std::shared_ptr<Outgoing>> open_
       ABSL_GUARDED_BY(mu_);

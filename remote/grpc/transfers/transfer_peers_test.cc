@@ -67,20 +67,20 @@ TEST(TransferPeersTest, ATaskWithTooManyStreamsIsRefusedMore) {
   });
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(4);
-  WaitingLender lender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  WaitingSender sender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
   const auto pull = [&tasks] {
-    WaitingBorrower borrower(4);
-    tasks.Request(0, 1, KeyOf(0), 4, borrower);
-    return borrower.Wait();
+    WaitingReceiver receiver(4);
+    tasks.Request(0, 1, KeyOf(0), 4, receiver);
+    return receiver.Wait();
   };
   StallingPeer first(tasks.address(1), GoodFields(0, 1));
   first.Write(Request(1, 1, 4));
-  tasks.table(1).WaitForAsks(1);
+  tasks.table(1).WaitForRequests(1);
   {
     StallingPeer second(tasks.address(1), GoodFields(0, 1));
     second.Write(Request(1, 2, 4));
-    tasks.table(1).WaitForAsks(2);
+    tasks.table(1).WaitForRequests(2);
     EXPECT_THAT(pull(),
                 StatusIs(absl::StatusCode::kResourceExhausted,
                          AllOf(HasSubstr("task 0"), HasSubstr("2 streams"))));
@@ -89,7 +89,7 @@ TEST(TransferPeersTest, ATaskWithTooManyStreamsIsRefusedMore) {
   absl::Status status = pull();
   while (absl::IsResourceExhausted(status)) status = pull();
   EXPECT_THAT(status, IsOk());
-  EXPECT_THAT(lender.Wait(), IsOk());
+  EXPECT_THAT(sender.Wait(), IsOk());
 }
 
 // Waits for an alarm that is set `delay` from now.
@@ -124,15 +124,15 @@ TEST(TransferPeersTest,
   });
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingLender lender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  WaitingSender sender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
   StallingPeer peer(tasks.address(1), GoodFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Cancel(1));
   clock.WaitForAlarm();
   simulated.Advance(absl::Seconds(2));  // Ends the stream,
   simulated.Advance(absl::Seconds(2));  // and then the connection.
-  EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_THAT(sender.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
 }
 
 TEST(TransferPeersTest, ShutdownWithdrawsWhatHasTheIdOfARefusedRequest) {
@@ -143,57 +143,57 @@ TEST(TransferPeersTest, ShutdownWithdrawsWhatHasTheIdOfARefusedRequest) {
   });
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingLender lender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  WaitingSender sender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
   StallingPeer peer(tasks.address(1), GoodFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes) + Request(2, 1, 4));
   {
     StallingPeer third(tasks.address(1), GoodFields(0, 1));
     third.Write(Request(1, 2, 4));
-    tasks.table(1).WaitForAsks(2);
+    tasks.table(1).WaitForRequests(2);
     // Queue a refusal behind bytes that the peer does not read.
     peer.Write(Request(3, 3, 4) + Cancel(2));
-    tasks.table(1).WaitForAsks(1);
+    tasks.table(1).WaitForRequests(1);
   }
-  tasks.table(1).WaitForAsks(0);  // Room again.
+  tasks.table(1).WaitForRequests(0);  // Room again.
   peer.Write(Request(3, 4, 4));
-  tasks.table(1).WaitForAsks(1);
+  tasks.table(1).WaitForRequests(1);
   peer.ReadFromNowOn();
-  EXPECT_THAT(lender.Wait(), IsOk());  // The refusal has been sent by now.
+  EXPECT_THAT(sender.Wait(), IsOk());  // The refusal has been sent by now.
   tasks.Stop(1);
-  tasks.table(1).WaitForAsks(0);
+  tasks.table(1).WaitForRequests(0);
 }
 
 TEST(TransferPeersTest, AReceiverThatGoesAwayMidTransferFreesTheLender) {
   TestTasks tasks(2);
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingLender lender;
+  WaitingSender sender;
   {
     StallingPeer peer(tasks.address(1), GoodFields(0, 1));
     peer.Write(Request(1, 0, kLargeBytes));
-    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
     peer.Write(Request(2, 1, 4));
-    tasks.table(1).WaitForAsks(1);
+    tasks.table(1).WaitForRequests(1);
   }
-  EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+  EXPECT_THAT(sender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
                                       absl::StrCat("task 0 (", tasks.address(0),
                                                    "): connection closed")));
-  tasks.table(1).WaitForAsks(0);
+  tasks.table(1).WaitForRequests(0);
 }
 
 TEST(TransferPeersTest, ShutdownFreesTheLenderOfAReceiverThatStalls) {
   TestTasks tasks(2);
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingLender lender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  WaitingSender sender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
   StallingPeer peer(tasks.address(1), GoodFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Request(2, 1, 4));
-  tasks.table(1).WaitForAsks(1);
+  tasks.table(1).WaitForRequests(1);
   tasks.Stop(1);
-  EXPECT_TRUE(absl::IsUnavailable(lender.Wait())) << lender.Wait();
+  EXPECT_TRUE(absl::IsUnavailable(sender.Wait())) << sender.Wait();
 }
 
 // Returns the end of a request for 8 bytes, which `server` answers. Task 0 must
@@ -202,7 +202,7 @@ absl::Status EndOfRequest(FakeServer::Answer answer) {
   TestTasks tasks(2);
   tasks.Start(0);
   FakeServer server(tasks.address(1), std::move(answer));
-  WaitingBorrower first(8), second(8);
+  WaitingReceiver first(8), second(8);
   tasks.Request(0, 1, KeyOf(0), 8, first);
   absl::Status status = first.Wait();
   tasks.Stop(0);
@@ -276,18 +276,18 @@ TEST(TransferPeersTest, AConnectionThatStallsIsBrokenAfterASecondGrace) {
   });
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingLender lender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  WaitingSender sender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
   StallingPeer peer(tasks.address(1), GoodFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Request(2, 1, 4));
-  tasks.table(1).WaitForAsks(1);
+  tasks.table(1).WaitForRequests(1);
   peer.Write(Cancel(1));
   peer.Write(Cancel(2));
-  tasks.table(1).WaitForAsks(0);
+  tasks.table(1).WaitForRequests(0);
   simulated.Advance(absl::Seconds(2));
   simulated.Advance(absl::Seconds(2));
-  EXPECT_THAT(lender.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_THAT(sender.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
 }
 
 // Clock stands still: no grace ends.
@@ -298,34 +298,34 @@ TEST(TransferPeersTest, WhatIsOnItsWayToAProcessThatIsDroppedIsFreeAtOnce) {
   });
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingLender lender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  WaitingSender sender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
   StallingPeer peer(tasks.address(1), GoodFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Request(2, 1, 4));
-  tasks.table(1).WaitForAsks(1);
+  tasks.table(1).WaitForRequests(1);
   const absl::Status lost = absl::UnavailableError("task 0 was lost");
   Transport& transport = tasks.transport(1);
   // Dropping another process of the task, or another task, changes nothing.
   transport.Drop({.task = 0, .incarnation = 6}, lost);
   transport.Drop({.task = 1, .incarnation = 5}, lost);
-  tasks.table(1).WaitForAsks(1);
+  tasks.table(1).WaitForRequests(1);
   transport.Drop({.task = 0, .incarnation = 5}, lost);
-  EXPECT_EQ(lender.Wait(), lost);
-  tasks.table(1).WaitForAsks(0);
+  EXPECT_EQ(sender.Wait(), lost);
+  tasks.table(1).WaitForRequests(0);
 }
 
 // Table whose Withdraw() takes as long as the test says.
 class SlowService final : public TransferService {
  public:
   void Serve(const ControlCaller& caller, const BufKey& key,
-             const Ask& ask) override {
+             const RecvRequest& recv) override {
     if (key.tag == kLastTag) last_comes_.DecrementCount();
-    table_.Serve(caller, key, ask);
+    table_.Serve(caller, key, recv);
   }
-  void Withdraw(const BufKey& key, const Borrower* borrower,
+  void Withdraw(const BufKey& key, const Receiver* receiver,
                 absl::Status reason) override {
-    table_.Withdraw(key, borrower, std::move(reason));
+    table_.Withdraw(key, receiver, std::move(reason));
     begun_.DecrementCount();
     may_end_.Wait();
     has_ended_ = true;
@@ -358,19 +358,19 @@ TEST(TransferPeersTest, ShutdownWaitsForADropThatIsUnderWay) {
   ASSERT_THAT(transport, IsOk());
   ASSERT_THAT((*transport)->Start(&control, &service), IsOk());
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingLender lender;
-  service.table().Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-  WaitingLender last_lender;
+  WaitingSender sender;
+  service.table().Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+  WaitingSender last_lender;
   service.table().Provide(
       KeyOf(SlowService::kLastTag),
-      {.bytes = absl::MakeConstSpan(bytes).first(4), .lender = &last_lender});
+      {.bytes = absl::MakeConstSpan(bytes).first(4), .sender = &last_lender});
   StallingPeer peer(tasks.address(1), GoodFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Request(2, 1, 4));
   peer.Write(Request(3, SlowService::kLastTag, 4));
   // Otherwise the reader withdraws the second request, not the drop.
   service.WaitForLastTag();
-  service.table().WaitForAsks(1);
+  service.table().WaitForRequests(1);
   std::thread dropper([&] {
     (*transport)
         ->Drop({.task = 0, .incarnation = 5},
@@ -383,7 +383,7 @@ TEST(TransferPeersTest, ShutdownWaitsForADropThatIsUnderWay) {
   });
   // Only the drop is under way now. A few shutdowns take longer than the rest
   // of this one.
-  EXPECT_FALSE(lender.Wait().ok());
+  EXPECT_FALSE(sender.Wait().ok());
   (void)last_lender.Wait();  // Bytes may already be sent.
   for (int i = 0; i < 5; ++i) tasks.Start(0);
   service.LetWithdrawEnd();
@@ -404,7 +404,7 @@ TEST(TransferPeersTest, WhatIsAskedOfAReplacementDoesNotEndWithWhomItReplaced) {
               grpc::StatusCode::OK);
   };
   calls("5");
-  WaitingBorrower first(8), second(8);
+  WaitingReceiver first(8), second(8);
   // Process that accepts connections, and then stays silent.
   auto listeners = ListenAt({tasks.address(1)});
   ASSERT_THAT(listeners, IsOk());
@@ -454,7 +454,7 @@ TEST(TransferPeersTest, RecordsThatMakeNoSenseEndTheStreamAtTheSender) {
             grpc::StatusCode::INTERNAL);
   EXPECT_EQ(sends(std::string(100'000, '\0')),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
-  tasks.table(1).WaitForAsks(0);
+  tasks.table(1).WaitForRequests(0);
 }
 
 }  // namespace transfer_peers_test

@@ -22,37 +22,39 @@ TransferReceiver::TransferReceiver(const GrpcTransportOptions* options,
 
 TransferReceiver::~TransferReceiver() = default;
 
-absl::Status TransferReceiver::Check(int task, const Ask& ask) const {
+absl::Status TransferReceiver::Check(int task, const RecvRequest& recv) const {
   const absl::Status known = peers_->CheckTask(task);
   if (!known.ok()) return known;
-  if (!IsValid(ask.dtype)) return InvalidDType(ask.dtype);
-  if (ask.num_bytes % SizeOf(ask.dtype) == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      ask.num_bytes, " bytes are no number of elements of ", Name(ask.dtype)));
+  if (!IsValid(recv.dtype)) return InvalidDType(recv.dtype);
+  if (recv.num_bytes % SizeOf(recv.dtype) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(recv.num_bytes, " bytes are no number of elements of ",
+                   Name(recv.dtype)));
 }
 
 // Returns the lane of a key, which is always the same. A request after a
 // cancellation thus arrives after it on the other side too.
-int TransferReceiver::LaneOf(const BufKey& key, const Ask& ask) const {
-  if (options_->transfer_lanes <= 1 || ask.num_bytes < kMinSpreadBytes) {
+int TransferReceiver::LaneOf(const BufKey& key, const RecvRequest& recv) const {
+  if (options_->transfer_lanes <= 1 || recv.num_bytes < kMinSpreadBytes) {
     return 0;
   }
   return static_cast<int>(absl::HashOf(key) %
                           static_cast<size_t>(options_->transfer_lanes));
 }
 
-void TransferReceiver::Request(int task, const BufKey& key, const Ask& ask) {
-  absl::Status refused = Check(task, ask);
-  if (refused.ok() && !Take({task, LaneOf(key, ask)}, key, ask)) {
+void TransferReceiver::Request(int task, const BufKey& key,
+                               const RecvRequest& recv) {
+  absl::Status refused = Check(task, recv);
+  if (refused.ok() && !Take({task, LaneOf(key, recv)}, key, recv)) {
     refused = absl::CancelledError("the transport has been shut down");
   }
   if (!refused.ok()) {
-    ask.borrower->OnDelivery(ask.id, std::move(refused), {});
+    recv.receiver->OnDelivery(recv.id, std::move(refused), {});
   }
 }
 
 bool TransferReceiver::Take(const StreamKey& stream_key, const BufKey& key,
-                            const Ask& ask) {
+                            const RecvRequest& recv) {
   std::shared_ptr<ReceiveStream> stream;
   while (true) {
     bool is_new = false;
@@ -68,7 +70,7 @@ bool TransferReceiver::Take(const StreamKey& stream_key, const BufKey& key,
     }
     if (stream == nullptr) return false;
     if (!is_new) stream->CloseIfReplaced();
-    const bool is_taken = stream->Request(key, ask);
+    const bool is_taken = stream->Request(key, recv);
     if (is_new) stream->Start();
     if (is_taken) return true;
   }
@@ -85,7 +87,7 @@ std::shared_ptr<ReceiveStream> TransferReceiver::Create(
 }
 
 void TransferReceiver::Cancel(int task, const BufKey& key,
-                              const Borrower* borrower, absl::Status reason) {
+                              const Receiver* receiver, absl::Status reason) {
   for (int lane = 0; lane < std::max(options_->transfer_lanes, 1); ++lane) {
     std::shared_ptr<ReceiveStream> stream;
     {
@@ -93,7 +95,7 @@ void TransferReceiver::Cancel(int task, const BufKey& key,
       const auto it = streams_.find({task, lane});
       if (it != streams_.end()) stream = it->second;
     }
-    if (stream != nullptr && stream->Cancel(key, borrower, reason)) return;
+    if (stream != nullptr && stream->Cancel(key, receiver, reason)) return;
   }
 }
 

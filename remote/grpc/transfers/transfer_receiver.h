@@ -29,8 +29,8 @@ class TransferReceiver final : public TransferChannel {
   TransferReceiver(const TransferReceiver&) = delete;
   TransferReceiver& operator=(const TransferReceiver&) = delete;
 
-  void Request(int task, const BufKey& key, const Ask& ask) override;
-  void Cancel(int task, const BufKey& key, const Borrower* borrower,
+  void Request(int task, const BufKey& key, const RecvRequest& recv) override;
+  void Cancel(int task, const BufKey& key, const Receiver* receiver,
               absl::Status reason) override;
 
   // Closes the streams to a lost process: no further request goes over them.
@@ -44,12 +44,12 @@ class TransferReceiver final : public TransferChannel {
  private:
   using StreamKey = std::pair<int, int>;  // Task and lane.
 
-  absl::Status Check(int task, const Ask& ask) const;
-  int LaneOf(const BufKey& key, const Ask& ask) const;
+  absl::Status Check(int task, const RecvRequest& recv) const;
+  int LaneOf(const BufKey& key, const RecvRequest& recv) const;
 
   // Gives the request to a stream. Returns false after Shutdown().
-  bool Take(const StreamKey& stream_key, const BufKey& key, const Ask& ask)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  bool Take(const StreamKey& stream_key, const BufKey& key,
+            const RecvRequest& recv) ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<ReceiveStream> Create(const StreamKey& stream_key);
   std::vector<std::pair<StreamKey, std::shared_ptr<ReceiveStream>>> Streams()
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -66,13 +66,13 @@ TEST_P(EveryWayTest, BytesOfEverySizeArriveAndTheLenderIsTold) {
         size_t{1025}, kMinMemoryBytes - 1, kMinMemoryBytes, kMinMemoryBytes + 1,
         size_t{4} << 20, (size_t{4} << 20) + 1, kLargeBytes + 3}) {
     const std::vector<std::byte> bytes = Pattern(num_bytes);
-    WaitingLender lender;
-    WaitingBorrower borrower(num_bytes);
-    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-    tasks.Request(0, 1, KeyOf(0), num_bytes, borrower);
-    EXPECT_THAT(borrower.Wait(), IsOk());
-    EXPECT_THAT(lender.Wait(), IsOk());
-    EXPECT_TRUE(borrower.bytes() == bytes) << num_bytes;
+    WaitingSender sender;
+    WaitingReceiver receiver(num_bytes);
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+    tasks.Request(0, 1, KeyOf(0), num_bytes, receiver);
+    EXPECT_THAT(receiver.Wait(), IsOk());
+    EXPECT_THAT(sender.Wait(), IsOk());
+    EXPECT_TRUE(receiver.bytes() == bytes) << num_bytes;
   }
 }
 
@@ -85,14 +85,14 @@ TEST(TransfersTest, PartsAreWholeElementsOfEveryType) {
   for (const DType dtype : kAllDTypes) {
     const size_t num_bytes = SizeOf(dtype) * 100'003;
     const std::vector<std::byte> bytes = Pattern(num_bytes);
-    WaitingLender lender;
-    WaitingBorrower borrower(num_bytes);
-    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-    tasks.Request(0, 1, KeyOf(0), num_bytes, borrower, dtype);
-    EXPECT_THAT(borrower.Wait(), IsOk());
-    EXPECT_THAT(lender.Wait(), IsOk());
-    EXPECT_TRUE(borrower.bytes() == bytes) << Name(dtype);
-    EXPECT_THAT(borrower.part_sizes(), Each(testing::Truly([&](size_t size) {
+    WaitingSender sender;
+    WaitingReceiver receiver(num_bytes);
+    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+    tasks.Request(0, 1, KeyOf(0), num_bytes, receiver, dtype);
+    EXPECT_THAT(receiver.Wait(), IsOk());
+    EXPECT_THAT(sender.Wait(), IsOk());
+    EXPECT_TRUE(receiver.bytes() == bytes) << Name(dtype);
+    EXPECT_THAT(receiver.part_sizes(), Each(testing::Truly([&](size_t size) {
                   return size > 0 && size % SizeOf(dtype) == 0;
                 })));
   }
@@ -106,21 +106,21 @@ TEST_P(EveryWayTest, AThousandAtATimeArrive) {
   });
   tasks.StartAll();
   std::vector<std::vector<std::byte>> bytes(kNumTransfers);
-  std::vector<WaitingLender> lenders(kNumTransfers);
-  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  std::vector<WaitingSender> senders(kNumTransfers);
+  std::vector<std::unique_ptr<WaitingReceiver>> receivers;
   for (int i = 0; i < kNumTransfers; ++i) {
     bytes[i] = Pattern(static_cast<size_t>(i) * i % 300'001);
-    borrowers.push_back(std::make_unique<WaitingBorrower>(bytes[i].size()));
-    tasks.Request(0, 1, KeyOf(i), bytes[i].size(), *borrowers[i]);
+    receivers.push_back(std::make_unique<WaitingReceiver>(bytes[i].size()));
+    tasks.Request(0, 1, KeyOf(i), bytes[i].size(), *receivers[i]);
   }
   for (int i = kNumTransfers - 1; i >= 0; --i) {
     tasks.table(1).Provide(KeyOf(i),
-                           {.bytes = bytes[i], .lender = &lenders[i]});
+                           {.bytes = bytes[i], .sender = &senders[i]});
   }
   for (int i = 0; i < kNumTransfers; ++i) {
-    ASSERT_THAT(borrowers[i]->Wait(), IsOk());
-    ASSERT_THAT(lenders[i].Wait(), IsOk());
-    EXPECT_TRUE(borrowers[i]->bytes() == bytes[i]) << i;
+    ASSERT_THAT(receivers[i]->Wait(), IsOk());
+    ASSERT_THAT(senders[i].Wait(), IsOk());
+    EXPECT_TRUE(receivers[i]->bytes() == bytes[i]) << i;
   }
 }
 
@@ -130,12 +130,12 @@ TEST(TransfersTest, BothDirectionsAndATaskWithItselfWork) {
   const std::vector<std::byte> bytes = Pattern(100'000);
   for (int from = 0; from < 2; ++from) {
     for (int to = 0; to < 2; ++to) {
-      WaitingLender lender;
-      WaitingBorrower borrower(bytes.size());
-      tasks.table(to).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-      tasks.Request(from, to, KeyOf(0), bytes.size(), borrower);
-      EXPECT_THAT(borrower.Wait(), IsOk());
-      EXPECT_THAT(lender.Wait(), IsOk());
+      WaitingSender sender;
+      WaitingReceiver receiver(bytes.size());
+      tasks.table(to).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+      tasks.Request(from, to, KeyOf(0), bytes.size(), receiver);
+      EXPECT_THAT(receiver.Wait(), IsOk());
+      EXPECT_THAT(sender.Wait(), IsOk());
     }
   }
 }
@@ -143,24 +143,24 @@ TEST(TransfersTest, BothDirectionsAndATaskWithItselfWork) {
 TEST(TransfersTest, ACancelledRequestThatWaitsIsWithdrawn) {
   TestTasks tasks(2);
   tasks.StartAll();
-  WaitingBorrower borrower(4);
-  tasks.Request(0, 1, KeyOf(0), 4, borrower);
-  tasks.table(1).WaitForAsks(1);
-  WaitingBorrower second(4);
+  WaitingReceiver receiver(4);
+  tasks.Request(0, 1, KeyOf(0), 4, receiver);
+  tasks.table(1).WaitForRequests(1);
+  WaitingReceiver second(4);
   TransferChannel& transfers = tasks.transport(0).transfers();
   transfers.Cancel(1, KeyOf(0), &second, absl::AbortedError("not yours"));
-  transfers.Cancel(1, KeyOf(0), &borrower, absl::AbortedError("enough"));
-  EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
-  tasks.table(1).WaitForAsks(0);
+  transfers.Cancel(1, KeyOf(0), &receiver, absl::AbortedError("enough"));
+  EXPECT_THAT(receiver.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  tasks.table(1).WaitForRequests(0);
   EXPECT_EQ(tasks.table(1).num_withdrawn(), 1);
 
   // The stream and the key are free again.
   const std::vector<std::byte> bytes = Pattern(4);
-  WaitingLender lender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  WaitingSender sender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
   tasks.Request(0, 1, KeyOf(0), 4, second);
   EXPECT_THAT(second.Wait(), IsOk());
-  EXPECT_THAT(lender.Wait(), IsOk());
+  EXPECT_THAT(sender.Wait(), IsOk());
 }
 
 TEST_P(EveryWayTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
@@ -168,16 +168,16 @@ TEST_P(EveryWayTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
   for (int i = 0; i < 20; ++i) {
-    WaitingLender lender;
-    WaitingBorrower borrower(kLargeBytes);
-    tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .lender = &lender});
-    tasks.Request(0, 1, KeyOf(i), kLargeBytes, borrower);
-    borrower.WaitForPart();
-    tasks.transport(0).transfers().Cancel(1, KeyOf(i), &borrower,
+    WaitingSender sender;
+    WaitingReceiver receiver(kLargeBytes);
+    tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .sender = &sender});
+    tasks.Request(0, 1, KeyOf(i), kLargeBytes, receiver);
+    receiver.WaitForPart();
+    tasks.transport(0).transfers().Cancel(1, KeyOf(i), &receiver,
                                           absl::AbortedError("enough"));
-    const absl::Status status = borrower.Wait();
+    const absl::Status status = receiver.Wait();
     EXPECT_TRUE(status.ok() || absl::IsAborted(status)) << status;
-    const absl::Status end = lender.Wait();
+    const absl::Status end = sender.Wait();
     EXPECT_TRUE(end.ok() || end == absl::AbortedError("enough")) << end;
   }
 }
@@ -187,19 +187,19 @@ TEST_P(EveryWayTest, ABorrowerThatRefusesAPartIsToldItsReason) {
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
   for (int i = 0; i < 3; ++i) {
-    WaitingLender lender;
-    RefusingBorrower borrower(/*offset=*/0, absl::DataLossError("not these"));
-    tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .lender = &lender});
-    tasks.Request(0, 1, KeyOf(i), kLargeBytes, borrower);
-    EXPECT_THAT(borrower.Wait(),
+    WaitingSender sender;
+    RefusingReceiver receiver(/*offset=*/0, absl::DataLossError("not these"));
+    tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .sender = &sender});
+    tasks.Request(0, 1, KeyOf(i), kLargeBytes, receiver);
+    EXPECT_THAT(receiver.Wait(),
                 StatusIs(absl::StatusCode::kDataLoss, "not these"));
-    const absl::Status end = lender.Wait();
+    const absl::Status end = sender.Wait();
     EXPECT_TRUE(end.ok() || end == absl::DataLossError("not these")) << end;
   }
 }
 
 // Takes its first part when the test says so.
-class HeldUpBorrower final : public Borrower {
+class DelayedReceiver final : public Receiver {
  public:
   absl::Status OnPart(int32_t /*id*/, size_t offset,
                       absl::Span<const std::byte> part) override {
@@ -213,19 +213,19 @@ class HeldUpBorrower final : public Borrower {
   void OnDelivery(int32_t /*id*/, absl::Status status,
                   Delivery /*delivery*/) override {
     status_ = std::move(status);
-    told_.DecrementCount();
+    reported_.DecrementCount();
   }
 
   void WaitForPart() { begun_.Wait(); }
   void GoOn() { may_go_on_.DecrementCount(); }
   absl::Status Wait() {
-    told_.Wait();
+    reported_.Wait();
     return status_;
   }
   size_t num_bytes() const { return num_bytes_; }  // Call after Wait().
 
  private:
-  BlockingCounter begun_{1}, may_go_on_{1}, told_{1};
+  BlockingCounter begun_{1}, may_go_on_{1}, reported_{1};
   size_t num_bytes_ = 0;
   absl::Status status_;
 };
@@ -238,31 +238,31 @@ TEST(TransfersTest, ManyLongReasonsFitIntoMessagesHoweverSmallTheirBound) {
   });
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingLender lender;
-  HeldUpBorrower large;
-  tasks.table(1).Provide(KeyOf(-1), {.bytes = bytes, .lender = &lender});
+  WaitingSender sender;
+  DelayedReceiver large;
+  tasks.table(1).Provide(KeyOf(-1), {.bytes = bytes, .sender = &sender});
   tasks.Request(0, 1, KeyOf(-1), kLargeBytes, large);
   large.WaitForPart();
-  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  std::vector<std::unique_ptr<WaitingReceiver>> receivers;
   for (int i = 0; i < kNumRequests; ++i) {
-    borrowers.push_back(std::make_unique<WaitingBorrower>(4));
-    tasks.Request(0, 1, KeyOf(i), 4, *borrowers[i]);
+    receivers.push_back(std::make_unique<WaitingReceiver>(4));
+    tasks.Request(0, 1, KeyOf(i), 4, *receivers[i]);
   }
-  tasks.table(1).WaitForAsks(kNumRequests);
+  tasks.table(1).WaitForRequests(kNumRequests);
   const auto reason = [](int i) {
     return absl::AbortedError(absl::StrCat(i, std::string(4000, 'x')));
   };
   for (int i = 0; i < kNumRequests; ++i) {
-    tasks.transport(0).transfers().Cancel(1, KeyOf(i), borrowers[i].get(),
+    tasks.transport(0).transfers().Cancel(1, KeyOf(i), receivers[i].get(),
                                           reason(i));
   }
-  tasks.table(1).WaitForAsks(0);  // Every reason is queued now.
+  tasks.table(1).WaitForRequests(0);  // Every reason is queued now.
   large.GoOn();
   EXPECT_THAT(large.Wait(), IsOk());
   EXPECT_EQ(large.num_bytes(), kLargeBytes);
-  EXPECT_THAT(lender.Wait(), IsOk());
+  EXPECT_THAT(sender.Wait(), IsOk());
   for (int i = 0; i < kNumRequests; ++i) {
-    EXPECT_EQ(borrowers[i]->Wait(), reason(i));
+    EXPECT_EQ(receivers[i]->Wait(), reason(i));
   }
 }
 
@@ -270,20 +270,20 @@ TEST(TransfersTest, ALoanOfAnotherSizeEndsBothSides) {
   TestTasks tasks(2);
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(8);
-  WaitingLender lender;
-  WaitingBorrower borrower(4);
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-  tasks.Request(0, 1, KeyOf(0), 4, borrower);
+  WaitingSender sender;
+  WaitingReceiver receiver(4);
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+  tasks.Request(0, 1, KeyOf(0), 4, receiver);
   const auto is_wrong =
       StatusIs(absl::StatusCode::kInternal, HasSubstr("8 bytes are lent"));
-  EXPECT_THAT(borrower.Wait(), is_wrong);
-  EXPECT_THAT(lender.Wait(), is_wrong);
+  EXPECT_THAT(receiver.Wait(), is_wrong);
+  EXPECT_THAT(sender.Wait(), is_wrong);
 }
 
 TEST(TransfersTest, TheSameKeyIsAskedForOnceAtATime) {
   TestTasks tasks(2);
   tasks.StartAll();
-  WaitingBorrower first(4), second(4);
+  WaitingReceiver first(4), second(4);
   tasks.Request(0, 1, KeyOf(0), 4, first);
   tasks.Request(0, 1, KeyOf(0), 4, second);
   EXPECT_THAT(second.Wait(), StatusIs(absl::StatusCode::kAlreadyExists,
@@ -298,10 +298,10 @@ TEST(TransfersTest, TheKeyOfACancelledRequestIsFreeBeforeItsBorrowerIsTold) {
   });
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingLender lender, second_lender;
-  HeldUpBorrower first;
-  WaitingBorrower second(4);
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  WaitingSender sender, second_lender;
+  DelayedReceiver first;
+  WaitingReceiver second(4);
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
   tasks.Request(0, 1, KeyOf(0), kLargeBytes, first);
   first.WaitForPart();
   tasks.transport(0).transfers().Cancel(1, KeyOf(0), &first,
@@ -309,10 +309,10 @@ TEST(TransfersTest, TheKeyOfACancelledRequestIsFreeBeforeItsBorrowerIsTold) {
   tasks.Request(0, 1, KeyOf(0), 4, second);
   first.GoOn();
   EXPECT_THAT(first.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
-  const absl::Status end = lender.Wait();
+  const absl::Status end = sender.Wait();
   EXPECT_TRUE(end.ok() || end == absl::AbortedError("enough")) << end;
   tasks.table(1).Provide(KeyOf(0), {.bytes = absl::MakeSpan(bytes).first(4),
-                                    .lender = &second_lender});
+                                    .sender = &second_lender});
   EXPECT_THAT(second.Wait(), IsOk());
   EXPECT_THAT(second_lender.Wait(), IsOk());
 }
@@ -320,11 +320,11 @@ TEST(TransfersTest, TheKeyOfACancelledRequestIsFreeBeforeItsBorrowerIsTold) {
 TEST(TransfersTest, ASizeThatIsNoNumberOfElementsIsRefused) {
   TestTasks tasks(2);
   tasks.StartAll();
-  WaitingBorrower borrower(6);
-  tasks.Request(0, 1, KeyOf(0), 6, borrower, DType::kFloat32);
-  EXPECT_THAT(borrower.Wait(), StatusIs(absl::StatusCode::kInvalidArgument,
+  WaitingReceiver receiver(6);
+  tasks.Request(0, 1, KeyOf(0), 6, receiver, DType::kFloat32);
+  EXPECT_THAT(receiver.Wait(), StatusIs(absl::StatusCode::kInvalidArgument,
                                         HasSubstr("float32")));
-  WaitingBorrower other(6);
+  WaitingReceiver other(6);
   tasks.Request(0, 1, KeyOf(0), 6, other, static_cast<DType>(99));
   EXPECT_THAT(other.Wait(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("99")));
@@ -333,11 +333,11 @@ TEST(TransfersTest, ASizeThatIsNoNumberOfElementsIsRefused) {
 TEST(TransfersTest, ThePeerThatGoesAwayIsNamed) {
   TestTasks tasks(2);
   tasks.StartAll();
-  WaitingBorrower borrower(4);
-  tasks.Request(0, 1, KeyOf(0), 4, borrower);
-  tasks.table(1).WaitForAsks(1);
+  WaitingReceiver receiver(4);
+  tasks.Request(0, 1, KeyOf(0), 4, receiver);
+  tasks.table(1).WaitForRequests(1);
   tasks.Stop(1);
-  EXPECT_THAT(borrower.Wait(),
+  EXPECT_THAT(receiver.Wait(),
               StatusIs(absl::StatusCode::kUnavailable,
                        absl::StrCat("task 1 (", tasks.address(1),
                                     "): connection closed")));
@@ -346,13 +346,13 @@ TEST(TransfersTest, ThePeerThatGoesAwayIsNamed) {
 TEST(TransfersTest, ShutdownEndsRequestsAndWithdrawsThem) {
   TestTasks tasks(2);
   tasks.StartAll();
-  WaitingBorrower borrower(4);
-  tasks.Request(0, 1, KeyOf(0), 4, borrower);
-  tasks.table(1).WaitForAsks(1);
+  WaitingReceiver receiver(4);
+  tasks.Request(0, 1, KeyOf(0), 4, receiver);
+  tasks.table(1).WaitForRequests(1);
   tasks.Stop(0);
-  EXPECT_THAT(borrower.Wait(),
+  EXPECT_THAT(receiver.Wait(),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
-  tasks.table(1).WaitForAsks(0);
+  tasks.table(1).WaitForRequests(0);
 }
 
 TEST(TransfersTest, ATaskWithTooManyRequestsIsRefusedMore) {
@@ -360,23 +360,23 @@ TEST(TransfersTest, ATaskWithTooManyRequestsIsRefusedMore) {
     options.bounds.max_open_transfers = 3;
   });
   tasks.StartAll();
-  std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+  std::vector<std::unique_ptr<WaitingReceiver>> receivers;
   for (int i = 0; i < 4; ++i) {
-    borrowers.push_back(std::make_unique<WaitingBorrower>(4));
-    tasks.Request(0, 1, KeyOf(i), 4, *borrowers[i]);
+    receivers.push_back(std::make_unique<WaitingReceiver>(4));
+    tasks.Request(0, 1, KeyOf(i), 4, *receivers[i]);
   }
-  EXPECT_THAT(borrowers[3]->Wait(),
+  EXPECT_THAT(receivers[3]->Wait(),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("task 0"), HasSubstr("3 requests"))));
   // Room for another one once one has ended.
   const std::vector<std::byte> bytes = Pattern(4);
-  WaitingLender lender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
-  EXPECT_THAT(borrowers[0]->Wait(), IsOk());
-  EXPECT_THAT(lender.Wait(), IsOk());
-  WaitingBorrower fifth(4);
+  WaitingSender sender;
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+  EXPECT_THAT(receivers[0]->Wait(), IsOk());
+  EXPECT_THAT(sender.Wait(), IsOk());
+  WaitingReceiver fifth(4);
   tasks.Request(0, 1, KeyOf(5), 4, fifth);
-  tasks.table(1).WaitForAsks(3);
+  tasks.table(1).WaitForRequests(3);
   tasks.Stop(0);
 }
 
@@ -384,76 +384,76 @@ TEST(TransfersTest, WhatIsAskedOfAProcessThatIsDroppedEnds) {
   TestTasks tasks(2);
   tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(4);
-  WaitingLender lender;
-  WaitingBorrower first(4), second(4), third(4);
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .lender = &lender});
+  WaitingSender sender;
+  WaitingReceiver first(4), second(4), third(4);
+  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
   tasks.Request(0, 1, KeyOf(0), 4, first);
   EXPECT_THAT(first.Wait(), IsOk());  // The peer is known now.
-  EXPECT_THAT(lender.Wait(), IsOk());
+  EXPECT_THAT(sender.Wait(), IsOk());
   tasks.Request(0, 1, KeyOf(1), 4, second);
-  tasks.table(1).WaitForAsks(1);
+  tasks.table(1).WaitForRequests(1);
   const absl::Status lost = absl::UnavailableError("task 1 was lost");
   Transport& transport = tasks.transport(0);
   const uint64_t incarnation = tasks.incarnation(1);
   transport.Drop({.task = 1, .incarnation = incarnation + 1}, lost);
   tasks.Request(0, 1, KeyOf(2), 4, third);
-  tasks.table(1).WaitForAsks(2);
+  tasks.table(1).WaitForRequests(2);
   transport.Drop({.task = 1, .incarnation = incarnation}, lost);
   EXPECT_EQ(second.Wait(), lost);
   EXPECT_EQ(third.Wait(), lost);
-  tasks.table(1).WaitForAsks(0);
+  tasks.table(1).WaitForRequests(0);
 }
 
 TEST(TransfersTest, WhatIsAskedForWhileAStreamEndsEndsWithItOrComes) {
   constexpr int kNumRounds = 200;
   constexpr int kNumRequests = 64;
   const std::vector<std::byte> bytes = Pattern(4);
-  WaitingLender lender;
+  WaitingSender sender;
   TestTasks tasks(2);
   tasks.StartAll();
   const absl::Status lost = absl::UnavailableError("task 1 was lost");
   for (int round = 0; round < kNumRounds; ++round) {
     const int first_tag = round * kNumRequests;
-    std::vector<std::unique_ptr<WaitingBorrower>> borrowers;
+    std::vector<std::unique_ptr<WaitingReceiver>> receivers;
     for (int i = 0; i < kNumRequests; ++i) {
       const BufKey key = KeyOf(first_tag + i);
-      tasks.table(1).Provide(key, {.bytes = bytes, .lender = &lender});
-      borrowers.push_back(std::make_unique<WaitingBorrower>(4));
-      tasks.Request(0, 1, key, 4, *borrowers[i]);
+      tasks.table(1).Provide(key, {.bytes = bytes, .sender = &sender});
+      receivers.push_back(std::make_unique<WaitingReceiver>(4));
+      tasks.Request(0, 1, key, 4, *receivers[i]);
       if (i > 0) continue;
-      EXPECT_THAT(borrowers[0]->Wait(), IsOk());
+      EXPECT_THAT(receivers[0]->Wait(), IsOk());
       tasks.transport(0).Drop({.task = 1, .incarnation = tasks.incarnation(1)},
                               lost);
     }
-    for (const auto& borrower : borrowers) {
-      EXPECT_THAT(borrower->Wait(), testing::AnyOf(IsOk(), lost));
+    for (const auto& receiver : receivers) {
+      EXPECT_THAT(receiver->Wait(), testing::AnyOf(IsOk(), lost));
     }
   }
 }
 
 // Counts its deliveries.
-class CountingBorrower final : public Borrower {
+class CountingReceiver final : public Receiver {
  public:
   void OnDelivery(int32_t /*id*/, absl::Status /*status*/,
                   Delivery /*delivery*/) override {
-    ++num_told_;
+    ++num_reported_;
   }
-  int num_told() const { return num_told_; }
+  int num_reported() const { return num_reported_; }
 
  private:
-  std::atomic<int> num_told_ = 0;
+  std::atomic<int> num_reported_ = 0;
 };
 
 TEST(TransfersTest, WhatIsCancelledWhileAStreamEndsIsToldOnce) {
   constexpr int kNumRounds = 1000;
   constexpr int kNumRequests = 64;
   const std::vector<std::byte> bytes = Pattern(4);
-  WaitingLender lender;
-  WaitingBorrower first(4);
-  std::vector<CountingBorrower> borrowers(kNumRounds * kNumRequests);
+  WaitingSender sender;
+  WaitingReceiver first(4);
+  std::vector<CountingReceiver> receivers(kNumRounds * kNumRequests);
   TestTasks tasks(2);
   tasks.StartAll();
-  tasks.table(1).Provide(KeyOf(-1), {.bytes = bytes, .lender = &lender});
+  tasks.table(1).Provide(KeyOf(-1), {.bytes = bytes, .sender = &sender});
   tasks.Request(0, 1, KeyOf(-1), 4, first);
   EXPECT_THAT(first.Wait(), IsOk());  // The peer is known now.
   Transport& transport = tasks.transport(0);
@@ -461,21 +461,21 @@ TEST(TransfersTest, WhatIsCancelledWhileAStreamEndsIsToldOnce) {
     const int begin = round * kNumRequests;
     const int end = begin + kNumRequests;
     for (int i = begin; i < end; ++i) {
-      tasks.Request(0, 1, KeyOf(i), 4, borrowers[i]);
+      tasks.Request(0, 1, KeyOf(i), 4, receivers[i]);
     }
     std::thread dropper([&] {
       transport.Drop({.task = 1, .incarnation = tasks.incarnation(1)},
                      absl::UnavailableError("task 1 was lost"));
     });
     for (int i = begin; i < end; ++i) {
-      transport.transfers().Cancel(1, KeyOf(i), &borrowers[i],
+      transport.transfers().Cancel(1, KeyOf(i), &receivers[i],
                                    absl::AbortedError("enough"));
     }
     dropper.join();
   }
   tasks.Stop(0);
-  for (const CountingBorrower& borrower : borrowers) {
-    ASSERT_EQ(borrower.num_told(), 1);
+  for (const CountingReceiver& receiver : receivers) {
+    ASSERT_EQ(receiver.num_reported(), 1);
   }
 }
 

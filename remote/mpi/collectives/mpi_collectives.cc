@@ -147,7 +147,7 @@ class MpiCollectives::Execution final
 
   // Ends an execution that began without MPI. On MPI's thread, but not inside
   // Begin(): an execution started by `done` would begin inside this one.
-  void EndMerged() { EndInTurn(merged_status_); }
+  void EndMerged() { FinishOnTrampoline(merged_status_); }
 
  private:
   // Functions for MPI's thread.
@@ -155,7 +155,7 @@ class MpiCollectives::Execution final
   void Fail(const absl::Status& why);
   void NoteIfFailedInMpi();
   void OnRequestEnded();
-  void EndInTurn(absl::Status status);
+  void FinishOnTrampoline(absl::Status status);
   void End(absl::Status status);
 
   const std::shared_ptr<MpiCollectives> owner_;
@@ -221,14 +221,14 @@ void MpiCollectives::Execution::OnRequestEnded() {
   owner_->failed_in_mpi_.erase(this);
   const bool has_work = !context_.params->instance->final_op.is_identity() &&
                         context_.output.size_bytes() > kMostFinishedInline;
-  if (!has_work) return EndInTurn(operation_->Finish());
+  if (!has_work) return FinishOnTrampoline(operation_->Finish());
   owner_->options_.environment.queue->Schedule([self = shared_from_this()] {
     const absl::Status status = self->operation_->Finish();
     self->owner_->Post([self, status] { self->End(status); });
   });
 }
 
-void MpiCollectives::Execution::EndInTurn(absl::Status status) {
+void MpiCollectives::Execution::FinishOnTrampoline(absl::Status status) {
   in_turn = owner_.get();
   End(std::move(status));
   in_turn = nullptr;

@@ -14,9 +14,9 @@ void EncodePull(const PullRequest& request, proto::MpiPull& message) {
   message.set_tag(request.key.tag);
   message.set_from_rank(request.key.from);
   message.set_to_rank(request.key.to);
-  message.set_num_bytes(request.ask.num_bytes);
-  message.set_dtype(static_cast<int>(request.ask.dtype));
-  message.set_incarnation(request.ask.incarnation);
+  message.set_num_bytes(request.recv.num_bytes);
+  message.set_dtype(static_cast<int>(request.recv.dtype));
+  message.set_incarnation(request.recv.incarnation);
   message.set_payload_tag(request.payload_tag);
   message.set_may_read_memory(request.may_read_memory);
 }
@@ -49,9 +49,9 @@ absl::StatusOr<PullRequest> DecodePull(const proto::MpiPull& message) {
                              .tag = message.tag(),
                              .from = message.from_rank(),
                              .to = message.to_rank()},
-                     .ask = {.num_bytes = static_cast<size_t>(num_bytes),
-                             .dtype = static_cast<DType>(dtype),
-                             .incarnation = message.incarnation()},
+                     .recv = {.num_bytes = static_cast<size_t>(num_bytes),
+                              .dtype = static_cast<DType>(dtype),
+                              .incarnation = message.incarnation()},
                      .payload_tag = message.payload_tag(),
                      .may_read_memory = message.may_read_memory()};
 }

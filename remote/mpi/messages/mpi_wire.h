@@ -58,7 +58,7 @@ inline constexpr size_t kChunksAtATime = 8;
 // Request for bytes.
 struct PullRequest {
   BufKey key;
-  Ask ask;                       // Has no borrower.
+  RecvRequest recv;              // Has no receiver.
   int payload_tag = 0;           // 0: inline, or to be read.
   bool may_read_memory = false;  // False if inline.
 };

@@ -14,9 +14,9 @@ using testing::HasSubstr;
 
 PullRequest LargePull() {
   return {.key = {.exec = {1, -2, 3, 4, 5}, .tag = 6, .from = 7, .to = 8},
-          .ask = {.num_bytes = kMaxInlineBytes + 8,
-                  .dtype = DType::kFloat64,
-                  .incarnation = ~uint64_t{0}},
+          .recv = {.num_bytes = kMaxInlineBytes + 8,
+                   .dtype = DType::kFloat64,
+                   .incarnation = ~uint64_t{0}},
           .payload_tag = 9};
 }
 
@@ -43,9 +43,9 @@ TEST(MpiWireTest, PullsSurviveTheWire) {
     const auto found = DecodePull(Encoded(wanted));
     ASSERT_THAT(found, IsOk());
     EXPECT_EQ(found->key, wanted.key);
-    EXPECT_EQ(found->ask.num_bytes, wanted.ask.num_bytes);
-    EXPECT_EQ(found->ask.dtype, wanted.ask.dtype);
-    EXPECT_EQ(found->ask.incarnation, wanted.ask.incarnation);
+    EXPECT_EQ(found->recv.num_bytes, wanted.recv.num_bytes);
+    EXPECT_EQ(found->recv.dtype, wanted.recv.dtype);
+    EXPECT_EQ(found->recv.incarnation, wanted.recv.incarnation);
     EXPECT_EQ(found->payload_tag, wanted.payload_tag);
     EXPECT_EQ(found->may_read_memory, wanted.may_read_memory);
   }

@@ -1,5 +1,5 @@
-#ifndef TUTTI_SCHEDULE_ENGINE_BETWEEN_TASKS_H_
-#define TUTTI_SCHEDULE_ENGINE_BETWEEN_TASKS_H_
+#ifndef TUTTI_SCHEDULE_ENGINE_INTER_TASK_LEVEL_H_
+#define TUTTI_SCHEDULE_ENGINE_INTER_TASK_LEVEL_H_
 
 #include <cstdint>
 
@@ -15,9 +15,9 @@ namespace tutti {
 // an instance. The first members of the tasks (first_members.h) all-reduce
 // their tasks' results chunk by chunk, without the final op. Thread-safe once
 // prepared.
-class BetweenTasks {
+class InterTaskLevel {
  public:
-  virtual ~BetweenTasks() = default;
+  virtual ~InterTaskLevel() = default;
 
   // Checks one member's context. Called for each member, before all other
   // calls.
@@ -44,4 +44,4 @@ class BetweenTasks {
 
 }  // namespace tutti
 
-#endif  // TUTTI_SCHEDULE_ENGINE_BETWEEN_TASKS_H_
+#endif  // TUTTI_SCHEDULE_ENGINE_INTER_TASK_LEVEL_H_

@@ -1,5 +1,5 @@
-#ifndef TUTTI_GPU_NCCL_NCCL_WITHIN_TASK_H_
-#define TUTTI_GPU_NCCL_NCCL_WITHIN_TASK_H_
+#ifndef TUTTI_GPU_NCCL_NCCL_INTRA_TASK_LEVEL_H_
+#define TUTTI_GPU_NCCL_NCCL_INTRA_TASK_LEVEL_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -21,9 +21,9 @@
 #include "gpu/passes/gpu_members.h"
 #include "gpu/runtime/gpu_launch.h"
 #include "schedule/chunk_map.h"
-#include "schedule/engine/between_tasks.h"
 #include "schedule/engine/hierarchical_run.h"
-#include "schedule/engine/within_task.h"
+#include "schedule/engine/inter_task_level.h"
+#include "schedule/engine/intra_task_level.h"
 #include "tutti/device.h"
 #include "tutti/environment.h"
 #include "tutti/gpu_devices.h"
@@ -38,7 +38,7 @@ struct NcclThenPlan {
   // that was put there after the call.
   std::unique_ptr<Device> first_device;
 
-  std::unique_ptr<BetweenTasks> between;
+  std::unique_ptr<InterTaskLevel> between;
 };
 
 // Communicator of a group's members in this process. Belongs to the group's
@@ -64,16 +64,16 @@ class TaskCommunicator {
 // A stage may wait for another process, or for a GPU that never gets there.
 // Meanwhile the communicator and the GPUs are checked for errors every
 // GpuPassEnd::kLookEvery. The first error ends the execution.
-class NcclWithinTask final
-    : public WithinTask,
-      public std::enable_shared_from_this<NcclWithinTask> {
+class NcclIntraTaskLevel final
+    : public IntraTaskLevel,
+      public std::enable_shared_from_this<NcclIntraTaskLevel> {
  public:
   // REQUIRES: all members of this process have joined `meeting`. The plan
   // outlives this object.
-  NcclWithinTask(GpuMeeting& meeting, const GpuMembers& members,
-                 const NcclThenPlan& plan);
-  NcclWithinTask(const NcclWithinTask&) = delete;
-  NcclWithinTask& operator=(const NcclWithinTask&) = delete;
+  NcclIntraTaskLevel(GpuMeeting& meeting, const GpuMembers& members,
+                     const NcclThenPlan& plan);
+  NcclIntraTaskLevel(const NcclIntraTaskLevel&) = delete;
+  NcclIntraTaskLevel& operator=(const NcclIntraTaskLevel&) = delete;
 
   // Runs the execution, and adjourns the meeting at the end. Call once.
   void Start();
@@ -137,4 +137,4 @@ class NcclWithinTask final
 
 }  // namespace tutti
 
-#endif  // TUTTI_GPU_NCCL_NCCL_WITHIN_TASK_H_
+#endif  // TUTTI_GPU_NCCL_NCCL_INTRA_TASK_LEVEL_H_

@@ -1,4 +1,4 @@
-#include "gpu/nccl/nccl_within_task.h"
+#include "gpu/nccl/nccl_intra_task_level.h"
 
 #include <limits>
 #include <utility>
@@ -18,19 +18,20 @@ absl::StatusOr<std::string> TaskCommunicator::Id(NcclRuntime& nccl) {
   return id_;
 }
 
-NcclWithinTask::NcclWithinTask(GpuMeeting& meeting, const GpuMembers& members,
-                               const NcclThenPlan& plan)
+NcclIntraTaskLevel::NcclIntraTaskLevel(GpuMeeting& meeting,
+                                       const GpuMembers& members,
+                                       const NcclThenPlan& plan)
     : meeting_(meeting),
       members_(members),
       plan_(plan),
       communicator_(
           first().params->group->resources->GetOrCreate<TaskCommunicator>()) {}
 
-Clock& NcclWithinTask::clock() const {
+Clock& NcclIntraTaskLevel::clock() const {
   return *first().executor->environment().clock;
 }
 
-void NcclWithinTask::Start() {
+void NcclIntraTaskLevel::Start() {
   absl::Status status = Prepare();
   if (!status.ok()) return Adjourn(std::move(status));
   if (!is_alone()) {
@@ -45,7 +46,7 @@ void NcclWithinTask::Start() {
   run->Start();
 }
 
-absl::Status NcclWithinTask::Prepare() {
+absl::Status NcclIntraTaskLevel::Prepare() {
   ready_ = meeting_.TakeReady();
   reduced_.resize(static_cast<size_t>(plan_.between->num_chunks()));
   if (!is_alone() && plan_.between->num_chunks() > 0) {
@@ -65,7 +66,7 @@ absl::Status NcclWithinTask::Prepare() {
   return first().execution->cancellation.status();
 }
 
-NcclGroup::Options NcclWithinTask::Options() const {
+NcclGroup::Options NcclIntraTaskLevel::Options() const {
   NcclGroup::Options options = {
       .nccl = members_.device(0).nccl(),
       .id = id_,
@@ -81,7 +82,7 @@ NcclGroup::Options NcclWithinTask::Options() const {
   return options;
 }
 
-void NcclWithinTask::LookLater(const RunPtr& run) {
+void NcclIntraTaskLevel::LookLater(const RunPtr& run) {
   MutexLock lock(&mu_);
   // The run keeps this object alive.
   alarm_ = clock().CallAt(clock().Now() + GpuPassEnd::kLookEvery, [this, run] {
@@ -93,7 +94,7 @@ void NcclWithinTask::LookLater(const RunPtr& run) {
   });
 }
 
-absl::Status NcclWithinTask::FindFault() {
+absl::Status NcclIntraTaskLevel::FindFault() {
   absl::Status fault = communicator_->group()->status();
   for (int place = 0; place < members_.size(); ++place) {
     CudaDevice& device = members_.device(place);
@@ -104,7 +105,7 @@ absl::Status NcclWithinTask::FindFault() {
   return fault;
 }
 
-void NcclWithinTask::Reduce(Chunk chunk, StatusCallback done) {
+void NcclIntraTaskLevel::Reduce(Chunk chunk, StatusCallback done) {
   if (is_alone()) return std::move(done)(MarkReduced(chunk.index));
   Launch(
       {},
@@ -118,7 +119,7 @@ void NcclWithinTask::Reduce(Chunk chunk, StatusCallback done) {
       });
 }
 
-absl::Status NcclWithinTask::MarkReduced(int64_t index) {
+absl::Status NcclIntraTaskLevel::MarkReduced(int64_t index) {
   CudaDevice& device = members_.device(0);
   auto reduced = device.Mark(device.nccl_stream());
   if (!reduced.ok()) return reduced.status();
@@ -127,8 +128,8 @@ absl::Status NcclWithinTask::MarkReduced(int64_t index) {
 }
 
 // Reduces in the first member's output; a single member reduces from its input.
-absl::Status NcclWithinTask::BeginMeet(Chunk chunk,
-                                       CollectiveContext& context) {
+absl::Status NcclIntraTaskLevel::BeginMeet(Chunk chunk,
+                                           CollectiveContext& context) {
   context.device = plan_.first_device.get();
   context.input = is_alone() ? first().input : first().output;
   context.output = first().output;
@@ -140,7 +141,7 @@ absl::Status NcclWithinTask::BeginMeet(Chunk chunk,
       reduced_[static_cast<size_t>(chunk.index)].get());
 }
 
-void NcclWithinTask::Spread(Chunk chunk, StatusCallback done) {
+void NcclIntraTaskLevel::Spread(Chunk chunk, StatusCallback done) {
   if (is_alone()) {
     CudaDevice& device = members_.device(0);
     return std::move(done)(LaunchInOrder(
@@ -154,9 +155,9 @@ void NcclWithinTask::Spread(Chunk chunk, StatusCallback done) {
       std::move(done));
 }
 
-void NcclWithinTask::Launch(std::vector<GpuLaunch> before,
-                            absl::AnyInvocable<NcclCall(int place)> call,
-                            StatusCallback launched) {
+void NcclIntraTaskLevel::Launch(std::vector<GpuLaunch> before,
+                                absl::AnyInvocable<NcclCall(int place)> call,
+                                StatusCallback launched) {
   communicator_->group()->Add(
       [this] { return Options(); },
       {.key = first().exec_key,
@@ -185,7 +186,8 @@ void NcclWithinTask::Launch(std::vector<GpuLaunch> before,
        .launched = std::move(launched)});
 }
 
-NcclCall NcclWithinTask::CallOf(int place, Range elements, NcclOp op) const {
+NcclCall NcclIntraTaskLevel::CallOf(int place, Range elements,
+                                    NcclOp op) const {
   const bool reduces = op == NcclOp::kReduce;
   const bool is_root = place == 0;
   const std::byte* const input =
@@ -200,7 +202,7 @@ NcclCall NcclWithinTask::CallOf(int place, Range elements, NcclOp op) const {
           .peer = 0};
 }
 
-std::vector<GpuLaunch> NcclWithinTask::FinalOpOn(Range elements) const {
+std::vector<GpuLaunch> NcclIntraTaskLevel::FinalOpOn(Range elements) const {
   const CollInstanceParams& instance = members_.instance();
   if (instance.final_op.is_identity()) return {};
   return {GpuReduction{.kind = ReductionKind::kSum,
@@ -211,20 +213,20 @@ std::vector<GpuLaunch> NcclWithinTask::FinalOpOn(Range elements) const {
                        .divisor = first().params->group->size()}};
 }
 
-std::byte* NcclWithinTask::Result(int place, Range elements) const {
+std::byte* NcclIntraTaskLevel::Result(int place, Range elements) const {
   return members_.output(place) + BytesOf(elements.begin);
 }
 
-size_t NcclWithinTask::BytesOf(int64_t num_elements) const {
+size_t NcclIntraTaskLevel::BytesOf(int64_t num_elements) const {
   return static_cast<size_t>(num_elements) * SizeOf(members_.instance().dtype);
 }
 
-void NcclWithinTask::Fail(const absl::Status& status) {
+void NcclIntraTaskLevel::Fail(const absl::Status& status) {
   first().executor->FailExecution(*first().execution, status);
 }
 
 // Called when nothing more is put on the streams.
-void NcclWithinTask::End() {
+void NcclIntraTaskLevel::End() {
   {
     MutexLock lock(&mu_);
     num_parts_ = members_.size();
@@ -251,7 +253,7 @@ void NcclWithinTask::End() {
   }
 }
 
-void NcclWithinTask::OnPartOver(absl::Status status) {
+void NcclIntraTaskLevel::OnPartOver(absl::Status status) {
   // Streams also go on after an abort.
   if (!is_alone()) status.Update(communicator_->group()->status());
   if (!status.ok()) Fail(status);
@@ -267,7 +269,7 @@ void NcclWithinTask::OnPartOver(absl::Status status) {
   Adjourn(cancellation.status());
 }
 
-void NcclWithinTask::Adjourn(absl::Status status) {
+void NcclIntraTaskLevel::Adjourn(absl::Status status) {
   // Freed first: the devices may be destroyed with the execution.
   reduced_.clear();
   ends_.clear();

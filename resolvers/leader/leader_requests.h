@@ -1,5 +1,5 @@
-#ifndef TUTTI_RESOLVERS_LEADER_LEADER_QUESTIONS_H_
-#define TUTTI_RESOLVERS_LEADER_LEADER_QUESTIONS_H_
+#ifndef TUTTI_RESOLVERS_LEADER_LEADER_REQUESTS_H_
+#define TUTTI_RESOLVERS_LEADER_LEADER_REQUESTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@
 namespace tutti {
 
 // Request of a member of this task to the leader.
-struct LeaderQuestion {
+struct LeaderRequest {
   InstanceId id;
   CallNumber number;
   DeviceAttributes device;
@@ -40,36 +40,36 @@ struct LeaderQuestion {
   std::optional<absl::Time> in_vain_since;  // First vain request.
   std::optional<absl::Status> end_reason;   // Set by EndGroup().
 };
-using LeaderQuestionPtr = std::shared_ptr<LeaderQuestion>;
+using LeaderRequestPtr = std::shared_ptr<LeaderRequest>;
 
 // Requests that wait for an answer. Not thread-safe.
-class LeaderQuestions {
+class LeaderRequests {
  public:
   // Adds a request, and sets its place after all earlier ones.
-  void Add(const LeaderQuestionPtr& question);
-  bool Contains(const LeaderQuestion& question) const;
+  void Add(const LeaderRequestPtr& question);
+  bool Contains(const LeaderRequest& question) const;
 
   // REQUIRES: Contains(question).
-  void Remove(const LeaderQuestion& question);
+  void Remove(const LeaderRequest& question);
 
   // Returns any request that waits for the instance; null if none does.
-  const LeaderQuestion* FindAny(InstanceId id) const;
+  const LeaderRequest* FindAny(InstanceId id) const;
 
   // Returns the device's requests for the instance, in the order of places.
-  std::vector<LeaderQuestionPtr> OfDevice(InstanceId id,
-                                          const std::string& device_name) const;
+  std::vector<LeaderRequestPtr> OfDevice(InstanceId id,
+                                         const std::string& device_name) const;
 
-  std::vector<LeaderQuestionPtr> Where(
-      absl::FunctionRef<bool(const LeaderQuestion&)> matches) const;
+  std::vector<LeaderRequestPtr> Where(
+      absl::FunctionRef<bool(const LeaderRequest&)> matches) const;
 
   // Sets the reason to end of the group's requests that have none, and returns
   // all its requests.
-  std::vector<LeaderQuestionPtr> SetEndReason(GroupKey key,
-                                              const absl::Status& reason);
+  std::vector<LeaderRequestPtr> SetEndReason(GroupKey key,
+                                             const absl::Status& reason);
 
   // Returns those of `questions` that still wait for `leader`, by place.
-  std::vector<LeaderQuestionPtr> SentTo(
-      int leader, const std::vector<LeaderQuestionPtr>& questions) const;
+  std::vector<LeaderRequestPtr> SentTo(
+      int leader, const std::vector<LeaderRequestPtr>& questions) const;
 
   // Returns the other tasks that were sent requests, in order.
   std::vector<int> AskedTasks() const;
@@ -79,7 +79,7 @@ class LeaderQuestions {
  private:
   // Keyed by the device's name and the place.
   using OfInstance =
-      std::map<std::pair<std::string, uint64_t>, LeaderQuestionPtr>;
+      std::map<std::pair<std::string, uint64_t>, LeaderRequestPtr>;
 
   absl::flat_hash_map<InstanceId, OfInstance> questions_;
   size_t size_ = 0;
@@ -88,4 +88,4 @@ class LeaderQuestions {
 
 }  // namespace tutti
 
-#endif  // TUTTI_RESOLVERS_LEADER_LEADER_QUESTIONS_H_
+#endif  // TUTTI_RESOLVERS_LEADER_LEADER_REQUESTS_H_

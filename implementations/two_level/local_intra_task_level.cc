@@ -1,4 +1,4 @@
-#include "implementations/two_level/local_within_task.h"
+#include "implementations/two_level/local_intra_task_level.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -87,7 +87,7 @@ ByteRange BytesOf(Range elements, DType dtype) {
 
 }  // namespace
 
-void LocalWithinTask::Reduce(Chunk chunk, StatusCallback done) {
+void LocalIntraTaskLevel::Reduce(Chunk chunk, StatusCallback done) {
   if (is_alone()) return std::move(done)(absl::OkStatus());
   const auto pass = std::allocate_shared<PartialSum>(
       CachedAllocator<PartialSum>(), members_,
@@ -100,15 +100,15 @@ void LocalWithinTask::Reduce(Chunk chunk, StatusCallback done) {
 }
 
 // Meets from the second member's output into the first member's output.
-absl::Status LocalWithinTask::BeginMeet(Chunk /*chunk*/,
-                                        CollectiveContext& context) {
+absl::Status LocalIntraTaskLevel::BeginMeet(Chunk /*chunk*/,
+                                            CollectiveContext& context) {
   context.device = first().device;
   context.input = is_alone() ? first().input : members_[1].context->output;
   context.output = first().output;
   return absl::OkStatus();
 }
 
-void LocalWithinTask::Spread(Chunk chunk, StatusCallback done) {
+void LocalIntraTaskLevel::Spread(Chunk chunk, StatusCallback done) {
   const CollectiveParams& params = *first().params;
   if (is_alone() && params.instance->final_op.is_identity()) {
     return std::move(done)(absl::OkStatus());
@@ -121,7 +121,7 @@ void LocalWithinTask::Spread(Chunk chunk, StatusCallback done) {
   LocalPass::Schedule(pass, std::move(done));
 }
 
-void LocalWithinTask::End() {
+void LocalIntraTaskLevel::End() {
   meeting_.Adjourn(first().execution->cancellation.status());
 }
 

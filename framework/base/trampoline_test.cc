@@ -1,4 +1,4 @@
-#include "framework/base/run_in_turn.h"
+#include "framework/base/trampoline.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,31 +6,31 @@
 #include <vector>
 
 namespace tutti {
-namespace run_in_turn_test {
+namespace trampoline_test {
 
 using testing::ElementsAre;
 
 TEST(RunInTurnTest, RunsInsideTheCall) {
   bool ran = false;
-  RunInTurn([&] { ran = true; });
+  RunOnTrampoline([&] { ran = true; });
   EXPECT_TRUE(ran);
 }
 
 TEST(RunInTurnTest, WhatWorkAddsRunsAfterItInOrder) {
   std::vector<int> order;
-  RunInTurn([&] {
-    RunInTurn([&] {
+  RunOnTrampoline([&] {
+    RunOnTrampoline([&] {
       order.push_back(2);
-      RunInTurn([&] { order.push_back(4); });
+      RunOnTrampoline([&] { order.push_back(4); });
     });
-    RunInTurn([&] { order.push_back(3); });
+    RunOnTrampoline([&] { order.push_back(3); });
     order.push_back(1);
   });
   EXPECT_THAT(order, ElementsAre(1, 2, 3, 4));
 }
 
 void CountDown(int* left) {
-  RunInTurn([left] {
+  RunOnTrampoline([left] {
     if (--*left > 0) CountDown(left);
   });
 }
@@ -41,5 +41,5 @@ TEST(RunInTurnTest, ALongChainNeedsNoStack) {
   EXPECT_EQ(left, 0);
 }
 
-}  // namespace run_in_turn_test
+}  // namespace trampoline_test
 }  // namespace tutti

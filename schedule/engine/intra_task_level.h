@@ -1,5 +1,5 @@
-#ifndef TUTTI_SCHEDULE_ENGINE_WITHIN_TASK_H_
-#define TUTTI_SCHEDULE_ENGINE_WITHIN_TASK_H_
+#ifndef TUTTI_SCHEDULE_ENGINE_INTRA_TASK_LEVEL_H_
+#define TUTTI_SCHEDULE_ENGINE_INTRA_TASK_LEVEL_H_
 
 #include <cstdint>
 
@@ -16,14 +16,14 @@ namespace tutti {
 // HierarchicalRun calls it on the threads on which stages end. At most one
 // Reduce() and one BeginMeet() run at a time, each in chunk order. Any number
 // of Spread() run at a time. All three kinds may overlap.
-class WithinTask {
+class IntraTaskLevel {
  public:
   struct Chunk {
     int64_t index = 0;
     Range elements;
   };
 
-  virtual ~WithinTask() = default;
+  virtual ~IntraTaskLevel() = default;
 
   // Reduces the members' inputs. `done` may run inside the call.
   virtual void Reduce(Chunk chunk, StatusCallback done) = 0;
@@ -48,4 +48,4 @@ class WithinTask {
 
 }  // namespace tutti
 
-#endif  // TUTTI_SCHEDULE_ENGINE_WITHIN_TASK_H_
+#endif  // TUTTI_SCHEDULE_ENGINE_INTRA_TASK_LEVEL_H_

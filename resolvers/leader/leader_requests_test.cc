@@ -1,4 +1,4 @@
-#include "resolvers/leader/leader_questions.h"
+#include "resolvers/leader/leader_requests.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "tutti/collective.h"
 
 namespace tutti {
-namespace leader_questions_test {
+namespace leader_requests_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -18,20 +18,20 @@ using testing::UnorderedElementsAre;
 constexpr InstanceId kFirst = {.group_key = 1, .instance_key = 1};
 constexpr InstanceId kSecond = {.group_key = 1, .instance_key = 2};
 
-LeaderQuestionPtr QuestionOf(const std::string& device_name, InstanceId id) {
-  return std::make_shared<LeaderQuestion>(
-      LeaderQuestion{.id = id, .device_name = device_name});
+LeaderRequestPtr QuestionOf(const std::string& device_name, InstanceId id) {
+  return std::make_shared<LeaderRequest>(
+      LeaderRequest{.id = id, .device_name = device_name});
 }
 
-LeaderQuestionPtr Add(LeaderQuestions& questions,
-                      const std::string& device_name, InstanceId id) {
-  const LeaderQuestionPtr question = QuestionOf(device_name, id);
+LeaderRequestPtr Add(LeaderRequests& questions, const std::string& device_name,
+                     InstanceId id) {
+  const LeaderRequestPtr question = QuestionOf(device_name, id);
   questions.Add(question);
   return question;
 }
 
 TEST(LeaderQuestionsTest, OneDeviceMayAskForTheSameAgain) {
-  LeaderQuestions questions;
+  LeaderRequests questions;
   const auto first = Add(questions, "cpu:0", kFirst);
   const auto other = Add(questions, "cpu:1", kFirst);
   const auto again = Add(questions, "cpu:0", kFirst);
@@ -43,7 +43,7 @@ TEST(LeaderQuestionsTest, OneDeviceMayAskForTheSameAgain) {
 }
 
 TEST(LeaderQuestionsTest, ContainsWhatWasAddedUntilItIsRemoved) {
-  LeaderQuestions questions;
+  LeaderRequests questions;
   const auto question = QuestionOf("cpu:0", kFirst);
   EXPECT_FALSE(questions.Contains(*question));
   questions.Add(question);
@@ -58,18 +58,18 @@ TEST(LeaderQuestionsTest, ContainsWhatWasAddedUntilItIsRemoved) {
 }
 
 TEST(LeaderQuestionsTest, FindsThoseThatMatch) {
-  LeaderQuestions questions;
+  LeaderRequests questions;
   const auto first = Add(questions, "cpu:0", kFirst);
   Add(questions, "cpu:0", kSecond);
   const auto other = Add(questions, "cpu:1", kFirst);
-  EXPECT_THAT(questions.Where([](const LeaderQuestion& question) {
+  EXPECT_THAT(questions.Where([](const LeaderRequest& question) {
     return question.id == kFirst;
   }),
               UnorderedElementsAre(first, other));
 }
 
 TEST(LeaderQuestionsTest, NamesEachOtherTaskThatIsAskedOnce) {
-  LeaderQuestions questions;
+  LeaderRequests questions;
   Add(questions, "cpu:0", kFirst)->leader = 1;  // Leader is this very task.
   for (const int task : {3, 2, 3}) {
     const auto question = Add(questions, "cpu:1", kSecond);
@@ -77,8 +77,8 @@ TEST(LeaderQuestionsTest, NamesEachOtherTaskThatIsAskedOnce) {
     question->is_polled = true;
   }
   EXPECT_THAT(questions.AskedTasks(), ElementsAre(2, 3));
-  EXPECT_THAT(LeaderQuestions().AskedTasks(), IsEmpty());
+  EXPECT_THAT(LeaderRequests().AskedTasks(), IsEmpty());
 }
 
-}  // namespace leader_questions_test
+}  // namespace leader_requests_test
 }  // namespace tutti

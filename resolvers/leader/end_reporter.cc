@@ -1,4 +1,4 @@
-#include "resolvers/leader/end_teller.h"
+#include "resolvers/leader/end_reporter.h"
 
 #include <set>
 #include <vector>
@@ -21,20 +21,20 @@ proto::ControlRequest Encode(const GivenUp& given_up) {
 
 }  // namespace
 
-void EndTeller::TellGroupEnd(const CollGroupParams& group,
-                             const absl::Status& reason) {
+void EndReporter::ReportGroupEnd(const CollGroupParams& group,
+                                 const absl::Status& reason) {
   std::set<int> tasks = TasksOf(group);
   const auto leader = options_.leadership->leader();
   if (leader.ok()) tasks.insert(*leader);
   tasks.erase(options_.cluster.this_task);
   for (int task : tasks) {
-    TellGroupEnd(task, group.key, group.generation, reason);
+    ReportGroupEnd(task, group.key, group.generation, reason);
   }
 }
 
-void EndTeller::TellGroupEnd(
+void EndReporter::ReportGroupEnd(
     int task, GroupKey key, uint64_t generation, const absl::Status& reason,
-    absl::AnyInvocable<void(const absl::Status&) &&> told) {
+    absl::AnyInvocable<void(const absl::Status&) &&> reported) {
   proto::ControlRequest request;
   proto::EndGroup* const message = request.mutable_end_group();
   message->set_group_key(key);
@@ -44,38 +44,38 @@ void EndTeller::TellGroupEnd(
     message->add_lost_tasks(lost);
   }
   Send(task, std::move(request), options_.clock->Now() + kLimit,
-       std::move(told));
+       std::move(reported));
 }
 
 // Sends the report again if the leader does not take it, perhaps to another
 // leader.
-void EndTeller::TellGivenUp(const GivenUp& given_up, absl::Time limit) {
+void EndReporter::ReportGivenUp(const GivenUp& given_up, absl::Time limit) {
   const auto leader = options_.leadership->leader();
   if (!leader.ok()) return;  // No member waits at a leader.
   if (*leader == options_.cluster.this_task) {
-    return TellAllGivenUp(given_up);
+    return ReportAllGivenUp(given_up);
   }
   Send(*leader, Encode(given_up), limit,
        [weak_self = weak_from_this(), given_up, limit,
-        asked = *leader](const absl::Status& told) {
+        requested = *leader](const absl::Status& reported) {
          const auto self = weak_self.lock();
-         if (self == nullptr || told.ok()) return;
+         if (self == nullptr || reported.ok()) return;
          const auto leads_now = self->options_.leadership->leader();
-         const bool is_same = leads_now.ok() && *leads_now == asked;
-         if (is_same && !absl::IsUnavailable(told)) return;
+         const bool is_same = leads_now.ok() && *leads_now == requested;
+         if (is_same && !absl::IsUnavailable(reported)) return;
          Clock* const clock = self->options_.clock;
          const absl::Time next = clock->Now() + kTellAgain;
          if (next >= limit) return;
          clock->CallAt(next, [weak_self, given_up, limit] {
            const auto again = weak_self.lock();
-           if (again != nullptr) again->TellGivenUp(given_up, limit);
+           if (again != nullptr) again->ReportGivenUp(given_up, limit);
          });
        });
 }
 
 // Reports to all tasks, even those without a known part in the group: the group
 // may not be formed yet.
-void EndTeller::TellAllGivenUp(const GivenUp& given_up) {
+void EndReporter::ReportAllGivenUp(const GivenUp& given_up) {
   const std::vector<int> lost = options_.leadership->lost_tasks();
   std::set<int> without = {lost.begin(), lost.end()};
   without.insert(options_.cluster.this_task);
@@ -86,13 +86,13 @@ void EndTeller::TellAllGivenUp(const GivenUp& given_up) {
   }
 }
 
-void EndTeller::Send(int task, proto::ControlRequest request,
-                     absl::Time deadline,
-                     absl::AnyInvocable<void(const absl::Status&) &&> told) {
+void EndReporter::Send(
+    int task, proto::ControlRequest request, absl::Time deadline,
+    absl::AnyInvocable<void(const absl::Status&) &&> reported) {
   options_.channel->Call(
       task, std::move(request), {.deadline = deadline},
-      [told = std::move(told)](const ControlAnswer& answer) mutable {
-        std::move(told)(answer.status());
+      [reported = std::move(reported)](const ControlAnswer& answer) mutable {
+        std::move(reported)(answer.status());
       });
 }
 

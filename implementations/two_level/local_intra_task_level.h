@@ -1,10 +1,10 @@
-#ifndef TUTTI_IMPLEMENTATIONS_TWO_LEVEL_LOCAL_WITHIN_TASK_H_
-#define TUTTI_IMPLEMENTATIONS_TWO_LEVEL_LOCAL_WITHIN_TASK_H_
+#ifndef TUTTI_IMPLEMENTATIONS_TWO_LEVEL_LOCAL_INTRA_TASK_LEVEL_H_
+#define TUTTI_IMPLEMENTATIONS_TWO_LEVEL_LOCAL_INTRA_TASK_LEVEL_H_
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "framework/executor/local_meeting.h"
-#include "schedule/engine/within_task.h"
+#include "schedule/engine/intra_task_level.h"
 #include "tutti/environment.h"
 #include "tutti/implementation.h"
 
@@ -12,10 +12,10 @@ namespace tutti {
 
 // The level within a task with two passes over the members' memory: one before
 // and one after the level between tasks.
-class LocalWithinTask final : public WithinTask {
+class LocalIntraTaskLevel final : public IntraTaskLevel {
  public:
   // REQUIRES: all members of the task have joined `meeting`. End() adjourns it.
-  LocalWithinTask(absl::Span<const Attendee> members, LocalMeeting& meeting)
+  LocalIntraTaskLevel(absl::Span<const Attendee> members, LocalMeeting& meeting)
       : members_(members), meeting_(meeting) {}
 
   void Reduce(Chunk chunk, StatusCallback done) override;
@@ -34,4 +34,4 @@ class LocalWithinTask final : public WithinTask {
 
 }  // namespace tutti
 
-#endif  // TUTTI_IMPLEMENTATIONS_TWO_LEVEL_LOCAL_WITHIN_TASK_H_
+#endif  // TUTTI_IMPLEMENTATIONS_TWO_LEVEL_LOCAL_INTRA_TASK_LEVEL_H_

@@ -1,5 +1,5 @@
-#ifndef TUTTI_RESOLVERS_LEADER_END_TELLER_H_
-#define TUTTI_RESOLVERS_LEADER_END_TELLER_H_
+#ifndef TUTTI_RESOLVERS_LEADER_END_REPORTER_H_
+#define TUTTI_RESOLVERS_LEADER_END_REPORTER_H_
 
 #include <cstdint>
 #include <memory>
@@ -22,7 +22,7 @@ namespace tutti {
 // it comes back, it ends by itself the things that others have ended.
 //
 // Thread-safe. Never blocks.
-class EndTeller : public std::enable_shared_from_this<EndTeller> {
+class EndReporter : public std::enable_shared_from_this<EndReporter> {
  public:
   static constexpr absl::Duration kLimit = absl::Seconds(10);
 
@@ -33,33 +33,33 @@ class EndTeller : public std::enable_shared_from_this<EndTeller> {
     std::shared_ptr<const Leadership> leadership;
   };
 
-  explicit EndTeller(Options options) : options_(std::move(options)) {}
+  explicit EndReporter(Options options) : options_(std::move(options)) {}
 
   // Reports the end of a group's generation to the tasks of its members and to
   // the leader.
-  void TellGroupEnd(const CollGroupParams& group, const absl::Status& reason);
+  void ReportGroupEnd(const CollGroupParams& group, const absl::Status& reason);
 
-  // Reports the end to one task; `told` gets the result. Generation 0: the
+  // Reports the end to one task; `reported` gets the result. Generation 0: the
   // generation that this task waits for there.
-  void TellGroupEnd(
+  void ReportGroupEnd(
       int task, GroupKey key, uint64_t generation, const absl::Status& reason,
-      absl::AnyInvocable<void(const absl::Status&) &&> told =
+      absl::AnyInvocable<void(const absl::Status&) &&> reported =
           [](const absl::Status&) {});
 
   // Reports a given-up execution to the leader, which reports it to all tasks.
-  void TellGivenUp(const GivenUp& given_up) {
-    TellGivenUp(given_up, options_.clock->Now() + kLimit);
+  void ReportGivenUp(const GivenUp& given_up) {
+    ReportGivenUp(given_up, options_.clock->Now() + kLimit);
   }
 
  private:
-  void TellGivenUp(const GivenUp& given_up, absl::Time limit);
-  void TellAllGivenUp(const GivenUp& given_up);
+  void ReportGivenUp(const GivenUp& given_up, absl::Time limit);
+  void ReportAllGivenUp(const GivenUp& given_up);
   void Send(int task, proto::ControlRequest request, absl::Time deadline,
-            absl::AnyInvocable<void(const absl::Status&) &&> told);
+            absl::AnyInvocable<void(const absl::Status&) &&> reported);
 
   const Options options_;
 };
 
 }  // namespace tutti
 
-#endif  // TUTTI_RESOLVERS_LEADER_END_TELLER_H_
+#endif  // TUTTI_RESOLVERS_LEADER_END_REPORTER_H_

@@ -1,4 +1,4 @@
-#include "framework/base/run_in_turn.h"
+#include "framework/base/trampoline.h"
 
 #include <utility>
 #include <vector>
@@ -15,7 +15,7 @@ struct Turn {
 
 }  // namespace
 
-void RunInTurn(Work work) {
+void RunOnTrampoline(Work work) {
   static thread_local Turn turn;
   if (turn.is_running) {
     turn.waiting.push_back(std::move(work));
@@ -35,10 +35,11 @@ void RunInTurn(Work work) {
   turn.is_running = false;
 }
 
-void EndInTurn(StatusCallback done, absl::Status status) {
-  RunInTurn([done = std::move(done), status = std::move(status)]() mutable {
-    std::move(done)(std::move(status));
-  });
+void FinishOnTrampoline(StatusCallback done, absl::Status status) {
+  RunOnTrampoline(
+      [done = std::move(done), status = std::move(status)]() mutable {
+        std::move(done)(std::move(status));
+      });
 }
 
 }  // namespace tutti
