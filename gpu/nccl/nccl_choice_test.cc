@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -10,6 +11,7 @@
 #include "tutti/implementation.h"
 #include "tutti/params.h"
 #include "tutti/selection.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace nccl_choice_test {
@@ -17,13 +19,14 @@ namespace nccl_choice_test {
 using ::testing::StartsWith;
 
 std::string Chosen(CollectiveType type, const GroupLayout& layout,
-                   int64_t bytes) {
+                   int64_t bytes, DType dtype = DType::kFloat32) {
   const auto selection = SelectImplementation(
       CollectiveRegistry::Global(), {.type = type,
                                      .layout = layout,
                                      .device_type = "GPU",
                                      .bytes = bytes,
-                                     .one_process = layout.num_tasks() == 1});
+                                     .one_process = layout.num_tasks() == 1,
+                                     .dtype = dtype});
   return selection.ok() ? selection->name : selection.status().ToString();
 }
 
@@ -66,6 +69,16 @@ TEST(NcclChoiceTest, OneProcessUsesNcclWhereOneGpuCannotDoTheWorkOfAll) {
             << Name(type) << " of " << bytes << " bytes, " << num_gpus;
       }
     }
+  }
+}
+
+TEST(NcclChoiceTest, IntegersThatNcclLacksAreReducedWithoutItAndMovedWithIt) {
+  const GroupLayout layout = GroupLayout::Uniform(2, 2);
+  for (const CollectiveType type : kAllCollectiveTypes) {
+    if (!HasNccl(type)) continue;
+    const std::string chosen = Chosen(type, layout, 1 << 20, DType::kInt16);
+    EXPECT_EQ(absl::StartsWith(chosen, "Nccl"), !Reduces(type))
+        << Name(type) << ": " << chosen;
   }
 }
 

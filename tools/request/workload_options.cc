@@ -54,6 +54,20 @@ absl::StatusOr<GroupLayout> ParseLayout(const std::string& text,
   return GroupLayout::Create(task_of_rank);
 }
 
+std::string DTypeNames(size_t columns) {
+  std::string text;
+  size_t column = 0;
+  for (const DType dtype : kAllDTypes) {
+    const bool is_last = dtype == kAllDTypes.back();
+    const std::string word = absl::StrCat(Name(dtype), is_last ? "" : ",");
+    const bool fits = column + 1 + word.size() <= columns;
+    if (column > 0) text += fits ? ' ' : '\n';
+    column = (fits && column > 0 ? column + 1 : 0) + word.size();
+    text += word;
+  }
+  return text;
+}
+
 absl::StatusOr<Workload> ParseWorkload(const CollectiveWords& words,
                                        const std::string& dtype,
                                        int group_size) {
