@@ -56,15 +56,17 @@ absl::StatusOr<GroupLayout> ParseLayout(const std::string& text,
 
 std::string DTypeNames(size_t columns) {
   std::string text;
-  size_t column = 0;
+  size_t line_begin = 0;
   for (const DType dtype : kAllDTypes) {
-    const bool is_last = dtype == kAllDTypes.back();
-    const std::string word = absl::StrCat(Name(dtype), is_last ? "" : ",");
-    const bool fits = column + 1 + word.size() <= columns;
-    if (column > 0) text += fits ? ' ' : '\n';
-    column = (fits && column > 0 ? column + 1 : 0) + word.size();
+    const std::string word = absl::StrCat(Name(dtype), ",");
+    if (!text.empty()) {
+      const bool fits = text.size() - line_begin + 1 + word.size() <= columns;
+      text += fits ? ' ' : '\n';
+      if (!fits) line_begin = text.size();
+    }
     text += word;
   }
+  text.pop_back();  // The last comma.
   return text;
 }
 
