@@ -19,6 +19,7 @@
 #include "tools/launch/line_splitter.h"
 #include "tools/launch/output_queue.h"
 #include "tools/launch/start_process.h"
+#include "tutti/environment.h"
 
 namespace tutti {
 
