@@ -575,7 +575,7 @@ TEST_P(CollectiveRemoteAccessTest, AnAskInAGenerationThatEndsEnds) {
   tasks_[0]->groups->End(kGroup, 1, absl::UnavailableError("task 2 was lost"));
   environment_.RunAll();
   const auto error =
-      StatusIs(absl::StatusCode::kAborted,
+      StatusIs(absl::StatusCode::kUnavailable,
                HasSubstr("generation 1 of group 7 has ended: task 2 was lost"));
   EXPECT_THAT(*received.end, error);
   Receive(Key(0, 1), &late);
