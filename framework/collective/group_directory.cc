@@ -51,6 +51,10 @@ bool GroupDirectory::End(GroupKey key, uint64_t generation,
 
 absl::StatusOr<std::shared_ptr<const CollGroupParams>> GroupDirectory::Find(
     GroupKey key, uint64_t generation) const {
+  if (generation == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group ", key, ": no group has generation 0"));
+  }
   MutexLock lock(&mu_);
   const auto found = entries_.find(key);
   if (found != entries_.end()) {

@@ -64,6 +64,13 @@ TEST(GroupDirectoryTest, SaysWhyAGenerationHasEnded) {
   EXPECT_TRUE(directory.Living().empty());
 }
 
+TEST(GroupDirectoryTest, NoGroupHasGenerationZero) {
+  GroupDirectory directory;
+  directory.Add(Group(1, 4));
+  EXPECT_THAT(directory.Find(1, 0), StatusIs(absl::StatusCode::kInvalidArgument,
+                                             HasSubstr("group 1")));
+}
+
 TEST(GroupDirectoryTest, WhatEndedBeforeItWasKnownStaysEnded) {
   GroupDirectory directory;
   EXPECT_TRUE(directory.End(1, 4, kLost));
