@@ -199,19 +199,24 @@ void MpiCollectives::Execution::Begin(const Order& order) {
     owner_->merged_.push_back(shared_from_this());
     return;
   }
+  const bool leads = tasks_[0] == owner_->options_.cluster.this_task;
+  const bool waits = leads && order.makes_communicator;
   owner_->beginnings_.push_back(
-      {shared_from_this(), order.makes_communicator, order.any_in_place});
+      {.execution = shared_from_this(),
+       .makes_communicator = order.makes_communicator,
+       .any_in_place = order.any_in_place,
+       .num_notes_before = waits ? owner_->notes_.num_sent() : 0});
   owner_->BeginInMpi();
 }
 
 // Begins executions in the order of their "begin". Making a communicator blocks
-// this thread until all members have come. The "begin" to them must not wait
-// here for receipts, which only this thread takes.
+// this thread until all members have come. Before, the leader's "begin" to them
+// has to leave: it may wait for receipts, which only this thread takes.
 bool MpiCollectives::BeginInMpi() {
   bool has_begun = false;
   while (!beginnings_.empty()) {
     const Beginning& next = beginnings_.front();
-    if (next.makes_communicator && notes_.has_waiting()) break;
+    if (notes_.HasWaiting(next.num_notes_before)) break;
     const Beginning beginning = std::move(beginnings_.front());
     beginnings_.pop_front();
     beginning.execution->BeginInMpi(beginning.makes_communicator,

@@ -139,6 +139,7 @@ class MpiCollectives final
     std::shared_ptr<Execution> execution;
     bool makes_communicator = false;
     bool any_in_place = false;
+    uint64_t num_notes_before = 0;  // Notes that have to leave before.
   };
   std::deque<Beginning> beginnings_;
 

@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -37,8 +38,12 @@ class MpiNotes {
 
   bool is_sending() const { return stream_.is_sending(); }
 
-  // Returns whether a note waits until its task has read earlier notes.
-  bool has_waiting() const { return stream_.has_waiting(); }
+  // Number of notes given to Send(), and whether one of the first `num_notes`
+  // waits until its task has read earlier notes.
+  uint64_t num_sent() const { return stream_.num_messages(); }
+  bool HasWaiting(uint64_t num_notes) const {
+    return stream_.HasWaiting(num_notes);
+  }
 
  private:
   MpiEngine* const runtime_;

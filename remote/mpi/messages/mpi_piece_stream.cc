@@ -4,13 +4,23 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
+
 namespace tutti {
 
 void MpiPieceStream::Send(int task, absl::string_view message) {
   Receiver& receiver = receivers_[task];
+  ++num_messages_;
   if (SendPieces(task, receiver, message)) return;
-  receiver.waiting.emplace_back(message);
-  ++num_waiting_;
+  receiver.waiting.push_back(
+      {.number = num_messages_, .bytes = std::string(message)});
+}
+
+bool MpiPieceStream::HasWaiting(uint64_t num_messages) const {
+  return absl::c_any_of(receivers_, [num_messages](const auto& entry) {
+    const auto& waiting = entry.second.waiting;
+    return !waiting.empty() && waiting.front().number <= num_messages;
+  });
 }
 
 void MpiPieceStream::OnPiece(int task, absl::Span<const std::byte> piece,
@@ -41,13 +51,12 @@ bool MpiPieceStream::SendPieces(int task, Receiver& receiver,
 
 void MpiPieceStream::SendWaiting(int task, Receiver& receiver) {
   while (!receiver.waiting.empty()) {
-    const absl::string_view first = receiver.waiting.front();
+    const absl::string_view first = receiver.waiting.front().bytes;
     absl::string_view left = first.substr(receiver.num_sent);
     const bool is_whole = SendPieces(task, receiver, left);
     receiver.num_sent = is_whole ? 0 : first.size() - left.size();
     if (!is_whole) return;
     receiver.waiting.pop_front();
-    --num_waiting_;
   }
 }
 

@@ -2,6 +2,7 @@
 #define TUTTI_REMOTE_MPI_MESSAGES_MPI_PIECE_STREAM_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <string>
 #include <vector>
@@ -36,15 +37,23 @@ class MpiPieceStream {
   // Returns whether MPI has pieces that it has not sent.
   bool is_sending() const { return num_sending_ > 0; }
 
-  // Returns whether a message waits for a receipt, so that MPI has not got it.
-  bool has_waiting() const { return num_waiting_ > 0; }
+  // Number of messages given to Send().
+  uint64_t num_messages() const { return num_messages_; }
+
+  // Returns whether one of the first `num_messages` messages waits for a
+  // receipt of its task, so that MPI does not have all of it.
+  bool HasWaiting(uint64_t num_messages) const;
 
  private:
   // State of the messages to one task.
   struct Receiver {
     PieceWriter writer;
-    std::deque<std::string> waiting;  // Wait for a receipt.
-    size_t num_sent = 0;              // Sent bytes of the first one.
+    struct Message {
+      uint64_t number = 0;  // Counts the messages to all tasks, from 1.
+      std::string bytes;
+    };
+    std::deque<Message> waiting;  // Wait for a receipt.
+    size_t num_sent = 0;          // Sent bytes of the first one.
   };
 
   bool SendPieces(int task, Receiver& receiver, absl::string_view& message);
@@ -57,7 +66,7 @@ class MpiPieceStream {
   PieceReader reader_;
   std::vector<std::byte> piece_;  // Memory for the next piece.
   size_t num_sending_ = 0;        // Pieces that MPI has not sent.
-  size_t num_waiting_ = 0;        // Messages that wait for a receipt.
+  uint64_t num_messages_ = 0;
 };
 
 }  // namespace tutti
