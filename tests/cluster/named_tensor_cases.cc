@@ -286,8 +286,7 @@ void ExpectNamesAreAnyBytes(const RanksHere& ranks, Settle settle) {
     for (const std::string& name :
          {std::string(), std::string(kMostBytes + 1, 'x')}) {
       EXPECT_THAT(CallWithRank(*at, rank, name)->status,
-                  StatusIs(absl::StatusCode::kInvalidArgument,
-                           HasSubstr("has 1 to 65536 bytes")));
+                  IsInvalidArgument("has 1 to 65536 bytes"));
     }
   }
 }
@@ -308,9 +307,8 @@ void ExpectASecondRequestIsRefused(const RanksHere& ranks, Settle settle) {
   const auto ask_again = [&] {
     if (asks == ranks.coordinators.end()) return;
     EXPECT_THAT(CallWithRank(*asks->second, asker, "x")->status,
-                StatusIs(absl::StatusCode::kAlreadyExists,
-                         HasSubstr(absl::StrCat("tensor \"x\": rank ", asker,
-                                                " has asked for it"))));
+                IsAlreadyExists(absl::StrCat("tensor \"x\": rank ", asker,
+                                             " has asked for it")));
   };
   if (asks != ranks.coordinators.end()) {
     calls.push_back(CallWithRank(*asks->second, asker, "x"));
