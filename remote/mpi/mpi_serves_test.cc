@@ -110,9 +110,7 @@ TEST_F(MpiServesTest, WhatIsLentWhenMpiIsOverIsGivenBackAtOnce) {
   serves_.reset();
   runtime_.reset();
   Lend();
-  EXPECT_THAT(lender_.released,
-              ElementsAre(StatusIs(absl::StatusCode::kUnavailable,
-                                   HasSubstr("has shut down"))));
+  EXPECT_THAT(lender_.released, ElementsAre(IsUnavailable("has shut down")));
   EXPECT_THAT(sent_, IsEmpty());
 }
 
@@ -122,9 +120,7 @@ TEST_F(MpiServesTest, WhatIsLentBetweenTheEndsIsGivenBackOnMpisThread) {
   Lend();
   EXPECT_THAT(lender_.released, IsEmpty());
   RunPosted();
-  EXPECT_THAT(lender_.released,
-              ElementsAre(StatusIs(absl::StatusCode::kUnavailable,
-                                   HasSubstr("has shut down"))));
+  EXPECT_THAT(lender_.released, ElementsAre(IsUnavailable("has shut down")));
   EXPECT_THAT(sent_, IsEmpty());
 }
 
@@ -208,8 +204,7 @@ TEST_F(MpiServesLentTest, BytesOfAPullThatIsCancelledAreGivenBackAtOnce) {
 
 TEST_F(MpiServesLentTest, ARestThatMakesNoSenseEndsThePull) {
   AskForRest(1, bytes_.size(), 1);
-  const auto is_named = StatusIs(absl::StatusCode::kInvalidArgument,
-                                 HasSubstr("send_rest.num_read is 8196"));
+  const auto is_named = IsInvalidArgument("send_rest.num_read is 8196");
   EXPECT_THAT(lender_.released, ElementsAre(is_named));
   ASSERT_EQ(sent_.size(), 1u);
   EXPECT_THAT(DecodeError(sent_[0].pulled().error()), is_named);
@@ -217,9 +212,7 @@ TEST_F(MpiServesLentTest, ARestThatMakesNoSenseEndsThePull) {
 
 TEST_F(MpiServesLentTest, ARestNeedsATag) {
   AskForRest(1, 0, runtime_->max_tag() + 1);
-  EXPECT_THAT(lender_.released,
-              ElementsAre(StatusIs(absl::StatusCode::kInvalidArgument,
-                                   HasSubstr("payload_tag"))));
+  EXPECT_THAT(lender_.released, ElementsAre(IsInvalidArgument("payload_tag")));
 }
 
 }  // namespace mpi_serves_test
