@@ -63,6 +63,10 @@ class ParamResolverLocalTest : public testing::Test {
     std::vector<Answer> answers;
 
     bool waits() const { return answers.empty(); }
+    friend absl::Status EndOf(const Call& call) {
+      return call.answers.size() == 1 ? call.answers[0].status()
+                                      : absl::UnknownError("not one answer");
+    }
   };
 
   ParamResolverLocalTest() {
@@ -136,10 +140,7 @@ TEST_F(ParamResolverLocalTest, ALateCallForMoreThanAreLeftSpoilsNoGroup) {
   EXPECT_EQ(refused->answers[0].status(), lost);
   EXPECT_TRUE(first->waits());
   const auto second = Ask(1, 1);
-  for (const auto& call : {first, second}) {
-    ASSERT_EQ(call->answers.size(), 1);
-    EXPECT_THAT(call->answers[0], IsOk());
-  }
+  ExpectEnds({first, second}, IsOk());
 }
 
 TEST_F(ParamResolverLocalTest, RulesDecideWhereNobodyNamesAnImplementation) {
@@ -216,14 +217,9 @@ TEST_F(ParamResolverLocalTest, CallThatLeavesWhileItIsSettledHoldsUpNobody) {
     };
     first = Ask(0, 1);
     const auto second = Ask(1, 1);
-    ASSERT_EQ(first->answers.size(), 1u);
-    EXPECT_THAT(first->answers[0],
-                StatusIs(StatusCode::kCancelled, HasSubstr("no more")));
+    ExpectEnds({first}, IsCancelled("no more"));
     const auto again = Ask(0, 1);
-    for (const auto& call : {second, again}) {
-      ASSERT_EQ(call->answers.size(), 1u);
-      EXPECT_THAT(call->answers[0], IsOk());
-    }
+    ExpectEnds({second, again}, IsOk());
   }
 }
 
@@ -235,11 +231,7 @@ TEST_F(ParamResolverLocalTest, GroupThatEndsWhileItIsSettledEndsItsCallsOnce) {
         resolver_->EndGroup(9, absl::AbortedError("lost"));
         return fails ? absl::InternalError("too late") : absl::OkStatus();
       };
-      for (const auto& call : {Ask(0, 1), Ask(1, 1)}) {
-        ASSERT_EQ(call->answers.size(), 1u);
-        EXPECT_THAT(call->answers[0],
-                    StatusIs(StatusCode::kAborted, HasSubstr("lost")));
-      }
+      ExpectEnds({Ask(0, 1), Ask(1, 1)}, IsAborted("lost"));
       EXPECT_EQ(resolver_->num_groups(), 0u);
       EXPECT_EQ(resolver_->num_entries(), 0u);
     }
@@ -252,28 +244,17 @@ TEST_F(ParamResolverLocalTest, ADeviceTooManyWhileTheGroupFormsEndsIt) {
     third = Ask(2, 1);
     return absl::OkStatus();
   };
-  for (const auto& call : {Ask(0, 1), Ask(1, 1), third}) {
-    ASSERT_EQ(call->answers.size(), 1u);
-    EXPECT_THAT(call->answers[0], StatusIs(StatusCode::kInvalidArgument,
-                                           HasSubstr("all of its 2 members")));
-  }
+  ExpectEnds({Ask(0, 1), Ask(1, 1), third},
+             IsInvalidArgument("all of its 2 members"));
 }
 
 TEST_F(ParamResolverLocalTest, ErrorOfAnImplementationReachesAllWhoWait) {
   hooks_.settle_instance = [] { return absl::InternalError("no ring"); };
-  for (const auto& call : {Ask(0, 1), Ask(1, 1)}) {
-    ASSERT_EQ(call->answers.size(), 1u);
-    EXPECT_THAT(call->answers[0],
-                StatusIs(StatusCode::kInternal, HasSubstr("no ring")));
-  }
+  ExpectEnds({Ask(0, 1), Ask(1, 1)}, IsInternal("no ring"));
   EXPECT_EQ(resolver_->num_entries(), 0u);
   hooks_.form_group = [] { return absl::InternalError("no id"); };
   resolver_->EndGroup(9, absl::CancelledError("again"));
-  for (const auto& call : {Ask(0, 1), Ask(1, 1)}) {
-    ASSERT_EQ(call->answers.size(), 1u);
-    EXPECT_THAT(call->answers[0],
-                StatusIs(StatusCode::kInternal, HasSubstr("no id")));
-  }
+  ExpectEnds({Ask(0, 1), Ask(1, 1)}, IsInternal("no id"));
 }
 
 std::function<void()> at_end_of_resource;
@@ -296,9 +277,7 @@ TEST_F(ParamResolverLocalTest, GroupResourcesEndWithNoLockHeld) {
 TEST_F(ParamResolverLocalTest, GroupEndedWithoutAReasonIsCancelled) {
   const auto call = Ask(0, 1);
   resolver_->EndGroup(9, absl::OkStatus());
-  ASSERT_EQ(call->answers.size(), 1u);
-  EXPECT_THAT(call->answers[0], StatusIs(StatusCode::kCancelled,
-                                         HasSubstr("the group was ended")));
+  ExpectEnds({call}, IsCancelled("the group was ended"));
   EXPECT_EQ(resolver_->num_groups(), 0u);
 }
 
