@@ -184,10 +184,9 @@ TEST_F(MpiNamedTensorsTest, ALimitEndsATensorThatStalls) {
       if (rank != asker) others.push_back(rank);
     }
     EXPECT_THAT(ReduceAndWait("slow"),
-                StatusIs(absl::StatusCode::kDeadlineExceeded,
-                         AllOf(HasSubstr("tensor \"slow\""),
-                               HasSubstr(absl::StrCat("ranks that have not: ",
-                                                      RanksText(others))))));
+                IsDeadlineExceeded(
+                    "tensor \"slow\"",
+                    absl::StrCat("ranks that have not: ", RanksText(others))));
   }
 }
 
@@ -247,10 +246,9 @@ class ShutdownTest : public MpiNamedTensorsTest {
       EXPECT_THAT(call.status, IsOk());
       EXPECT_THAT(call.Values(), Each(static_cast<float>(size())));
     } else {
-      EXPECT_THAT(call.status,
-                  StatusIs(absl::StatusCode::kCancelled,
-                           HasSubstr(by < 0 ? "task "
-                                            : absl::StrCat("task ", by, " "))));
+      EXPECT_THAT(
+          call.status,
+          IsCancelled(by < 0 ? "task " : absl::StrCat("task ", by, " ")));
     }
   }
 
@@ -283,8 +281,7 @@ TEST_F(ShutdownTest, LeavesNobodyWaitingInAnyState) {
         if (activity == Activity::kAllAsk) ran.push_back(call->status.ok());
       }
       for (int i = 0; i < 2; ++i) {
-        EXPECT_THAT(ReduceAndWait("late"),
-                    StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut")));
+        EXPECT_THAT(ReduceAndWait("late"), IsCancelled("shut"));
       }
     }
   }
