@@ -9,7 +9,6 @@
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,9 +20,6 @@
 
 namespace tutti {
 namespace collective_remote_access_test {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr int kNumTasks = 3;
 constexpr int64_t kStep = 5;

@@ -21,7 +21,6 @@
 namespace tutti {
 namespace cluster_runtime_test {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ClusterRuntimeTest,

@@ -23,10 +23,8 @@
 namespace tutti {
 namespace failed_calls_test {
 
-using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Eq;
-using ::testing::HasSubstr;
 
 // Status with which the first device of `task` cancelled its call.
 absl::Status NotThisTimeOf(int task) {

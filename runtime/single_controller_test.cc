@@ -18,7 +18,6 @@ namespace tutti {
 namespace single_controller_test {
 
 using absl::StatusCode;
-using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -22,7 +21,6 @@ namespace tutti {
 namespace mpi_serves_test {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // Keeps the last request, and delivers nothing by itself.

@@ -5,13 +5,10 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "framework/collective/group_resources.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/implementation.h"

@@ -23,10 +23,6 @@
 namespace tutti {
 namespace instance_phase_test {
 
-using absl::StatusCode;
-using testing::AllOf;
-using testing::HasSubstr;
-
 class InstancePhaseTest : public testing::Test {
  protected:
   InstancePhaseTest()

@@ -24,7 +24,6 @@ namespace tutti {
 namespace {
 
 using ::testing::Each;
-using ::testing::HasSubstr;
 
 Tensor Zeros(DType dtype, const std::vector<int64_t>& dims) {
   return Filled(dtype, *TensorShape::Create(dims), 0);

@@ -25,10 +25,8 @@
 namespace tutti {
 namespace named_tensors_test {
 
-using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 constexpr int kNumRanks = 3;
 

@@ -8,8 +8,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "framework/control/wire_codec.h"

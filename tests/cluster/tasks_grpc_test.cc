@@ -37,7 +37,6 @@
 namespace tutti {
 namespace tasks_grpc_test {
 
-using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 using testing::Not;

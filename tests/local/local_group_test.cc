@@ -9,7 +9,6 @@
 #include <memory>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/collective.h"
 #include "tutti/environment.h"

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "tests/doubles/status_matchers.h"
 #include "tests/processes/mpi_collectives_testing.h"

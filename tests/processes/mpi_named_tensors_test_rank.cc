@@ -28,9 +28,7 @@
 namespace tutti {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::Each;
-using ::testing::HasSubstr;
 
 // Blocks, since other threads answer the calls.
 bool WaitForAll(const std::vector<NamedCallPtr>& calls) {

@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "remote/grpc/connection/file_descriptor.h"
 #include "remote/grpc/connection/listen_address.h"

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "remote/grpc/connection/in_flight.h"
 #include "remote/grpc/transfers/loan.h"
 #include "remote/grpc/transfers/loan_watch.h"

@@ -27,9 +27,7 @@
 namespace tutti {
 namespace mpi_operation_test {
 
-using testing::AllOf;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr int kGroupSize = 4;
