@@ -137,15 +137,8 @@ absl::Status RefusingReceiver::Wait() {
 ControlAnswer CallAndWait(ControlChannel& channel, int task,
                           proto::ControlRequest request,
                           ControlCallOptions options) {
-  BlockingCounter answered(1);
-  ControlAnswer answer;
-  channel.Call(task, std::move(request), std::move(options),
-               [&](ControlAnswer given) {
-                 answer = std::move(given);
-                 answered.DecrementCount();
-               });
-  answered.Wait();
-  return answer;
+  return PendingCall(channel, task, std::move(request), std::move(options))
+      .Wait();
 }
 
 }  // namespace tutti

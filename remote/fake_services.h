@@ -161,6 +161,29 @@ class RefusingReceiver final : public Receiver {
   absl::Status status_;
 };
 
+// Call whose answer the test waits for.
+class PendingCall {
+ public:
+  PendingCall(ControlChannel& channel, int task, proto::ControlRequest request,
+              ControlCallOptions options = {}) {
+    channel.Call(task, std::move(request), std::move(options),
+                 [this](ControlAnswer answer) {
+                   answer_ = std::move(answer);
+                   answered_.DecrementCount();
+                 });
+  }
+
+  // Blocks until the answer.
+  const ControlAnswer& Wait() {
+    answered_.Wait();
+    return answer_;
+  }
+
+ private:
+  ControlAnswer answer_;
+  BlockingCounter answered_{1};
+};
+
 // Makes a call and blocks until its answer.
 ControlAnswer CallAndWait(ControlChannel& channel, int task,
                           proto::ControlRequest request,

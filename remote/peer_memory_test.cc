@@ -52,6 +52,11 @@ TEST_F(PeerMemoryTest, OpensWithTheProofForItsChallengeAndTask) {
   EXPECT_FALSE(
       PeerMemory::Open({.pid = offer_.pid, .address = 8}, challenge_, 5)
           .has_value());
+  for (const uint64_t pid : {uint64_t{0}, uint64_t{1} << 31, uint64_t{1} << 32,
+                             ~uint64_t{0}, (uint64_t{1} << 32) + offer_.pid}) {
+    EXPECT_FALSE(PeerMemory::Open({.pid = pid, .address = offer_.address},
+                                  challenge_, 5));
+  }
 }
 
 TEST_F(PeerMemoryTest, BytesAreReadInBlocksUntilAllHaveBeen) {

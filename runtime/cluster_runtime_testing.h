@@ -59,6 +59,9 @@ class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
     float result() const {
       return reinterpret_cast<const float*>(output.data())[0];
     }
+    friend absl::Status EndOf(const Call& call) {
+      return call.outcome.status.value_or(absl::UnknownError("not ended"));
+    }
   };
 
   void SetUp() override {
@@ -145,6 +148,16 @@ class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
     return calls;
   }
 
+  void RunOnAll() { ExpectSums(CallAll({0, 1, 2}), 1 + 2 + 3 + 4 + 5 + 6); }
+
+  // Cuts task 2 off, and lets the other tasks notice.
+  void LoseTask2() {
+    environment_.RunAll();
+    network_.Cut(2);
+    environment_.RunAll();
+    environment_.Advance(absl::Seconds(6));
+  }
+
   // Ends the present step on all tasks.
   void CleanUp(int task) {
     Outcome cleaned;
@@ -164,13 +177,12 @@ class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
          .output = &late.output},
         late.outcome.Set());
     environment_.RunAll();
-    ASSERT_TRUE(late.outcome.status.has_value());
-    EXPECT_THAT(*late.outcome.status,
-                StatusIs(absl::StatusCode::kCancelled,
-                         testing::HasSubstr("step 5 has been cleaned up")));
+    ExpectEnds({&late}, IsCancelled("step 5 has been cleaned up"));
   }
 
-  static void ExpectAll(const std::vector<Call*>& calls, float sum) {
+  // Runs all work, then expects that each call has ended with this sum.
+  void ExpectSums(const std::vector<Call*>& calls, float sum) {
+    environment_.RunAll();
     for (const Call* call : calls) {
       ASSERT_EQ(call->outcome.status, absl::OkStatus());
       EXPECT_EQ(call->result(), sum);

@@ -23,10 +23,8 @@
 namespace tutti {
 namespace failed_calls_test {
 
-using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Eq;
-using ::testing::HasSubstr;
 
 // Status with which the first device of `task` cancelled its call.
 absl::Status NotThisTimeOf(int task) {
@@ -49,17 +47,11 @@ TEST_P(FailedCallsTest, ADeadlineThatPassesNamesWhoIsMissingOnAllTasks) {
   }
   environment_.RunAll();
   environment_.Advance(absl::Seconds(4));
-  for (const Call* call : calls) {
-    ASSERT_TRUE(call->outcome.status.has_value());
-    EXPECT_THAT(*call->outcome.status,
-                StatusIs(absl::StatusCode::kDeadlineExceeded,
-                         HasSubstr("4 of 6 members had joined")));
-  }
+  ExpectEnds(calls, IsDeadlineExceeded("4 of 6 members had joined"));
 }
 
 TEST_P(FailedCallsTest, AnExecutionThatFailsEndsOnAllTasks) {
-  CallAll({0, 1, 2});
-  environment_.RunAll();
+  RunOnAll();
   const CollectiveRequest request = Request(kNumTasks);
   std::vector<Call*> calls;
   calls.push_back(&CallDevice(0, 0, request, After(absl::Seconds(1))));
@@ -69,14 +61,9 @@ TEST_P(FailedCallsTest, AnExecutionThatFailsEndsOnAllTasks) {
   calls.push_back(&CallDevice(2, 0, request));
   environment_.RunAll();
   environment_.Advance(absl::Seconds(2));
-  for (const Call* call : calls) {
-    ASSERT_TRUE(call->outcome.status.has_value());
-    EXPECT_THAT(*call->outcome.status,
-                StatusIs(absl::StatusCode::kDeadlineExceeded,
-                         AllOf(HasSubstr("called by /job:worker/replica:0/"
-                                         "task:0/device:CPU:0"),
-                               HasSubstr("run phase"))));
-  }
+  ExpectEnds(calls, IsDeadlineExceeded("called by /job:worker/replica:0/"
+                                       "task:0/device:CPU:0",
+                                       "run phase"));
   const Call& late = CallDevice(2, 1, request);
   environment_.RunAll();
   ASSERT_TRUE(late.outcome.status.has_value());
@@ -108,13 +95,9 @@ TEST_P(FailedCallsTest, AFailureEndsThoseWhoWaitForMembersOfTheirOwnTask) {
     calls.push_back(&CallDevice(1, 1, request));
     calls.push_back(&CallDevice(2, 1, request));
     environment_.RunAll();
-    for (const Call* call : calls) {
-      ASSERT_TRUE(call->outcome.status.has_value());
-      EXPECT_THAT(*call->outcome.status,
-                  StatusIs(absl::StatusCode::kDeadlineExceeded,
-                           HasSubstr("called by /job:worker/replica:0/task:0/"
-                                     "device:CPU:0")));
-    }
+    ExpectEnds(calls,
+               IsDeadlineExceeded("called by /job:worker/replica:0/task:0/"
+                                  "device:CPU:0"));
   }
 }
 
@@ -137,12 +120,7 @@ TEST_P(FailedCallsTest, AFailureEndsThoseWhoWaitForWhatTheyDependOn) {
   }
   environment_.RunAll();
   environment_.Advance(absl::Seconds(2));
-  for (const Call* call : calls) {
-    ASSERT_TRUE(call->outcome.status.has_value());
-    EXPECT_THAT(*call->outcome.status,
-                StatusIs(absl::StatusCode::kDeadlineExceeded,
-                         HasSubstr("dependencies")));
-  }
+  ExpectEnds(calls, IsDeadlineExceeded("dependencies"));
 }
 
 // The culprit's task ends and forgets the execution as soon as the group is
@@ -165,11 +143,7 @@ TEST_P(FailedCallsTest, ABufferThatDoesNotFitEndsTheFirstCallOnAllTasks) {
       }
     }
     environment_.RunAll();
-    for (const Call* call : calls) {
-      ASSERT_TRUE(call->outcome.status.has_value());
-      EXPECT_THAT(*call->outcome.status,
-                  StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("7")));
-    }
+    ExpectEnds(calls, IsInvalidArgument("7"));
   }
 }
 
@@ -185,16 +159,9 @@ TEST_P(FailedCallsTest, ACallThatGivesUpBeforeItIsSettledEndsOnAllTasks) {
   calls.push_back(&CallDevice(0, 1, request));  // Late calls.
   calls.push_back(&CallDevice(2, 0, request));
   environment_.RunAll();
-  for (const Call* call : calls) {
-    ASSERT_TRUE(call->outcome.status.has_value());
-    EXPECT_THAT(*call->outcome.status,
-                StatusIs(absl::StatusCode::kDeadlineExceeded,
-                         HasSubstr("called by /job:worker/replica:0/task:1/"
-                                   "device:CPU:0")));
-  }
-  const auto next = CallAll({0, 1, 2});
-  environment_.RunAll();
-  ExpectAll(next, 1 + 2 + 3 + 4 + 5 + 6);
+  ExpectEnds(calls, IsDeadlineExceeded("called by /job:worker/replica:0/task:1/"
+                                       "device:CPU:0"));
+  RunOnAll();
 }
 
 // Other tasks may already know how the call is settled, and run it.
@@ -280,7 +247,7 @@ TEST_P(FailedCallsTest, CallsOfAnAbortedStepEndOnAllTasks) {
   runtimes_[1]->manager().FindOrCreate(step_)->StartAbort(reason);
   const auto calls = CallAll({0, 1, 2});
   environment_.RunAll();
-  for (const Call* call : calls) EXPECT_EQ(call->outcome.status, reason);
+  ExpectEnds(calls, reason);
 }
 
 // Covers an instance settled before the abort: nobody requests bytes of it.
@@ -304,9 +271,7 @@ TEST_P(FailedCallsTest, LaterCallsOfAnAbortedStepEndOnAllTasks) {
     environment_.RunAll();
     return calls;
   };
-  for (const Call* call : call_all()) {
-    EXPECT_EQ(call->outcome.status, absl::OkStatus());
-  }
+  ExpectEnds(call_all(), IsOk());
   const absl::Status reason = absl::AbortedError("task 2 has had enough");
   runtimes_[2]->manager().FindOrCreate(step_)->StartAbort(reason);
   for (const Call* call : call_all()) {

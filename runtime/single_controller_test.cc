@@ -18,7 +18,6 @@ namespace tutti {
 namespace single_controller_test {
 
 using absl::StatusCode;
-using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
@@ -325,17 +324,14 @@ TEST_F(SingleControllerTest, TensorsMustBeAlike) {
   std::vector<Tensor> tensors = Tensors(3);
   tensors[1] = Make(TensorShape::Vector(3), 1);
   EXPECT_THAT(controller_.AllReduce(tensors),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("tensor 1 is float32 [3], tensor 0 float32 "
-                                 "[2]")));
+              IsInvalidArgument("tensor 1 is float32 [3], tensor 0 float32 "
+                                "[2]"));
   tensors[1] = *Tensor::Allocate(DType::kInt32, TensorShape::Vector(2));
   EXPECT_THAT(controller_.AllReduce(tensors),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("tensor 1 is int32 [2]")));
+              IsInvalidArgument("tensor 1 is int32 [2]"));
   tensors[1] = Tensor();
-  EXPECT_THAT(
-      controller_.AllReduce(tensors),
-      StatusIs(StatusCode::kInvalidArgument, HasSubstr("tensor 1 is not set")));
+  EXPECT_THAT(controller_.AllReduce(tensors),
+              IsInvalidArgument("tensor 1 is not set"));
 }
 
 }  // namespace single_controller_test

@@ -15,20 +15,20 @@ namespace {
 // Sending side's receiver of one request. Deletes itself.
 class Pull final : public Receiver {
  public:
-  explicit Pull(const RecvRequest& recv) : ask_(recv) {}
+  explicit Pull(const RecvRequest& recv) : recv_(recv) {}
 
   void OnDelivery(int32_t /*id*/, absl::Status status,
                   Delivery delivery) override {
     if (status.ok()) {
-      status = ask_.receiver->OnPart(ask_.id, /*offset=*/0, delivery.bytes);
+      status = recv_.receiver->OnPart(recv_.id, /*offset=*/0, delivery.bytes);
       delivery.Release(status);
     }
-    ask_.receiver->OnDelivery(ask_.id, std::move(status), {});
+    recv_.receiver->OnDelivery(recv_.id, std::move(status), {});
     delete this;
   }
 
  private:
-  const RecvRequest ask_;
+  const RecvRequest recv_;
 };
 
 class DirectTransport final : public Transport,

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "remote/fake_services.h"
+#include "remote/grpc/running_tasks_testing.h"
 #include "remote/grpc/test_tasks.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
@@ -21,9 +22,6 @@
 
 namespace tutti {
 namespace control_client_test {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 // Answers a call once its caller withdraws it.
 std::unique_ptr<ControlService> AnswersWhenWithdrawn(
@@ -47,55 +45,41 @@ auto IsNoAnswerFor3Seconds(TestTasks& tasks) {
 }
 
 TEST(ControlClientTest, ACancelledCallEndsWithTheReasonAndReachesTheService) {
-  BlockingCounter arrived(1), withdrawn(1), ended(1);
+  BlockingCounter arrived(1), withdrawn(1);
   TestTasks tasks(2);
   tasks.set_control(AnswersWhenWithdrawn(&arrived, &withdrawn));
   tasks.StartAll();
   const auto cancellation = std::make_shared<Cancellation>();
-  ControlAnswer answer;
-  tasks.transport(0).control().Call(1, CleanupStep(1),
-                                    {.cancellation = cancellation},
-                                    [&](ControlAnswer given) {
-                                      answer = std::move(given);
-                                      ended.DecrementCount();
-                                    });
+  PendingCall call(tasks.transport(0).control(), 1, CleanupStep(1),
+                   {.cancellation = cancellation});
   arrived.Wait();
   cancellation->Cancel(absl::AbortedError("enough"));
-  ended.Wait();
-  EXPECT_THAT(answer, StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_THAT(call.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
   withdrawn.Wait();
 }
 
 TEST(ControlClientTest, ACallThatIsCancelledBeforeItBeginsEnds) {
-  TestTasks tasks(2);
-  tasks.StartAll();
+  RunningTasks tasks(2);
   const auto cancellation = std::make_shared<Cancellation>();
   cancellation->Cancel(absl::AbortedError("enough"));
-  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
-                          {.cancellation = cancellation}),
+  EXPECT_THAT(Call(tasks, 0, 1, {.cancellation = cancellation}),
               StatusIs(absl::StatusCode::kAborted, "enough"));
 }
 
 TEST(ControlClientTest, ADeadlineEndsACallAndReachesTheService) {
   SimulatedEnvironment simulated(/*seed=*/1);
-  BlockingCounter arrived(1), withdrawn(1), ended(1);
+  BlockingCounter arrived(1), withdrawn(1);
   TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
     options.environment.clock = simulated.get().clock;
   });
   tasks.set_control(AnswersWhenWithdrawn(&arrived, &withdrawn));
   tasks.StartAll();
-  ControlAnswer answer;
-  tasks.transport(0).control().Call(
-      1, CleanupStep(1),
-      {.deadline = simulated.get().clock->Now() + absl::Seconds(3)},
-      [&](ControlAnswer given) {
-        answer = std::move(given);
-        ended.DecrementCount();
-      });
+  PendingCall call(
+      tasks.transport(0).control(), 1, CleanupStep(1),
+      {.deadline = simulated.get().clock->Now() + absl::Seconds(3)});
   arrived.Wait();
   simulated.Advance(absl::Seconds(3));
-  ended.Wait();
-  EXPECT_THAT(answer, IsNoAnswerFor3Seconds(tasks));
+  EXPECT_THAT(call.Wait(), IsNoAnswerFor3Seconds(tasks));
   withdrawn.Wait();
 }
 
@@ -134,13 +118,10 @@ TEST(ControlClientTest, ADeadlineAfterTheCallAndItsTransportTouchesNeither) {
   SimulatedEnvironment simulated(/*seed=*/1);
   const absl::Time deadline = simulated.get().clock->Now() + absl::Seconds(3);
   HeldUpClock clock(simulated.get().clock, deadline);
-  TestTasks tasks(2, [&](int task, GrpcTransportOptions& options) {
+  RunningTasks tasks(2, [&](int task, GrpcTransportOptions& options) {
     if (task == 0) options.environment.clock = &clock;
   });
-  tasks.StartAll();
-  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
-                          {.deadline = deadline}),
-              IsOk());
+  EXPECT_THAT(Call(tasks, 0, 1, {.deadline = deadline}), IsOk());
   tasks.Stop(0);
   const int num_requested = clock.num_requested();
   clock.RunAlarm();
@@ -149,76 +130,54 @@ TEST(ControlClientTest, ADeadlineAfterTheCallAndItsTransportTouchesNeither) {
 
 TEST(ControlClientTest, ADeadlineSaysWhyTheTaskCouldNotBeReached) {
   SimulatedEnvironment simulated(/*seed=*/1);
-  BlockingCounter ended(1);
-  ControlAnswer answer;
   TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
     options.environment.clock = simulated.get().clock;
   });
   tasks.Start(0);
-  tasks.transport(0).control().Call(
-      1, CleanupStep(1),
+  PendingCall call(
+      tasks.transport(0).control(), 1, CleanupStep(1),
       {.deadline = simulated.get().clock->Now() + absl::Milliseconds(150),
-       .wait_until_reachable = true},
-      [&](ControlAnswer given) {
-        answer = std::move(given);
-        ended.DecrementCount();
-      });
+       .wait_until_reachable = true});
   // Wait for the second alarm: the call was refused, and will try again.
   while (simulated.num_alarms() < 2) std::this_thread::yield();
   simulated.Advance(absl::Milliseconds(150));
-  ended.Wait();
-  EXPECT_THAT(
-      answer,
-      StatusIs(absl::StatusCode::kDeadlineExceeded,
-               AllOf(HasSubstr(absl::StrCat("task 1 (", tasks.address(1))),
-                     HasSubstr("connection refused"))));
+  EXPECT_THAT(call.Wait(),
+              IsDeadlineExceeded(absl::StrCat("task 1 (", tasks.address(1)),
+                                 "connection refused"));
 }
 
 TEST(ControlClientTest, ADeadlineDoesNotSayOfATaskThatWasReachedThatItIsNot) {
   SimulatedEnvironment simulated(/*seed=*/1);
-  BlockingCounter arrived(1), withdrawn(1), ended(1);
+  BlockingCounter arrived(1), withdrawn(1);
   TestTasks tasks(2, [&](int task, GrpcTransportOptions& options) {
     if (task == 0) options.environment.clock = simulated.get().clock;
   });
   tasks.set_control(AnswersWhenWithdrawn(&arrived, &withdrawn));
   tasks.Start(0);
-  ControlAnswer answer;
-  tasks.transport(0).control().Call(
-      1, CleanupStep(1),
-      {.deadline = simulated.get().clock->Now() + absl::Seconds(3),
-       .wait_until_reachable = true},
-      [&](ControlAnswer given) {
-        answer = std::move(given);
-        ended.DecrementCount();
-      });
+  PendingCall call(tasks.transport(0).control(), 1, CleanupStep(1),
+                   {.deadline = simulated.get().clock->Now() + absl::Seconds(3),
+                    .wait_until_reachable = true});
   // Wait for the second alarm: the call was refused, and will try again.
   while (simulated.num_alarms() < 2) std::this_thread::yield();
   tasks.Start(1);
   simulated.Advance(absl::Milliseconds(100));
   arrived.Wait();
   simulated.Advance(absl::Seconds(3));
-  ended.Wait();
-  EXPECT_THAT(answer, IsNoAnswerFor3Seconds(tasks));
+  EXPECT_THAT(call.Wait(), IsNoAnswerFor3Seconds(tasks));
   withdrawn.Wait();
 }
 
 TEST(ControlClientTest, AClosedConnectionEndsTheCall) {
-  BlockingCounter arrived(1), withdrawn(1), ended(1);
+  BlockingCounter arrived(1), withdrawn(1);
   TestTasks tasks(2);
   tasks.set_control(AnswersWhenWithdrawn(&arrived, &withdrawn));
   tasks.StartAll();
-  ControlAnswer answer;
-  tasks.transport(0).control().Call(1, CleanupStep(1), {},
-                                    [&](ControlAnswer given) {
-                                      answer = std::move(given);
-                                      ended.DecrementCount();
-                                    });
+  PendingCall call(tasks.transport(0).control(), 1, CleanupStep(1), {});
   arrived.Wait();
   tasks.Stop(1);
-  ended.Wait();
-  EXPECT_THAT(answer, StatusIs(absl::StatusCode::kUnavailable,
-                               absl::StrCat("task 1 (", tasks.address(1),
-                                            "): connection closed")));
+  EXPECT_THAT(call.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                    absl::StrCat("task 1 (", tasks.address(1),
+                                                 "): connection closed")));
 }
 
 TEST(ControlClientTest, ShutdownEndsCallsWithCancelled) {
@@ -226,26 +185,19 @@ TEST(ControlClientTest, ShutdownEndsCallsWithCancelled) {
   TestTasks tasks(2);
   tasks.set_control(AnswersWhenWithdrawn(&arrived, &withdrawn));
   tasks.StartAll();
-  ControlAnswer answer;
-  tasks.transport(0).control().Call(
-      1, CleanupStep(1), {},
-      [&](ControlAnswer given) { answer = std::move(given); });
+  PendingCall call(tasks.transport(0).control(), 1, CleanupStep(1), {});
   // Ends even a call that waits for its next attempt.
   tasks.Stop(0);
-  EXPECT_THAT(answer,
-              StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
+  EXPECT_THAT(call.Wait(), IsCancelled("shut down"));
 }
 
 TEST(ControlClientTest, ShutdownEndsACallThatWaitsForATask) {
   TestTasks tasks(2);
   tasks.Start(0);
-  ControlAnswer answer;
-  tasks.transport(0).control().Call(
-      1, CleanupStep(1), {.wait_until_reachable = true},
-      [&](ControlAnswer given) { answer = std::move(given); });
+  PendingCall call(tasks.transport(0).control(), 1, CleanupStep(1),
+                   {.wait_until_reachable = true});
   tasks.Stop(0);
-  EXPECT_THAT(answer,
-              StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
+  EXPECT_THAT(call.Wait(), IsCancelled("shut down"));
 }
 
 // Holds the calls for step 0 until their callers withdraw them.
@@ -297,14 +249,11 @@ TEST(ControlClientTest, MoreCallsThanTheBoundAreRefusedNotHeldUp) {
                  [&](const ControlAnswer&) { ended.DecrementCount(); });
   }
   arrived.Wait();
-  EXPECT_THAT(
-      CallAndWait(channel, 1, CleanupStep(1)),
-      StatusIs(absl::StatusCode::kResourceExhausted,
-               AllOf(HasSubstr(absl::StrCat("task 0 (", tasks.address(0),
-                                            ") has 3 calls open at task 1")),
-                     HasSubstr("no more are taken"))));
-  EXPECT_THAT(CallAndWait(tasks.transport(2).control(), 1, CleanupStep(1)),
-              IsOk());
+  EXPECT_THAT(CallAndWait(channel, 1, CleanupStep(1)),
+              IsResourceExhausted(absl::StrCat("task 0 (", tasks.address(0),
+                                               ") has 3 calls open at task 1"),
+                                  "no more are taken"));
+  EXPECT_THAT(Call(tasks, 2, 1), IsOk());
   cancellation->Cancel(absl::CancelledError("enough"));
   ended.Wait();
   // Retry: a caller may see the end before the count drops.
@@ -314,14 +263,12 @@ TEST(ControlClientTest, MoreCallsThanTheBoundAreRefusedNotHeldUp) {
 }
 
 TEST(ControlClientTest, ARequestThatIsTooLargeIsRefused) {
-  TestTasks tasks(2);
-  tasks.StartAll();
+  RunningTasks tasks(2);
   proto::ControlRequest request;
   request.mutable_complete_params()->mutable_request()->set_merge_op(
       std::string(65 << 10, 'x'));
   EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, request),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       AllOf(HasSubstr("65536"), HasSubstr("task 1"))));
+              IsResourceExhausted("65536", "task 1"));
 }
 
 TEST(ControlClientTest, AnAnswerThatIsTooLargeIsRefused) {
@@ -335,12 +282,8 @@ TEST(ControlClientTest, AnAnswerThatIsTooLargeIsRefused) {
         std::move(done)(reply);
       }));
   tasks.StartAll();
-  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1,
-                          CleanupStep((4 << 20) - 100)),
-              IsOk());
-  EXPECT_THAT(
-      CallAndWait(tasks.transport(0).control(), 1, CleanupStep(4 << 20)),
-      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("4194304")));
+  EXPECT_THAT(Call(tasks, 0, 1, {}, (4 << 20) - 100), IsOk());
+  EXPECT_THAT(Call(tasks, 0, 1, {}, 4 << 20), IsResourceExhausted("4194304"));
 }
 
 }  // namespace control_client_test

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "remote/fake_services.h"
+#include "remote/grpc/running_tasks_testing.h"
 #include "remote/grpc/test_tasks.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/environment.h"
@@ -23,12 +27,10 @@ using testing::HasSubstr;
 using testing::Not;
 
 TEST(GrpcTransportTest, ACallIsAnsweredAndNamesTheCaller) {
-  TestTasks tasks(3);
-  tasks.StartAll();
+  RunningTasks tasks(3);
   for (int from = 0; from < 3; ++from) {
     for (int to = 0; to < 3; ++to) {
-      const ControlAnswer answer =
-          CallAndWait(tasks.transport(from).control(), to, CleanupStep(40));
+      const ControlAnswer answer = Call(tasks, from, to, {}, 40);
       ASSERT_THAT(answer, IsOk());
       EXPECT_EQ(answer->step_sequence().step_id(), 40 + from);
     }
@@ -46,7 +48,7 @@ TEST(GrpcTransportTest, StatusesOfTheServiceSurviveTheWire) {
       }));
   tasks.StartAll();
   for (int code = 1; code <= 16; ++code) {
-    EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(code)),
+    EXPECT_THAT(Call(tasks, 0, 1, {}, code),
                 StatusIs(static_cast<absl::StatusCode>(code),
                          "what went wrong \"here\" \xc3\xa9\n%"));
   }
@@ -66,23 +68,17 @@ TEST(GrpcTransportTest, LongMessagesOfStatusesAreCut) {
           std::move(done)(absl::InternalError(message));
         }));
     tasks.StartAll();
-    EXPECT_EQ(
-        CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1)).status(),
-        absl::InternalError(message.substr(0, size)));
+    EXPECT_EQ(Call(tasks, 0, 1).status(),
+              absl::InternalError(message.substr(0, size)));
   }
 }
 
 TEST(GrpcTransportTest, ThereIsNoCallToATaskThatIsNot) {
-  TestTasks tasks(2);
-  tasks.StartAll();
+  RunningTasks tasks(2);
   for (const int task : {-1, 2, 1 << 20}) {
-    EXPECT_THAT(CallAndWait(tasks.transport(0).control(), task, CleanupStep(1)),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr(absl::StrCat("no task ", task))));
-    WaitingReceiver receiver(4);
-    tasks.Request(0, task, KeyOf(0), 4, receiver);
-    EXPECT_THAT(receiver.Wait(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                          HasSubstr("no task")));
+    EXPECT_THAT(Call(tasks, 0, task),
+                IsInvalidArgument(absl::StrCat("no task ", task)));
+    EXPECT_THAT(EndOfPull(tasks, 0, task), IsInvalidArgument("no task"));
   }
 }
 
@@ -92,37 +88,27 @@ TEST(GrpcTransportTest, ATaskThatCannotBeReachedIsNamedWithTheCause) {
   const auto says_why =
       AllOf(HasSubstr(absl::StrCat("task 1 (", tasks.address(1), ")")),
             HasSubstr("connection refused"));
-  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1)),
+  EXPECT_THAT(Call(tasks, 0, 1),
               StatusIs(absl::StatusCode::kUnavailable, says_why));
-  WaitingReceiver receiver(4);
-  tasks.Request(0, 1, KeyOf(0), 4, receiver);
-  EXPECT_THAT(receiver.Wait(),
+  EXPECT_THAT(EndOfPull(tasks, 0, 1),
               StatusIs(absl::StatusCode::kUnavailable, says_why));
 }
 
 TEST(GrpcTransportTest, ACallWaitsForATaskThatStartsLater) {
   TestTasks tasks(2);
   tasks.Start(0);
-  BlockingCounter answered(1);
-  ControlAnswer answer;
-  tasks.transport(0).control().Call(1, CleanupStep(7),
-                                    {.wait_until_reachable = true},
-                                    [&](ControlAnswer given) {
-                                      answer = std::move(given);
-                                      answered.DecrementCount();
-                                    });
+  PendingCall call(tasks.transport(0).control(), 1, CleanupStep(7),
+                   {.wait_until_reachable = true});
   tasks.Start(1);
-  answered.Wait();
+  const ControlAnswer& answer = call.Wait();
   ASSERT_THAT(answer, IsOk());
   EXPECT_EQ(answer->step_sequence().step_id(), 7);
 }
 
 TEST(GrpcTransportTest, ARestartIsNoticedOnceAndThenTheNewTaskIsReached) {
-  TestTasks tasks(2);
-  tasks.StartAll();
+  RunningTasks tasks(2);
   const auto call = [&] {
-    return CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
-                       {.wait_until_reachable = true});
+    return Call(tasks, 0, 1, {.wait_until_reachable = true});
   };
   ASSERT_THAT(call(), IsOk());
   const uint64_t before = tasks.incarnation(1);
@@ -137,48 +123,38 @@ TEST(GrpcTransportTest, ARestartIsNoticedOnceAndThenTheNewTaskIsReached) {
 }
 
 TEST(GrpcTransportTest, ACallToAnyProcessReachesTheOneThatRestarted) {
-  TestTasks tasks(2);
-  tasks.StartAll();
+  RunningTasks tasks(2);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_THAT(
-        CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
-                    {.wait_until_reachable = true, .to_any_process = true}),
-        IsOk());
+    EXPECT_THAT(Call(tasks, 0, 1,
+                     {.wait_until_reachable = true, .to_any_process = true}),
+                IsOk());
     tasks.Stop(1);
     tasks.Start(1);
   }
 }
 
 TEST(GrpcTransportTest, ATaskThatRestartedAndCallsIsReachedAtOnce) {
-  TestTasks tasks(2);
-  tasks.StartAll();
+  RunningTasks tasks(2);
   Transport& transport = tasks.transport(0);
   ASSERT_THAT(CallAndWait(transport.control(), 1, CleanupStep(1)), IsOk());
   tasks.Stop(1);
   // Now gRPC waits before it tries to connect again.
   EXPECT_THAT(CallAndWait(transport.control(), 1, CleanupStep(1)), Not(IsOk()));
   tasks.Start(1);
-  ASSERT_THAT(CallAndWait(tasks.transport(1).control(), 0, CleanupStep(1)),
-              IsOk());
+  ASSERT_THAT(Call(tasks, 1, 0), IsOk());
   EXPECT_THAT(CallAndWait(transport.control(), 1, CleanupStep(1)), IsOk());
 }
 
 TEST(GrpcTransportTest, ATransferNoticesARestart) {
-  TestTasks tasks(2);
-  tasks.StartAll();
-  ASSERT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1)),
-              IsOk());
+  RunningTasks tasks(2);
+  ASSERT_THAT(Call(tasks, 0, 1), IsOk());
   tasks.Stop(1);
   tasks.Start(1);
-  WaitingReceiver receiver(4);
-  tasks.Request(0, 1, KeyOf(0), 4, receiver);
-  EXPECT_THAT(receiver.Wait(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                        HasSubstr("restarted")));
+  EXPECT_THAT(EndOfPull(tasks, 0, 1), IsFailedPrecondition("restarted"));
 }
 
 TEST(GrpcTransportTest, ATakenPortIsAnErrorThatNamesIt) {
-  TestTasks tasks(1);
-  tasks.StartAll();
+  RunningTasks tasks(1);
   auto other = CreateGrpcTransport(tasks.Options(0));
   ASSERT_THAT(other, IsOk());
   FunctionService control(nullptr);
@@ -190,12 +166,10 @@ TEST(GrpcTransportTest, ATakenPortIsAnErrorThatNamesIt) {
 }
 
 TEST(GrpcTransportTest, StartsOnce) {
-  TestTasks tasks(1);
-  tasks.StartAll();
+  RunningTasks tasks(1);
   FunctionService control(nullptr);
   EXPECT_THAT(tasks.transport(0).Start(&control, &tasks.table(0)),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("has been started")));
+              IsFailedPrecondition("has been started"));
 }
 
 TEST(GrpcTransportTest, DoesNotStartAfterShutdown) {
@@ -214,15 +188,10 @@ TEST(GrpcTransportTest, DoesNotStartAfterShutdown) {
 }
 
 TEST(GrpcTransportTest, CallsNobodyAfterShutdown) {
-  TestTasks tasks(2);
-  tasks.StartAll();
+  RunningTasks tasks(2);
   tasks.transport(0).Shutdown();
-  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1)),
-              StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
-  WaitingReceiver receiver(4);
-  tasks.Request(0, 1, KeyOf(0), 4, receiver);
-  EXPECT_THAT(receiver.Wait(),
-              StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
+  EXPECT_THAT(Call(tasks, 0, 1), IsCancelled("shut down"));
+  EXPECT_THAT(EndOfPull(tasks, 0, 1), IsCancelled("shut down"));
 }
 
 TEST(GrpcTransportTest, ListeningForOtherMachinesNeedsTlsOrConsent) {
@@ -235,51 +204,38 @@ TEST(GrpcTransportTest, ListeningForOtherMachinesNeedsTlsOrConsent) {
     if (insecure) {
       EXPECT_THAT(transport, IsOk());
     } else {
-      EXPECT_THAT(transport,
-                  StatusIs(absl::StatusCode::kInvalidArgument,
-                           AllOf(HasSubstr("0.0.0.0"), HasSubstr("TLS"))));
+      EXPECT_THAT(transport, IsInvalidArgument("0.0.0.0", "TLS"));
     }
   }
 }
 
 TEST(GrpcTransportTest, OptionsThatMakeNoSenseAreRefused) {
-  const auto refused = [](auto change) {
+  using Change = std::function<void(GrpcTransportOptions&)>;
+  const auto create = [](const Change& change) {
     TestTasks tasks(
         1, [&](int, GrpcTransportOptions& options) { change(options); });
     return CreateGrpcTransport(tasks.Options(0)).status();
   };
-  const auto is_invalid =
-      StatusIs(absl::StatusCode::kInvalidArgument, testing::_);
-  using Options = GrpcTransportOptions;
-  EXPECT_THAT(refused([](Options& o) { o.incarnation = 0; }), is_invalid);
-  EXPECT_THAT(refused([](Options& o) { o.environment.clock = nullptr; }),
-              is_invalid);
-  EXPECT_THAT(refused([](Options& o) { o.cluster.addresses.clear(); }),
-              is_invalid);
-  EXPECT_THAT(refused([](Options& o) { o.bounds.max_frame_bytes = 0; }),
-              is_invalid);
-  EXPECT_THAT(refused([](Options& o) { o.bounds.max_open_transfers = 0; }),
-              is_invalid);
-  EXPECT_THAT(refused([](Options& o) { o.bounds.max_open_streams = 0; }),
-              is_invalid);
-  EXPECT_THAT(refused([](Options& o) { o.transfer_lanes = 513; }), is_invalid);
-  EXPECT_THAT(refused([](Options& o) {
-                o.bounds.max_open_streams = 7;
-                o.transfer_lanes = 4;
-              }),
-              is_invalid);
-  EXPECT_THAT(refused([](Options& o) { o.transfer_lanes = 512; }), IsOk());
-  EXPECT_THAT(refused([](Options& o) {
-                o.bounds.max_control_request_bytes = (32 << 10) - 1;
-              }),
-              is_invalid);
-  EXPECT_THAT(refused([](Options& o) { o.tls.key = "/key.pem"; }), is_invalid);
-  EXPECT_THAT(refused([](Options& o) { o.bind_address = "no such host"; }),
-              is_invalid);
-  EXPECT_THAT(refused([](Options& o) {
+  const Change invalid[] = {
+      [](auto& o) { o.incarnation = 0; },
+      [](auto& o) { o.environment.clock = nullptr; },
+      [](auto& o) { o.cluster.addresses.clear(); },
+      [](auto& o) { o.bounds.max_frame_bytes = 0; },
+      [](auto& o) { o.bounds.max_open_transfers = 0; },
+      [](auto& o) { o.bounds.max_open_streams = 0; },
+      [](auto& o) { o.transfer_lanes = 513; },
+      [](auto& o) { o.bounds.max_open_streams = 7, o.transfer_lanes = 4; },
+      [](auto& o) { o.bounds.max_control_request_bytes = (32 << 10) - 1; },
+      [](auto& o) { o.tls.key = "/key.pem"; },
+      [](auto& o) { o.bind_address = "no such host"; }};
+  for (size_t i = 0; i < std::size(invalid); ++i) {
+    EXPECT_THAT(create(invalid[i]), IsInvalidArgument()) << i;
+  }
+  EXPECT_THAT(create([](auto& o) { o.transfer_lanes = 512; }), IsOk());
+  EXPECT_THAT(create([](auto& o) {
                 o.tls = {.certificate = "/none", .key = "/k", .ca = "/c"};
               }),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none")));
+              IsNotFound("/none"));
 }
 
 // Tasks on which no process listens at the configured address: they listen at
@@ -289,13 +245,11 @@ class SameHostSocketsTest : public testing::Test {
  protected:
   // Returns OK if task 0 reaches task 1.
   absl::Status Reach(const TestTasks::Change& change) {
-    TestTasks tasks(2, [&](int task, GrpcTransportOptions& options) {
+    RunningTasks tasks(2, [&](int task, GrpcTransportOptions& options) {
       options.bind_address = "127.0.0.2";
       change(task, options);
     });
-    tasks.StartAll();
-    return CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1))
-        .status();
+    return Call(tasks, 0, 1).status();
   }
 };
 
@@ -308,23 +262,18 @@ TEST_F(SameHostSocketsTest, AreUsedIfBothTasksWantThem) {
     EXPECT_THAT(Reach([=](int task, GrpcTransportOptions& options) {
                   options.same_host_socket = task != unwilling;
                 }),
-                StatusIs(absl::StatusCode::kUnavailable,
-                         HasSubstr("connection refused")));
+                IsUnavailable("connection refused"));
   }
 }
 
 TEST_F(SameHostSocketsTest, ConnectAgainToATaskThatWasRestarted) {
-  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+  RunningTasks tasks(2, [](int, GrpcTransportOptions& options) {
     options.bind_address = "127.0.0.2";
   });
-  tasks.StartAll();
   for (int attempt = 0; attempt < 3; ++attempt) {
-    EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
-                            {.to_any_process = true}),
-                IsOk());
+    EXPECT_THAT(Call(tasks, 0, 1, {.to_any_process = true}), IsOk());
     tasks.Stop(1);
-    EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1)),
-                StatusIs(absl::StatusCode::kUnavailable, testing::_));
+    EXPECT_THAT(Call(tasks, 0, 1), IsUnavailable());
     tasks.Start(1);
   }
 }
@@ -332,23 +281,64 @@ TEST_F(SameHostSocketsTest, ConnectAgainToATaskThatWasRestarted) {
 // Unknown connections would keep the next one out.
 TEST_F(SameHostSocketsTest, ConnectionsAreKnownByTheirCalls) {
   constexpr int kNumLanes = 3;
-  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+  RunningTasks tasks(2, [](int, GrpcTransportOptions& options) {
     options.bind_address = "127.0.0.2";
     options.bounds.max_unknown_connections = 1;
     options.transfer_lanes = kNumLanes;
   });
-  tasks.StartAll();
-  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1)),
-              IsOk());
+  EXPECT_THAT(Call(tasks, 0, 1), IsOk());
   for (int tag = 0; tag < kNumLanes; ++tag) {
-    const std::vector<std::byte> bytes = Pattern(size_t{1} << 20);
-    WaitingSender sender;
-    WaitingReceiver receiver(bytes.size());
-    tasks.table(1).Provide(KeyOf(tag), {.bytes = bytes, .sender = &sender});
-    tasks.Request(0, 1, KeyOf(tag), bytes.size(), receiver);
-    EXPECT_THAT(receiver.Wait(), IsOk());
-    EXPECT_THAT(sender.Wait(), IsOk());
+    ExpectArrive(tasks, size_t{1} << 20, DType::kUint8, tag);
   }
+}
+
+size_t NumEntries(const char* folder) {
+  return static_cast<size_t>(
+      std::distance(std::filesystem::directory_iterator(folder),
+                    std::filesystem::directory_iterator()));
+}
+
+// Runs two tasks, and shuts them down in the middle of their transfers.
+void StartTalkAndStop() {
+  RunningTasks tasks(2);
+  ASSERT_THAT(Call(tasks, 0, 1), IsOk());
+  const std::vector<std::byte> bytes = Pattern(size_t{8} << 20);
+  std::vector<WaitingSender> senders(4);
+  std::vector<std::unique_ptr<WaitingReceiver>> receivers;
+  for (int i = 0; i < 8; ++i) {
+    receivers.push_back(std::make_unique<WaitingReceiver>(bytes.size()));
+    tasks.Request(0, 1, KeyOf(i), bytes.size(), *receivers[i]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .sender = &senders[i]});
+  }
+  receivers[0]->WaitForPart();
+  ControlAnswer answer;
+  tasks.transport(1).control().Call(
+      0, CleanupStep(1), {},
+      [&](ControlAnswer given) { answer = std::move(given); });
+  tasks.Stop(1);
+  tasks.Stop(0);
+  // No transfer is under way now; offers without a request are ours.
+  for (auto& receiver : receivers) receiver->Wait().IgnoreError();
+}
+
+TEST(ShutdownTest, RepeatedlyLeavesNoFileAndNoThread) {
+  // gRPC keeps a few of both.
+  constexpr int kNumTimes = 20;
+  for (int i = 0; i < 5; ++i) StartTalkAndStop();
+  const size_t num_files = NumEntries("/proc/self/fd");
+  const size_t num_threads = NumEntries("/proc/self/task");
+  for (int i = 0; i < kNumTimes; ++i) StartTalkAndStop();
+  EXPECT_LT(NumEntries("/proc/self/fd"), num_files + kNumTimes);
+  EXPECT_LT(NumEntries("/proc/self/task"), num_threads + kNumTimes);
+}
+
+TEST(ShutdownTest, ATransportThatWasNeverStartedGoes) {
+  TestTasks tasks(2);
+  tasks.Start(0);
+  tasks.transport(0).Shutdown();
+  tasks.transport(0).Shutdown();
 }
 
 }  // namespace grpc_transport_test

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -14,17 +17,19 @@
 #include "remote/fake_services.h"
 #include "remote/grpc/connection/call_identity.h"
 #include "remote/grpc/connection/listen_address.h"
+#include "remote/grpc/connection/test_certificates.h"
 #include "remote/grpc/fake_peers.h"
+#include "remote/grpc/running_tasks_testing.h"
 #include "remote/grpc/test_tasks.h"
 #include "remote/grpc/wire/control_messages.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/environment.h"
+#include "tutti/grpc_transport.h"
 
 namespace tutti {
 namespace refusals_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 class RefusalsTest : public testing::Test {
@@ -32,10 +37,7 @@ class RefusalsTest : public testing::Test {
   void SetUp() override { tasks_.StartAll(); }
 
   // Checks that task 0 still serves, whatever came before.
-  void TearDown() override {
-    EXPECT_THAT(CallAndWait(tasks_.transport(1).control(), 0, CleanupStep(1)),
-                IsOk());
-  }
+  void TearDown() override { EXPECT_THAT(Call(tasks_, 1, 0), IsOk()); }
 
   // Checks how task 0 answers a call and a stream with one changed field.
   void ExpectRefused(const std::string& field, const std::string& value,
@@ -159,40 +161,29 @@ TEST_F(RefusalsTest, WhatIsNoGrpcIsCutOff) {
 
 TEST(RefusedTasksTest, ConnectionsOfNobodyAreBoundedAndTasksGoOn) {
   SimulatedEnvironment simulated(/*seed=*/1);
-  TestTasks tasks(3, [&](int task, GrpcTransportOptions& options) {
+  RunningTasks tasks(3, [&](int task, GrpcTransportOptions& options) {
     options.bounds.max_unknown_connections = 3;
     if (task == 0) options.environment.clock = simulated.get().clock;
   });
-  tasks.StartAll();
-  const auto call = [&](int task) {
-    return CallAndWait(tasks.transport(task).control(), 0, CleanupStep(1));
-  };
+  const auto call = [&](int task) { return Call(tasks, task, 0); };
   ASSERT_THAT(call(1), IsOk());
   const RawConnection first(tasks.address(0)), second(tasks.address(0)),
       third(tasks.address(0));
   while (simulated.num_alarms() < 3) std::this_thread::yield();
-  BlockingCounter answered(1);
-  ControlAnswer answer;
-  tasks.transport(2).control().Call(0, CleanupStep(1), {},
-                                    [&](ControlAnswer given) {
-                                      answer = std::move(given);
-                                      answered.DecrementCount();
-                                    });
+  PendingCall pending(tasks.transport(2).control(), 0, CleanupStep(1));
   EXPECT_THAT(call(1), IsOk());
   simulated.Advance(absl::Seconds(10));
   for (const RawConnection* nobody : {&first, &second, &third}) {
     nobody->ReadAll();  // Returns once it is closed and there is room.
   }
-  answered.Wait();
-  EXPECT_THAT(answer, IsOk());
+  EXPECT_THAT(pending.Wait(), IsOk());
 }
 
 TEST(RefusedTasksTest, ConnectionsThatComeTogetherAreAllServed) {
   constexpr int kNumCallers = 8;
-  TestTasks tasks(1 + kNumCallers, [](int, GrpcTransportOptions& options) {
+  RunningTasks tasks(1 + kNumCallers, [](int, GrpcTransportOptions& options) {
     options.bounds.max_unknown_connections = 1;
   });
-  tasks.StartAll();
   BlockingCounter answered(kNumCallers);
   for (int task = 1; task <= kNumCallers; ++task) {
     tasks.transport(task).control().Call(0, CleanupStep(1), {},
@@ -206,7 +197,7 @@ TEST(RefusedTasksTest, ConnectionsThatComeTogetherAreAllServed) {
 
 TEST(RefusedTasksTest, ConnectionsOfTasksStayOverIpv6Too) {
   SimulatedEnvironment simulated(/*seed=*/1);
-  BlockingCounter arrived(1), answered(1);
+  BlockingCounter arrived(1);
   ControlDone pending;
   TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
     options.environment.clock = simulated.get().clock;
@@ -223,51 +214,177 @@ TEST(RefusedTasksTest, ConnectionsOfTasksStayOverIpv6Too) {
         arrived.DecrementCount();
       }));
   tasks.StartAll();
-  ControlAnswer answer;
-  tasks.transport(0).control().Call(1, CleanupStep(1), {},
-                                    [&](ControlAnswer given) {
-                                      answer = std::move(given);
-                                      answered.DecrementCount();
-                                    });
+  PendingCall call(tasks.transport(0).control(), 1, CleanupStep(1));
   arrived.Wait();
   // The gate would have closed an unknown connection by now.
   simulated.Advance(absl::Minutes(1));
   std::move(pending)(proto::ControlReply());
-  answered.Wait();
-  EXPECT_THAT(answer, IsOk());
+  EXPECT_THAT(call.Wait(), IsOk());
 }
 
 TEST(RefusedTasksTest, TasksOfAnotherJobSayWhy) {
-  TestTasks tasks(2, [](int task, GrpcTransportOptions& options) {
+  RunningTasks tasks(2, [](int task, GrpcTransportOptions& options) {
     options.job_id = absl::StrCat("job ", task);
   });
-  tasks.StartAll();
   const auto says_both =
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               AllOf(HasSubstr("job \"job 0\""), HasSubstr("job \"job 1\""),
-                     HasSubstr("task 1 (")));
-  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
-                          {.wait_until_reachable = true}),
-              says_both);
-  WaitingReceiver receiver(4);
-  tasks.Request(0, 1, KeyOf(0), 4, receiver);
-  EXPECT_THAT(receiver.Wait(), says_both);
+      IsFailedPrecondition("job \"job 0\"", "job \"job 1\"", "task 1 (");
+  EXPECT_THAT(Call(tasks, 0, 1, {.wait_until_reachable = true}), says_both);
+  EXPECT_THAT(EndOfPull(tasks, 0, 1), says_both);
 }
 
 TEST(RefusedTasksTest, TasksWithAnotherTokenSayWhy) {
-  TestTasks tasks(2, [](int task, GrpcTransportOptions& options) {
+  RunningTasks tasks(2, [](int task, GrpcTransportOptions& options) {
     options.token = absl::StrCat("token\n", task);
   });
-  tasks.StartAll();
-  const auto says_who =
-      StatusIs(absl::StatusCode::kUnauthenticated,
-               AllOf(HasSubstr("task 1 ("), HasSubstr("this job's token")));
-  EXPECT_THAT(CallAndWait(tasks.transport(0).control(), 1, CleanupStep(1),
-                          {.wait_until_reachable = true}),
-              says_who);
-  WaitingReceiver receiver(4);
-  tasks.Request(0, 1, KeyOf(0), 4, receiver);
-  EXPECT_THAT(receiver.Wait(), says_who);
+  const auto says_who = IsUnauthenticated("task 1 (", "this job's token");
+  EXPECT_THAT(Call(tasks, 0, 1, {.wait_until_reachable = true}), says_who);
+  EXPECT_THAT(EndOfPull(tasks, 0, 1), says_who);
+}
+
+// Two tasks: task 0 has a good certificate, task 1 the one under test. Tests
+// both directions.
+struct Pair {
+  explicit Pair(const TlsOptions& zero, const TlsOptions& one)
+      : tasks(2, [=](int task, GrpcTransportOptions& options) {
+          options.tls = task == 0 ? zero : one;
+        }) {}
+  absl::Status Call(int from, int to) {
+    return tutti::Call(tasks, from, to, {.wait_until_reachable = true})
+        .status();
+  }
+  absl::Status Pull(int from, int to) {
+    LentBytes lent(tasks, 100'000, 0, to);
+    WaitingReceiver receiver(lent.bytes().size());
+    tasks.Request(from, to, KeyOf(0), lent.bytes().size(), receiver);
+    const absl::Status status = receiver.Wait();
+    // Callers without permission do not get the offer.
+    if (status.ok()) return lent.Wait();
+    return status;
+  }
+  RunningTasks tasks;
+};
+
+TEST(TlsTest, TasksWithTheirCertificatesTalk) {
+  TestCertificates ca("ca");
+  Pair pair(ca.Issue("task-0"), ca.Issue("task-1"));
+  EXPECT_THAT(pair.Call(0, 1), IsOk());
+  EXPECT_THAT(pair.Call(1, 0), IsOk());
+  EXPECT_THAT(pair.Pull(0, 1), IsOk());
+}
+
+TEST(TlsTest, ACertificateOfAnotherTaskIsRefusedByBothSides) {
+  TestCertificates ca("ca");
+  Pair pair(ca.Issue("task-0"), ca.Issue("task-7"));
+  EXPECT_THAT(pair.Call(0, 1),
+              IsPermissionDenied("task 1 (", "certificate names another task"));
+  const auto is_refused = IsPermissionDenied("task-1", "task-7");
+  EXPECT_THAT(pair.Call(1, 0), is_refused);
+  EXPECT_THAT(pair.Pull(1, 0), is_refused);
+}
+
+TEST(TlsTest, ACertificateOfAnUnknownCaIsRefusedByBothSides) {
+  TestCertificates ca("ca"), other("other");
+  Pair pair(ca.Issue("task-0"), other.Issue("task-1"));
+  EXPECT_THAT(pair.Call(0, 1), IsUnauthenticated("task 1 ("));
+  EXPECT_THAT(pair.Call(1, 0), IsUnauthenticated("task 0 ("));
+}
+
+TEST(TlsTest, AnExpiredCertificateIsRefusedByBothSides) {
+  TestCertificates ca("ca");
+  Pair pair(ca.Issue("task-0"), ca.IssueExpired("task-1"));
+  EXPECT_THAT(pair.Call(0, 1), IsUnauthenticated("task 1 (", "expired"));
+  const absl::Status status = Call(pair.tasks, 1, 0).status();
+  EXPECT_TRUE(absl::IsUnavailable(status) || absl::IsUnauthenticated(status))
+      << status;
+  EXPECT_THAT(status.message(), HasSubstr("task 0 ("));
+}
+
+TEST(TlsTest, PlaintextAndTlsDoNotMix) {
+  TestCertificates ca("ca");
+  Pair pair(ca.Issue("task-0"), TlsOptions());
+  EXPECT_THAT(pair.Call(0, 1),
+              IsFailedPrecondition("task 1 (", "does not speak TLS"));
+  const absl::Status status = Call(pair.tasks, 1, 0).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("task 0 ("));
+}
+
+TEST(TlsTest, GarbageAtTheTlsPortIsCutOff) {
+  TestCertificates ca("ca");
+  Pair pair(ca.Issue("task-0"), ca.Issue("task-1"));
+  for (const std::string& bytes :
+       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100'000, '\0'),
+        std::string("\x16\x03\x01\xff\xff") + std::string(70'000, 'x')}) {
+    SendRaw(pair.tasks.address(0), bytes);
+  }
+  EXPECT_THAT(pair.Call(1, 0), IsOk());
+}
+
+TEST(TlsTest, ServesTls13Alone) {
+  TestCertificates ca("ca");
+  const TlsOptions good = ca.Issue("task-1");
+  Pair pair(ca.Issue("task-0"), good);
+  const auto connects = [&](const std::string& version) {
+    return std::system(
+               absl::StrCat("openssl s_client -connect ", pair.tasks.address(0),
+                            " -cert ", good.certificate, " -key ", good.key,
+                            " -CAfile ", good.ca, " -alpn h2 ", version,
+                            " -verify_return_error </dev/null >/dev/null 2>&1")
+                   .c_str()) == 0;
+  };
+  EXPECT_TRUE(connects(""));
+  EXPECT_TRUE(connects("-tls1_3"));
+  EXPECT_FALSE(connects("-tls1_2"));
+  EXPECT_FALSE(connects("-no_tls1_3"));
+}
+
+TEST(TlsTest, SaysWhyAFileCannotBeRead) {
+  TestCertificates ca("ca");
+  const TlsOptions good = ca.Issue("task-0");
+  const std::string empty = testing::TempDir() + "empty.pem";
+  std::ofstream{empty};
+  const std::pair<std::string, absl::Status> cases[] = {
+      {empty, absl::InvalidArgumentError(absl::StrCat(
+                  empty, " is empty; wanted a file in PEM format"))},
+      {"/none",
+       absl::NotFoundError("cannot read /none: No such file or directory")},
+      {good.key + "/none",
+       absl::FailedPreconditionError(
+           absl::StrCat("cannot read ", good.key, "/none: Not a directory"))}};
+  for (const auto& [path, wanted] : cases) {
+    TestTasks tasks(1, [&, &path = path](int, GrpcTransportOptions& options) {
+      options.tls = good;
+      options.tls.certificate = path;
+    });
+    EXPECT_EQ(CreateGrpcTransport(tasks.Options(0)).status(), wanted);
+  }
+}
+
+TEST(TlsTest, FilesThatDoNotFitAreAnErrorAtTheStart) {
+  TestCertificates ca("ca");
+  const TlsOptions good = ca.Issue("task-0");
+  TlsOptions other_key = good;
+  other_key.key = ca.Issue("task-0").key;
+  TlsOptions no_certificate = good;
+  no_certificate.certificate = good.key;
+  TlsOptions no_key = good;
+  no_key.key = good.certificate;
+  TlsOptions no_ca = good;
+  no_ca.ca = good.key;
+  const std::pair<TlsOptions, std::string> cases[] = {
+      {other_key, absl::StrCat("the key ", other_key.key, " is not that of ",
+                               "the certificate ", good.certificate)},
+      {no_certificate, absl::StrCat(good.key, " holds no certificate")},
+      {no_key, absl::StrCat(good.certificate, " holds no key")},
+      {no_ca, absl::StrCat("the CA ", good.key, " holds no certificate")}};
+  for (const auto& [tls, wanted] : cases) {
+    TestTasks tasks(1, [&tls = tls](int, GrpcTransportOptions& options) {
+      options.tls = tls;
+    });
+    EXPECT_THAT(CreateGrpcTransport(tasks.Options(0)),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         testing::StartsWith(wanted)));
+  }
 }
 
 }  // namespace refusals_test

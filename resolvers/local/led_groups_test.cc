@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "resolvers/local/waiting_calls.h"
 #include "tests/doubles/status_matchers.h"
 
 namespace tutti {
@@ -14,7 +16,7 @@ namespace led_groups_test {
 
 using absl::StatusCode;
 using testing::ElementsAre;
-using testing::HasSubstr;
+using testing::IsEmpty;
 
 WaitingCallPtr CallFor(GroupKey key) {
   auto request = std::make_shared<CollectiveRequest>();
@@ -88,8 +90,7 @@ TEST_F(LedGroupsTest, RemoteMembersAloneAreLimited) {
   ASSERT_THAT(groups_.FindOrAdd(*RemoteCallFor(1), &outbox_), IsOk());
   ASSERT_THAT(groups_.FindOrAdd(*RemoteCallFor(2), &outbox_), IsOk());
   EXPECT_THAT(groups_.FindOrAdd(*RemoteCallFor(3), &outbox_),
-              StatusIs(StatusCode::kResourceExhausted,
-                       HasSubstr("wanted fewer than 2")));
+              IsResourceExhausted("wanted fewer than 2"));
   EXPECT_THAT(groups_.FindOrAdd(*CallFor(3), &outbox_), IsOk());
 }
 
@@ -114,6 +115,49 @@ TEST_F(LedGroupsTest, TheLastCallThatLeavesDropsItsGroup) {
   EXPECT_TRUE(groups_.Leave(call, absl::CancelledError("over"), &outbox_));
   EXPECT_EQ(groups_.Find(7), nullptr);
   EXPECT_EQ(outbox_.answers.size(), 1u);
+}
+
+WaitingCallPtr CallOf(std::string device_name) {
+  auto call = std::make_shared<WaitingCall>();
+  call->device_name = std::move(device_name);
+  return call;
+}
+
+TEST(WaitingCallsTest, AreTakenInTheOrderInWhichTheyCame) {
+  WaitingCalls calls;
+  const auto first = CallOf("a");
+  const auto second = CallOf("b");
+  const auto third = CallOf("c");
+  for (const auto& call : {first, second, third}) calls.Add(call);
+  EXPECT_TRUE(calls.Remove(*second));
+  calls.Add(second);
+  EXPECT_THAT(calls.TakeAll(), ElementsAre(first, third, second));
+  EXPECT_THAT(calls.TakeAll(), IsEmpty());
+  EXPECT_FALSE(calls.HasCallOf("a"));
+}
+
+TEST(WaitingCallsTest, ADeviceHasACallUntilItsLastOneLeaves) {
+  WaitingCalls calls;
+  const auto first = CallOf("a");
+  const auto again = CallOf("a");
+  calls.Add(first);
+  calls.Add(again);
+  EXPECT_TRUE(calls.Remove(*first));
+  EXPECT_TRUE(calls.HasCallOf("a"));
+  EXPECT_TRUE(calls.Remove(*again));
+  EXPECT_FALSE(calls.HasCallOf("a"));
+}
+
+TEST(WaitingCallsTest, ACallLeavesOnceAndFromItsOwnPlaceOnly) {
+  WaitingCalls calls;
+  WaitingCalls others;
+  const auto call = CallOf("a");
+  const auto other = CallOf("b");
+  calls.Add(call);
+  others.Add(other);
+  EXPECT_FALSE(calls.Remove(*other));
+  EXPECT_TRUE(calls.Remove(*call));
+  EXPECT_FALSE(calls.Remove(*call));
 }
 
 }  // namespace led_groups_test

@@ -5,13 +5,10 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "framework/collective/group_resources.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/implementation.h"
@@ -63,6 +60,10 @@ class ParamResolverLocalTest : public testing::Test {
     std::vector<Answer> answers;
 
     bool waits() const { return answers.empty(); }
+    friend absl::Status EndOf(const Call& call) {
+      return call.answers.size() == 1 ? call.answers[0].status()
+                                      : absl::UnknownError("not one answer");
+    }
   };
 
   ParamResolverLocalTest() {
@@ -136,10 +137,7 @@ TEST_F(ParamResolverLocalTest, ALateCallForMoreThanAreLeftSpoilsNoGroup) {
   EXPECT_EQ(refused->answers[0].status(), lost);
   EXPECT_TRUE(first->waits());
   const auto second = Request(1, 1);
-  for (const auto& call : {first, second}) {
-    ASSERT_EQ(call->answers.size(), 1);
-    EXPECT_THAT(call->answers[0], IsOk());
-  }
+  ExpectEnds({first, second}, IsOk());
 }
 
 TEST_F(ParamResolverLocalTest, RulesDecideWhereNobodyNamesAnImplementation) {
@@ -216,14 +214,9 @@ TEST_F(ParamResolverLocalTest, CallThatLeavesWhileItIsSettledHoldsUpNobody) {
     };
     first = Request(0, 1);
     const auto second = Request(1, 1);
-    ASSERT_EQ(first->answers.size(), 1u);
-    EXPECT_THAT(first->answers[0],
-                StatusIs(StatusCode::kCancelled, HasSubstr("no more")));
+    ExpectEnds({first}, IsCancelled("no more"));
     const auto again = Request(0, 1);
-    for (const auto& call : {second, again}) {
-      ASSERT_EQ(call->answers.size(), 1u);
-      EXPECT_THAT(call->answers[0], IsOk());
-    }
+    ExpectEnds({second, again}, IsOk());
   }
 }
 
@@ -235,11 +228,7 @@ TEST_F(ParamResolverLocalTest, GroupThatEndsWhileItIsSettledEndsItsCallsOnce) {
         resolver_->EndGroup(9, absl::AbortedError("lost"));
         return fails ? absl::InternalError("too late") : absl::OkStatus();
       };
-      for (const auto& call : {Request(0, 1), Request(1, 1)}) {
-        ASSERT_EQ(call->answers.size(), 1u);
-        EXPECT_THAT(call->answers[0],
-                    StatusIs(StatusCode::kAborted, HasSubstr("lost")));
-      }
+      ExpectEnds({Request(0, 1), Request(1, 1)}, IsAborted("lost"));
       EXPECT_EQ(resolver_->num_groups(), 0u);
       EXPECT_EQ(resolver_->num_entries(), 0u);
     }
@@ -252,28 +241,17 @@ TEST_F(ParamResolverLocalTest, ADeviceTooManyWhileTheGroupFormsEndsIt) {
     third = Request(2, 1);
     return absl::OkStatus();
   };
-  for (const auto& call : {Request(0, 1), Request(1, 1), third}) {
-    ASSERT_EQ(call->answers.size(), 1u);
-    EXPECT_THAT(call->answers[0], StatusIs(StatusCode::kInvalidArgument,
-                                           HasSubstr("all of its 2 members")));
-  }
+  ExpectEnds({Request(0, 1), Request(1, 1), third},
+             IsInvalidArgument("all of its 2 members"));
 }
 
 TEST_F(ParamResolverLocalTest, ErrorOfAnImplementationReachesAllWhoWait) {
   hooks_.settle_instance = [] { return absl::InternalError("no ring"); };
-  for (const auto& call : {Request(0, 1), Request(1, 1)}) {
-    ASSERT_EQ(call->answers.size(), 1u);
-    EXPECT_THAT(call->answers[0],
-                StatusIs(StatusCode::kInternal, HasSubstr("no ring")));
-  }
+  ExpectEnds({Request(0, 1), Request(1, 1)}, IsInternal("no ring"));
   EXPECT_EQ(resolver_->num_entries(), 0u);
   hooks_.form_group = [] { return absl::InternalError("no id"); };
   resolver_->EndGroup(9, absl::CancelledError("again"));
-  for (const auto& call : {Request(0, 1), Request(1, 1)}) {
-    ASSERT_EQ(call->answers.size(), 1u);
-    EXPECT_THAT(call->answers[0],
-                StatusIs(StatusCode::kInternal, HasSubstr("no id")));
-  }
+  ExpectEnds({Request(0, 1), Request(1, 1)}, IsInternal("no id"));
 }
 
 std::function<void()> at_end_of_resource;
@@ -296,9 +274,7 @@ TEST_F(ParamResolverLocalTest, GroupResourcesEndWithNoLockHeld) {
 TEST_F(ParamResolverLocalTest, GroupEndedWithoutAReasonIsCancelled) {
   const auto call = Request(0, 1);
   resolver_->EndGroup(9, absl::OkStatus());
-  ASSERT_EQ(call->answers.size(), 1u);
-  EXPECT_THAT(call->answers[0], StatusIs(StatusCode::kCancelled,
-                                         HasSubstr("the group was ended")));
+  ExpectEnds({call}, IsCancelled("the group was ended"));
   EXPECT_EQ(resolver_->num_groups(), 0u);
 }
 

@@ -1,16 +1,23 @@
+// Many threads of each task call, cancel, end groups and reduce named tensors.
+
 #include <gtest/gtest.h>
 
 #include <array>
-#include <functional>
 #include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "framework/base/mutex.h"
 #include "resolvers/membership/cluster_control.h"
+#include "tests/cluster/named_tensor_cases.h"
+#include "tests/cluster/named_tensor_job.h"
 #include "tests/cluster/simulated_cluster.h"
+#include "tests/doubles/status_matchers.h"
+#include "tests/doubles/stoppable_environment.h"
 #include "tutti/device.h"
 #include "tutti/environment.h"
 
@@ -119,6 +126,50 @@ TEST(ClusterConcurrencyTest, CallsCancellationsAndEndsFromManyThreads) {
     EXPECT_EQ(control->param_resolver()->leader().num_waiting(), 0u);
     tasks.Set(task, nullptr);
   }
+}
+
+constexpr int kNumRanks = 3;
+
+class NamedTensorsConcurrencyTest : public testing::Test {
+ protected:
+  NamedTensorsConcurrencyTest() {
+    BlockingCounter joined(kNumRanks);
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      job_.runtime(rank).Join(environment_.Now() + absl::Seconds(60), nullptr,
+                              [&joined](const absl::Status& status) {
+                                EXPECT_THAT(status, IsOk());
+                                joined.DecrementCount();
+                              });
+    }
+    joined.Wait();
+  }
+  ~NamedTensorsConcurrencyTest() override { environment_.Stop(); }
+
+  RanksHere ranks() {
+    RanksHere ranks{.num_ranks = kNumRanks};
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      ranks.coordinators[rank] = &job_.at(rank);
+    }
+    return ranks;
+  }
+
+  StoppableEnvironment environment_;
+  NamedTensorJob job_{kNumRanks, environment_.get(), {}};
+};
+
+TEST_F(NamedTensorsConcurrencyTest, AllThreadsOfAllRanksMeet) {
+  ExpectAllThreadsMeet(ranks());
+}
+
+TEST_F(NamedTensorsConcurrencyTest, AShutdownAmongThreadsLeavesNobodyWaiting) {
+  const auto ran = ExpectAShutdownLeavesNoThreadWaiting(ranks(), /*by=*/1);
+  for (int rank = 0; rank < kNumRanks; ++rank) {
+    EXPECT_EQ(ran.at(rank), ran.at(1));
+  }
+}
+
+TEST_F(NamedTensorsConcurrencyTest, ChainsOfRequestsNeedNoStack) {
+  ExpectChainsEnd(ranks());
 }
 
 }  // namespace cluster_concurrency_test

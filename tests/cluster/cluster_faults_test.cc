@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/cluster/cluster_resolve_testing.h"
 #include "tests/cluster/simulated_cluster.h"
 #include "tests/doubles/status_matchers.h"
 
@@ -20,18 +21,11 @@ using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-using CallPtr = SimulatedCluster::CallPtr;
 using State = TaskHealth::State;
 
 // Faults of tasks: detection, its delay, and recovery.
-class ClusterFaultsTest : public testing::Test {
+class ClusterFaultsTest : public ClusterResolveTest {
  protected:
-  void Begin(SimulatedCluster::Options options) {
-    options_ = options;
-    cluster_ = std::make_unique<SimulatedCluster>(options);
-    cluster_->StartAll();
-  }
-
   // Starts three tasks, two of which do not reach each other, nor join.
   void BeginParted(int a, int b) {
     options_ = {.num_tasks = 3};
@@ -55,13 +49,8 @@ class ClusterFaultsTest : public testing::Test {
                               InstanceKey key = 1) {
     auto calls = Request(tasks, static_cast<int>(tasks.size()), key);
     cluster_->RunFor(absl::Seconds(1));
-    for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
+    ExpectEnds(calls, IsOk());
     return calls;
-  }
-
-  // Status with which the group of this call has ended on the call's task.
-  static absl::Status EndOf(const CallPtr& call) {
-    return call->params().group->cancellation->status();
   }
 
   absl::Status Check(int from, absl::string_view task) {
@@ -90,26 +79,21 @@ class ClusterFaultsTest : public testing::Test {
       }
     }
   }
-
-  SimulatedCluster::Options options_;
-  std::unique_ptr<SimulatedCluster> cluster_;
 };
 
 TEST_F(ClusterFaultsTest, AKilledMemberEndsItsGroupEverywhereAtOnce) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     Begin({.num_tasks = 4, .seed = seed});
     const auto calls = Settle({0, 1, 2, 3});
-    const auto other = cluster_->Request(1, 0, AllReduceOf(99, 1, 1));
-    cluster_->RunFor(absl::Seconds(1));
+    const CallPtr other = AskAndRun(1, AllReduceOf(99, 1, 1));
     cluster_->Kill(3);
     cluster_->RunFor(absl::Milliseconds(10));
     for (int task : {0, 1, 2}) {
-      EXPECT_THAT(EndOf(calls[task]),
-                  StatusIs(StatusCode::kUnavailable,
-                           AllOf(HasSubstr("task 3 (host3:7000) was lost"),
-                                 HasSubstr("connection closed"))));
+      EXPECT_THAT(
+          GroupEnd(calls[task]),
+          IsUnavailable("task 3 (host3:7000) was lost", "connection closed"));
     }
-    EXPECT_THAT(EndOf(other), IsOk());
+    EXPECT_THAT(GroupEnd(other), IsOk());
   }
 }
 
@@ -118,13 +102,12 @@ TEST_F(ClusterFaultsTest, ASilentMemberIsLostWithinFiveSeconds) {
   const auto calls = Settle({0, 1, 2});
   cluster_->Stall(2, absl::Hours(1));
   cluster_->RunFor(absl::Seconds(3));
-  EXPECT_THAT(EndOf(calls[0]), IsOk());
+  EXPECT_THAT(GroupEnd(calls[0]), IsOk());
   cluster_->RunFor(absl::Seconds(2));
   for (int task : {0, 1}) {
-    EXPECT_THAT(EndOf(calls[task]),
-                StatusIs(StatusCode::kUnavailable,
-                         HasSubstr("task 2 (host2:7000) was lost: silent for "
-                                   "4.8 s")));
+    EXPECT_THAT(GroupEnd(calls[task]),
+                IsUnavailable("task 2 (host2:7000) was lost: silent for "
+                              "4.8 s"));
   }
 }
 
@@ -133,8 +116,7 @@ TEST_F(ClusterFaultsTest, TheFastProfileNoticesSilenceWithinASecond) {
   const auto calls = Settle({0, 1});
   cluster_->Stall(1, absl::Hours(1));
   cluster_->RunFor(absl::Seconds(1));
-  EXPECT_THAT(EndOf(calls[0]), StatusIs(StatusCode::kUnavailable,
-                                        HasSubstr("silent for 0.9 s")));
+  EXPECT_THAT(GroupEnd(calls[0]), IsUnavailable("silent for 0.9 s"));
 }
 
 TEST_F(ClusterFaultsTest, AStallOfThreeSecondsLosesNobody) {
@@ -144,7 +126,7 @@ TEST_F(ClusterFaultsTest, AStallOfThreeSecondsLosesNobody) {
     cluster_->RunFor(absl::Milliseconds(20 * seed));
     cluster_->Stall(static_cast<int>(seed % 3), absl::Seconds(3));
     cluster_->RunFor(absl::Seconds(20));
-    for (const CallPtr& call : calls) EXPECT_THAT(EndOf(call), IsOk());
+    ExpectGroupEnds(calls, IsOk());
   }
 }
 
@@ -159,12 +141,10 @@ TEST_F(ClusterFaultsTest, ALeaderKilledAtAnyTimeEndsCallsAndTheNextOneLeads) {
       SCOPED_TRACE(absl::StrCat("task ", task, " after ", after_us, " us"));
       ASSERT_FALSE(calls[task]->waits());
       if (calls[task]->status().ok()) {
-        EXPECT_THAT(EndOf(calls[task]),
-                    StatusIs(StatusCode::kUnavailable, HasSubstr("task 0")));
+        EXPECT_THAT(GroupEnd(calls[task]), IsUnavailable("task 0"));
       } else {
         EXPECT_THAT(calls[task]->status(),
-                    StatusIs(StatusCode::kUnavailable,
-                             HasSubstr("task 0 (host0:7000)")));
+                    IsUnavailable("task 0 (host0:7000)"));
       }
     }
     const auto survivors = Settle({1, 2});
@@ -183,13 +163,12 @@ TEST_F(ClusterFaultsTest, SurvivorsOfTheLeaderFormTheNextGenerationAtOnce) {
     const auto calls = Settle({0, 1, 2});
     cluster_->Kill(0);
     if (seed % 2 == 0) {
-      while (EndOf(calls[1]).ok() && EndOf(calls[2]).ok()) {
+      while (GroupEnd(calls[1]).ok() && GroupEnd(calls[2]).ok()) {
         cluster_->RunFor(absl::Microseconds(10));
       }
     }
     for (int task : {1, 2}) {
-      cluster_->control(task).param_resolver()->EndGroup(
-          kGroup, absl::AbortedError("go on"));
+      EndGroup(task, "go on");
     }
     const auto survivors = Settle({1, 2});
     EXPECT_EQ(survivors[0]->params().group->generation,
@@ -202,10 +181,7 @@ TEST_F(ClusterFaultsTest, AGroupWithoutTheLostLeaderIsFormedAgainByTheNext) {
   const auto calls = Settle({2, 3});
   cluster_->Kill(0);
   cluster_->RunFor(absl::Milliseconds(20));
-  for (const CallPtr& call : calls) {
-    EXPECT_THAT(EndOf(call),
-                StatusIs(StatusCode::kUnavailable, HasSubstr("task 0")));
-  }
+  ExpectGroupEnds(calls, IsUnavailable("task 0"));
   // Task 1 leads now; it had no contact with task 0 before.
   const auto again = Settle({2, 3});
   EXPECT_GT(again[0]->params().group->generation,
@@ -228,11 +204,7 @@ TEST_F(ClusterFaultsTest, ALateEndOfAFormerLeadersGroupLeavesTheNextOneAlone) {
   request.mutable_end_group()->set_group_key(kGroup);
   request.mutable_end_group()->set_generation(former);
   request.mutable_end_group()->mutable_reason()->set_code(10);
-  cluster_->Send({2, cluster_->Device(2, 0).incarnation}, 1, request,
-                 [](const ControlAnswer& answer) {
-                   EXPECT_EQ(answer.status(), absl::OkStatus());
-                 });
-  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_THAT(Send(2, 1, request), IsOk());
   EXPECT_TRUE(first[0]->waits());
   const auto second = Request({2}, 2);
   cluster_->RunFor(absl::Seconds(1));
@@ -274,19 +246,17 @@ TEST_F(ClusterFaultsTest, ALateWordOfAnOldProcessSparesTheNewOne) {
   cluster_->Restart(1);
   cluster_->RunFor(absl::Seconds(1));
   const auto calls = Settle({0, 1});
-  const CallPtr waits = cluster_->Request(1, 0, AllReduceOf(99, 2, 1));
-  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr waits = AskAndRun(1, AllReduceOf(99, 2, 1));
   const auto report = [&](const ControlCaller& process) {
-    cluster_->control(0).param_resolver()->OnTaskLost(
-        process, absl::UnavailableError("gone"));
+    Resolver(0).OnTaskLost(process, absl::UnavailableError("gone"));
     cluster_->RunFor(absl::Seconds(1));
   };
   report(former);
-  EXPECT_THAT(EndOf(calls[0]), IsOk());
-  EXPECT_THAT(EndOf(calls[1]), IsOk());
+  EXPECT_THAT(GroupEnd(calls[0]), IsOk());
+  EXPECT_THAT(GroupEnd(calls[1]), IsOk());
   EXPECT_TRUE(waits->waits());
   report({1, cluster_->Device(1, 0).incarnation});
-  EXPECT_THAT(EndOf(calls[0]), StatusIs(StatusCode::kUnavailable, "gone"));
+  EXPECT_THAT(GroupEnd(calls[0]), StatusIs(StatusCode::kUnavailable, "gone"));
   EXPECT_THAT(waits->status(), StatusIs(StatusCode::kUnavailable, "gone"));
 }
 
@@ -294,25 +264,17 @@ TEST_F(ClusterFaultsTest, NobodyWaitsForAGroupThatLacksALostTask) {
   for (const int killed : {0, 2}) {
     SCOPED_TRACE(absl::StrCat("task ", killed, " is killed"));
     Begin({.num_tasks = 3});
-    const auto first = cluster_->Request(1, 0, AllReduceOf(kGroup, 3, 1));
-    cluster_->RunFor(absl::Seconds(1));
+    const CallPtr first = AskAndRun(1, AllReduceOf(kGroup, 3, 1));
     EXPECT_TRUE(first->waits());
     cluster_->Kill(killed);
     cluster_->RunFor(absl::Seconds(1));
-    const auto late =
-        cluster_->Request(2 - killed, 0, AllReduceOf(kGroup, 3, 1));
-    cluster_->RunFor(absl::Seconds(1));
-    for (const CallPtr& call : {first, late}) {
-      EXPECT_THAT(call->status(),
-                  StatusIs(StatusCode::kUnavailable,
-                           HasSubstr(absl::StrCat("task ", killed, " (host",
-                                                  killed, ":7000)"))));
-    }
+    const CallPtr late = AskAndRun(2 - killed, AllReduceOf(kGroup, 3, 1));
+    ExpectEnds({first, late},
+               IsUnavailable(
+                   absl::StrCat("task ", killed, " (host", killed, ":7000)")));
     cluster_->Restart(killed);
     cluster_->RunFor(absl::Seconds(1));
-    for (const CallPtr& call : Settle({0, 1, 2})) {
-      EXPECT_THAT(call->status(), IsOk());
-    }
+    ExpectEnds(Settle({0, 1, 2}), IsOk());
   }
 }
 
@@ -332,8 +294,7 @@ TEST_F(ClusterFaultsTest, NobodyWaitsForALostTaskInAGroupNobodyKnowsYet) {
       fault(*cluster_);
       cluster_->RunFor(absl::Seconds(5));
       EXPECT_THAT(waits->status(),
-                  StatusIs(StatusCode::kUnavailable,
-                           HasSubstr("task 2 (host2:7000) was lost")));
+                  IsUnavailable("task 2 (host2:7000) was lost"));
     }
   }
 }
@@ -343,8 +304,7 @@ TEST_F(ClusterFaultsTest, AGroupFormedWithWhomAMemberHasLostEnds) {
   const auto before = Settle({1, 2});
   cluster_->Partition(1, 2);
   cluster_->RunFor(absl::Seconds(6));
-  EXPECT_THAT(EndOf(before[0]),
-              StatusIs(StatusCode::kUnavailable, HasSubstr("was lost")));
+  EXPECT_THAT(GroupEnd(before[0]), IsUnavailable("was lost"));
   // The leader reaches both tasks.
   std::vector<CallPtr> calls;
   for (int task : {1, 2}) {
@@ -353,8 +313,9 @@ TEST_F(ClusterFaultsTest, AGroupFormedWithWhomAMemberHasLostEnds) {
   cluster_->RunFor(absl::Seconds(10));
   for (const CallPtr& call : calls) {
     ASSERT_FALSE(call->waits());
-    const absl::Status end = call->status().ok() ? EndOf(call) : call->status();
-    EXPECT_THAT(end, StatusIs(StatusCode::kUnavailable, HasSubstr("was lost")));
+    const absl::Status end =
+        call->status().ok() ? GroupEnd(call) : call->status();
+    EXPECT_THAT(end, IsUnavailable("was lost"));
   }
 }
 
@@ -364,10 +325,8 @@ TEST_F(ClusterFaultsTest, AGroupWithAProcessThatAnotherHasReplacedEnds) {
   cluster_->Restart(2);
   cluster_->Heal(1, 2);
   cluster_->RunFor(absl::Seconds(2));
-  EXPECT_THAT(EndOf(calls[0]),
-              StatusIs(StatusCode::kUnavailable,
-                       AllOf(HasSubstr("task 2 (host2:7000) was lost"),
-                             HasSubstr("restarted"))));
+  EXPECT_THAT(GroupEnd(calls[0]),
+              IsUnavailable("task 2 (host2:7000) was lost", "restarted"));
   cluster_->RunFor(absl::Seconds(10));
   EXPECT_EQ(cluster_->control(1).health().state(2), State::kUp);
 }
@@ -380,24 +339,18 @@ TEST_F(ClusterFaultsTest, WhoeverTheLeaderHearsOfWhileAGroupWaitsIsWatched) {
   cluster_->RunFor(absl::Seconds(2));
   cluster_->Kill(2);
   cluster_->RunFor(absl::Seconds(10));
-  EXPECT_THAT(waits->status(),
-              StatusIs(StatusCode::kUnavailable,
-                       HasSubstr("task 2 (host2:7000) was lost")));
+  EXPECT_THAT(waits->status(), IsUnavailable("task 2 (host2:7000) was lost"));
 }
 
 // Task 2 has lost the leader, task 1 still reaches it.
 TEST_F(ClusterFaultsTest, NobodyWaitsAtALeaderThatDoesNotLeadAnyMore) {
   Begin({.num_tasks = 3});
   const auto before = Settle({1, 2});
-  const CallPtr waits = cluster_->Request(1, 0, AllReduceOf(99, 2, 1));
-  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr waits = AskAndRun(1, AllReduceOf(99, 2, 1));
   cluster_->Partition(0, 2);
   cluster_->RunFor(absl::Seconds(6));
-  EXPECT_THAT(EndOf(before[0]),
-              StatusIs(StatusCode::kUnavailable, HasSubstr("was lost")));
-  EXPECT_THAT(waits->status(),
-              StatusIs(StatusCode::kUnavailable,
-                       HasSubstr("task 0 (host0:7000) was lost")));
+  EXPECT_THAT(GroupEnd(before[0]), IsUnavailable("was lost"));
+  EXPECT_THAT(waits->status(), IsUnavailable("task 0 (host0:7000) was lost"));
 }
 
 // The leader is not a member, and forgets the group once the members know it.
@@ -417,9 +370,7 @@ TEST_F(ClusterFaultsTest, WhoHasNotHeardOfItsGroupDoesNotWaitForALostMember) {
   cluster_->RunFor(absl::Seconds(5));
   cluster_->Kill(1);
   cluster_->RunFor(absl::Seconds(10));
-  EXPECT_THAT(waits->status(),
-              StatusIs(StatusCode::kUnavailable,
-                       HasSubstr("task 1 (host1:7000) was lost")));
+  EXPECT_THAT(waits->status(), IsUnavailable("task 1 (host1:7000) was lost"));
 }
 
 TEST_F(ClusterFaultsTest, EndingAGroupJustAsItIsSettledEndsIt) {
@@ -427,37 +378,31 @@ TEST_F(ClusterFaultsTest, EndingAGroupJustAsItIsSettledEndsIt) {
     Begin({.num_tasks = 3, .seed = seed});
     const auto calls = Request({1, 2}, 2);
     cluster_->RunFor(absl::Microseconds(100) * static_cast<double>(seed % 25));
-    cluster_->control(2).param_resolver()->EndGroup(
-        kGroup, absl::AbortedError("formed again"));
+    EndGroup(2, "formed again");
     cluster_->RunFor(absl::Seconds(1));
     for (const CallPtr& call : calls) {
       if (call->waits()) continue;  // The other call came too late.
       const absl::Status end =
-          call->status().ok() ? EndOf(call) : call->status();
-      EXPECT_THAT(end,
-                  StatusIs(StatusCode::kAborted, HasSubstr("formed again")))
-          << "seed " << seed;
+          call->status().ok() ? GroupEnd(call) : call->status();
+      EXPECT_THAT(end, IsAborted("formed again")) << "seed " << seed;
     }
   }
 }
 
 TEST_F(ClusterFaultsTest, AGroupThatCanDoWithoutALostTaskWaitsOn) {
   Begin({.num_tasks = 3});
-  const auto first = cluster_->Request(1, 0, AllReduceOf(kGroup, 2, 1));
-  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr first = AskAndRun(1, AllReduceOf(kGroup, 2, 1));
   cluster_->Kill(2);
   cluster_->RunFor(absl::Seconds(1));
-  const auto last = cluster_->Request(0, 0, AllReduceOf(kGroup, 2, 1));
-  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr last = AskAndRun(0, AllReduceOf(kGroup, 2, 1));
   EXPECT_THAT(first->status(), IsOk());
   EXPECT_THAT(last->status(), IsOk());
 }
 
 TEST_F(ClusterFaultsTest, CallsOfALostTaskLeaveNothingAtTheLeader) {
   Begin({.num_tasks = 3});
-  const auto call = cluster_->Request(2, 0, AllReduceOf(kGroup, 3, 1));
-  cluster_->RunFor(absl::Seconds(1));
-  ParamResolverLocal& led = cluster_->control(0).param_resolver()->led();
+  AskAndRun(2, AllReduceOf(kGroup, 3, 1));
+  ParamResolverLocal& led = Resolver(0).led();
   EXPECT_EQ(led.num_groups(), 1u);
   cluster_->Kill(2);
   cluster_->RunFor(absl::Seconds(1));
@@ -471,24 +416,18 @@ TEST_F(ClusterFaultsTest, AProcessThatWasLostIsRefusedAndToldWhy) {
   cluster_->RunFor(absl::Seconds(7));
   const auto survivors = Settle({0, 1});
   cluster_->RunFor(absl::Seconds(2));
-  EXPECT_THAT(EndOf(calls[2]), Not(IsOk()));
+  EXPECT_THAT(GroupEnd(calls[2]), Not(IsOk()));
   const auto zombie = cluster_->Request(2, 0, AllReduceOf(kGroup, 3, 1));
   cluster_->RunFor(absl::Seconds(10));
   EXPECT_THAT(
       zombie->status(),
-      StatusIs(StatusCode::kFailedPrecondition,
-               HasSubstr("task 2 (host2:7000) was lost: silent for 4.8 s")));
-  for (const CallPtr& call : survivors) EXPECT_THAT(EndOf(call), IsOk());
-  absl::Status answer;
+      IsFailedPrecondition("task 2 (host2:7000) was lost: silent for 4.8 s"));
+  ExpectGroupEnds(survivors, IsOk());
   proto::ControlRequest request;
   request.mutable_hello()->set_num_tasks(3);
-  cluster_->Send({2, cluster_->Device(2, 0).incarnation}, 0, request,
-                 [&](ControlAnswer reply) { answer = reply.status(); });
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_THAT(answer,
-              StatusIs(StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("silent for 4.8 s"), HasSubstr(" ago"),
-                             HasSubstr("must start again"))));
+  EXPECT_THAT(
+      Send(2, 0, request),
+      IsFailedPrecondition("silent for 4.8 s", " ago", "must start again"));
 }
 
 TEST_F(ClusterFaultsTest, APartitionEndsTheGroupOnBothSides) {
@@ -496,10 +435,7 @@ TEST_F(ClusterFaultsTest, APartitionEndsTheGroupOnBothSides) {
   const auto calls = Settle({0, 1, 2});
   cluster_->Partition(1, 2);
   cluster_->RunFor(absl::Seconds(6));
-  for (const CallPtr& call : calls) {
-    EXPECT_THAT(EndOf(call),
-                StatusIs(StatusCode::kUnavailable, HasSubstr("was lost")));
-  }
+  ExpectGroupEnds(calls, IsUnavailable("was lost"));
   // The leader still reaches both tasks.
   Settle({0, 1});
 }
@@ -510,15 +446,12 @@ TEST_F(ClusterFaultsTest, CheckHealthTellsApartWhatCanBeWrong) {
   EXPECT_THAT(Check(0, "1"), IsOk());
   EXPECT_THAT(Check(0, "/job:worker/replica:0/task:2"), IsOk());
   for (const char* name : {"4", "-1", "", "x", "/job:other/replica:0/task:1"}) {
-    EXPECT_THAT(Check(0, name), StatusIs(StatusCode::kInvalidArgument,
-                                         HasSubstr("is no task")));
+    EXPECT_THAT(Check(0, name), IsInvalidArgument("is no task"));
   }
   cluster_->Stall(1, absl::Seconds(3));
-  EXPECT_THAT(Check(0, "1"),
-              StatusIs(StatusCode::kDeadlineExceeded, HasSubstr("task 1")));
+  EXPECT_THAT(Check(0, "1"), IsDeadlineExceeded("task 1"));
   cluster_->Kill(2);
-  EXPECT_THAT(Check(0, "2"),
-              StatusIs(StatusCode::kUnavailable, HasSubstr("task 2")));
+  EXPECT_THAT(Check(0, "2"), IsUnavailable("task 2"));
   // Task 3 answers before it has sent Hello to task 0.
   cluster_->Partition(0, 3);
   cluster_->Restart(3);
@@ -528,8 +461,7 @@ TEST_F(ClusterFaultsTest, CheckHealthTellsApartWhatCanBeWrong) {
   cluster_->control(0).health().CheckHealth(
       "3", absl::Seconds(1), [&](absl::Status status) { restarted = status; });
   cluster_->RunFor(absl::Seconds(2));
-  EXPECT_THAT(restarted, AnyOf(IsOk(), StatusIs(StatusCode::kFailedPrecondition,
-                                                HasSubstr("restarted"))));
+  EXPECT_THAT(restarted, AnyOf(IsOk(), IsFailedPrecondition("restarted")));
 }
 
 TEST_F(ClusterFaultsTest, DevicesOfARestartedTaskAreRefusedUntilAGroupHasThem) {
@@ -541,11 +473,10 @@ TEST_F(ClusterFaultsTest, DevicesOfARestartedTaskAreRefusedUntilAGroupHasThem) {
   EXPECT_EQ(*get(0), cluster_->Device(2, 0));
   EXPECT_THAT(
       cluster_->control(0).device_resolver()->GetTaskDevices("/job:worker"),
-      StatusIs(StatusCode::kInvalidArgument, HasSubstr("/job:worker")));
+      IsInvalidArgument("/job:worker"));
   cluster_->Restart(2);
   cluster_->RunFor(absl::Seconds(1));
-  EXPECT_THAT(get(0), StatusIs(StatusCode::kFailedPrecondition,
-                               HasSubstr("task 2 (host2:7000) restarted")));
+  EXPECT_THAT(get(0), IsFailedPrecondition("task 2 (host2:7000) restarted"));
   EXPECT_EQ(*get(2), cluster_->Device(2, 0));
   Settle({0, 1, 2});
   EXPECT_EQ(*get(0), cluster_->Device(2, 0));
@@ -656,11 +587,7 @@ TEST_F(ClusterFaultsTest, AStepSequenceQuestionRepeatedBeginsNoRound) {
   request.mutable_step_sequence()->set_graph_key(5);
   for (uint64_t number : {1, 1, 2, 2, 3}) {
     request.mutable_step_sequence()->set_number(number);
-    cluster_->Send({1, cluster_->Device(1, 0).incarnation}, 0, request,
-                   [&](ControlAnswer answer) {
-                     ids.push_back(answer->step_sequence().step_id());
-                   });
-    cluster_->RunFor(absl::Seconds(1));
+    ids.push_back(Send(1, 0, request)->step_sequence().step_id());
   }
   ASSERT_EQ(ids.size(), 5u);
   EXPECT_EQ(ids[0], ids[1]);
@@ -712,9 +639,8 @@ TEST_F(ClusterFaultsTest, NoCallWaitsForEver) {
           break;
         case 5:
           if (cluster_->is_alive(victim)) {
-            cluster_->control(victim).param_resolver()->EndGroup(
-                static_cast<GroupKey>(draw() % 2),
-                absl::AbortedError("at will"));
+            Resolver(victim).EndGroup(static_cast<GroupKey>(draw() % 2),
+                                      absl::AbortedError("at will"));
           }
           break;
         default:

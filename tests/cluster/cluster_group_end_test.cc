@@ -18,8 +18,6 @@ namespace tutti {
 namespace cluster_group_end_test {
 
 using absl::StatusCode;
-using testing::AllOf;
-using testing::HasSubstr;
 
 class ClusterGroupEndTest : public ClusterResolveTest {
  protected:
@@ -37,23 +35,15 @@ class ClusterGroupEndTest : public ClusterResolveTest {
 TEST_F(ClusterGroupEndTest, AGroupThatCannotBeFormedFailsUntilItIsEnded) {
   Begin({.num_tasks = 3});
   const auto one = cluster_->Request(1, 0, AllReduceOf(kGroup, 3, 1));
-  const auto two = cluster_->Request(2, 0, AllReduceOf(kGroup, 2, 1));
+  const CallPtr two = AskAndRun(2, AllReduceOf(kGroup, 2, 1));
+  const CallPtr late = AskAndRun(0, AllReduceOf(kGroup, 3, 1));
+  ExpectEnds({one, two, late},
+             IsInvalidArgument("asks for size",
+                               "; the group has failed: "
+                               "ReformGroup() begins it anew"));
+  Resolver(2).EndGroup(kGroup, absl::CancelledError("start over"));
   cluster_->RunFor(absl::Seconds(1));
-  const auto late = cluster_->Request(0, 0, AllReduceOf(kGroup, 3, 1));
-  cluster_->RunFor(absl::Seconds(1));
-  for (const CallPtr& call : {one, two, late}) {
-    EXPECT_THAT(call->status(),
-                StatusIs(StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("asks for size"),
-                               HasSubstr("; the group has failed: "
-                                         "ReformGroup() begins it anew"))));
-  }
-  cluster_->control(2).param_resolver()->EndGroup(
-      kGroup, absl::CancelledError("start over"));
-  cluster_->RunFor(absl::Seconds(1));
-  const auto calls = RequestAll(Request());
-  cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(calls);
+  Settle(Request());
 }
 
 TEST_F(ClusterGroupEndTest, ADeviceTooManyEndsTheGroupOnAllTasks) {
@@ -62,16 +52,10 @@ TEST_F(ClusterGroupEndTest, ADeviceTooManyEndsTheGroupOnAllTasks) {
   const auto request = AllReduceOf(kGroup, 2, 1);
   for (int task : {1, 2}) calls.push_back(cluster_->Request(task, 0, request));
   cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(calls);
-  const auto third = cluster_->Request(3, 0, request);
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_THAT(third->status(), StatusIs(StatusCode::kInvalidArgument,
-                                        HasSubstr("wants to join")));
-  for (const CallPtr& call : calls) {
-    EXPECT_THAT(
-        call->params().group->cancellation->status(),
-        StatusIs(StatusCode::kInvalidArgument, HasSubstr("wants to join")));
-  }
+  ExpectEnds(calls, IsOk());
+  const CallPtr third = AskAndRun(3, request);
+  EXPECT_THAT(third->status(), IsInvalidArgument("wants to join"));
+  ExpectGroupEnds(calls, IsInvalidArgument("wants to join"));
 }
 
 TEST_F(ClusterGroupEndTest, EndGroupReachesAllTasksAndTheNextGenerationForms) {
@@ -79,20 +63,13 @@ TEST_F(ClusterGroupEndTest, EndGroupReachesAllTasksAndTheNextGenerationForms) {
     Begin({.num_tasks = 4, .seed = static_cast<uint64_t>(ending)});
     uint64_t last_generation = 0;
     for (int round = 0; round < 3; ++round) {
-      const auto calls = RequestAll(Request());
-      cluster_->RunFor(absl::Seconds(1));
-      ExpectAllOk(calls);
+      const auto calls = Settle(Request());
       const auto waiting = cluster_->Request(3, 0, Request(2));
       cluster_->RunFor(absl::Milliseconds(10));
-      cluster_->control(ending).param_resolver()->EndGroup(
-          kGroup, absl::AbortedError("enough"));
+      EndGroup(ending, "enough");
       cluster_->RunFor(absl::Milliseconds(5));
-      for (const CallPtr& call : calls) {
-        EXPECT_THAT(call->params().group->cancellation->status(),
-                    StatusIs(StatusCode::kAborted, HasSubstr("enough")));
-      }
-      EXPECT_THAT(waiting->status(),
-                  StatusIs(StatusCode::kAborted, HasSubstr("enough")));
+      ExpectGroupEnds(calls, IsAborted("enough"));
+      EXPECT_THAT(waiting->status(), IsAborted("enough"));
       EXPECT_GT(calls[0]->params().group->generation, last_generation);
       last_generation = calls[0]->params().group->generation;
       cluster_->RunFor(absl::Seconds(1));
@@ -104,21 +81,15 @@ TEST_F(ClusterGroupEndTest, EndGroupReachesAllTasksAndTheNextGenerationForms) {
 
 TEST_F(ClusterGroupEndTest, TheFirstReasonOfAnEndStays) {
   Begin({.num_tasks = 3});
-  const auto calls = RequestAll(Request());
-  cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(calls);
+  const auto calls = Settle(Request());
   const auto end = [this](int task, absl::string_view why) {
-    cluster_->control(task).param_resolver()->EndGroup(kGroup,
-                                                       absl::AbortedError(why));
+    Resolver(task).EndGroup(kGroup, absl::AbortedError(why));
   };
   end(1, "first");
   cluster_->RunFor(absl::Milliseconds(10));
   end(2, "second");
   cluster_->RunFor(absl::Seconds(1));
-  for (const CallPtr& call : calls) {
-    EXPECT_THAT(call->params().group->cancellation->status(),
-                StatusIs(StatusCode::kAborted, HasSubstr("first")));
-  }
+  ExpectGroupEnds(calls, IsAborted("first"));
 }
 
 // Some watchers of a group run before this task has forgotten the group. The
@@ -129,9 +100,7 @@ TEST_F(ClusterGroupEndTest, WhoAsksOnTheWordOfTheEndJoinsTheNextGeneration) {
     const int asking = i % 2;
     const int ending = i / 2 % 2;
     Begin({.num_tasks = 2, .seed = static_cast<uint64_t>(i + 1)});
-    const auto calls = RequestAll(Request());
-    cluster_->RunFor(absl::Seconds(1));
-    ExpectAllOk(calls);
+    const auto calls = Settle(Request());
     const auto group = calls[asking]->params().group;
     std::vector<CallPtr> requested;
     for (int watcher = 0; watcher < 16; ++watcher) {
@@ -139,14 +108,12 @@ TEST_F(ClusterGroupEndTest, WhoAsksOnTheWordOfTheEndJoinsTheNextGeneration) {
         requested.push_back(cluster_->Request(asking, 0, Request()));
       });
     }
-    cluster_->control(ending).param_resolver()->EndGroup(
-        kGroup, absl::AbortedError("enough"));
+    EndGroup(ending, "enough");
     if (asking == ending) cluster_->RunFor(absl::Seconds(1));
-    const CallPtr other = cluster_->Request(1 - asking, 0, Request());
-    cluster_->RunFor(absl::Seconds(1));
+    const CallPtr other = AskAndRun(1 - asking, Request());
     EXPECT_EQ(requested.size(), 16u);
     requested.push_back(other);
-    ExpectAllOk(requested);
+    ExpectEnds(requested, IsOk());
     for (const CallPtr& call : requested) {
       EXPECT_GT(call->params().group->generation, group->generation);
     }
@@ -155,22 +122,15 @@ TEST_F(ClusterGroupEndTest, WhoAsksOnTheWordOfTheEndJoinsTheNextGeneration) {
 
 TEST_F(ClusterGroupEndTest, ALateEndOfAnOlderGenerationIsIgnored) {
   Begin({.num_tasks = 2});
-  const auto old = RequestAll(Request());
+  const auto old = Settle(Request());
+  EndGroup(0, "old");
   cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(old);
-  cluster_->control(0).param_resolver()->EndGroup(kGroup,
-                                                  absl::AbortedError("old"));
-  cluster_->RunFor(absl::Seconds(1));
-  const auto calls = RequestAll(Request());
-  cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(calls);
+  const auto calls = Settle(Request());
   const proto::ControlRequest request =
       EndOf(old[0]->params().group->generation);
   for (int task : {0, 1}) {
-    cluster_->Send({1 - task, cluster_->Device(1 - task, 0).incarnation}, task,
-                   request, [](ControlAnswer) {});
+    (void)Send(1 - task, task, request);
   }
-  cluster_->RunFor(absl::Seconds(1));
   for (const CallPtr& call : calls) {
     EXPECT_FALSE(call->params().group->cancellation->cancelled());
   }
@@ -184,13 +144,9 @@ TEST_F(ClusterGroupEndTest, EndGroupEndsAGroupThatIsBeingFormed) {
       calls.push_back(cluster_->Request(task, 0, Request()));
     }
     cluster_->RunFor(absl::Seconds(1));
-    cluster_->control(ending).param_resolver()->EndGroup(
-        kGroup, absl::AbortedError("never mind"));
+    EndGroup(ending, "never mind");
     cluster_->RunFor(absl::Seconds(1));
-    for (const CallPtr& call : calls) {
-      EXPECT_THAT(call->status(),
-                  StatusIs(StatusCode::kAborted, HasSubstr("never mind")));
-    }
+    ExpectEnds(calls, IsAborted("never mind"));
     EXPECT_EQ(led(0).num_groups(), 0u);
   }
 }
@@ -207,25 +163,18 @@ TEST_F(ClusterGroupEndTest, EachCallEndsWithTheReasonOfItsOwnEnd) {
     const CallPtr later = cluster_->Request(1, 0, Request(8));
     resolver.EndGroup(kGroup, absl::AbortedError("second"));
     cluster_->RunFor(absl::Seconds(20));
-    for (const CallPtr& call : calls) {
-      EXPECT_EQ(call->status(), absl::AbortedError("first"));
-    }
+    ExpectEnds(calls, absl::AbortedError("first"));
     EXPECT_EQ(later->status(), absl::AbortedError("second"));
   }
 }
 
 TEST_F(ClusterGroupEndTest, ATaskThatDoesNotWaitCannotEndAGroupBeingFormed) {
   Begin({.num_tasks = 3});
-  const auto call = cluster_->Request(1, 0, Request());
-  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr call = AskAndRun(1, Request());
   for (int task : {0, 2}) {
-    cluster_->control(task).param_resolver()->EndGroup(
-        kGroup, absl::AbortedError("not mine"));
+    EndGroup(task, "not mine");
   }
-  const proto::ControlRequest request = EndOf(/*generation=*/0);
-  cluster_->Send({2, cluster_->Device(2, 0).incarnation}, 0, request,
-                 [](ControlAnswer) {});
-  cluster_->RunFor(absl::Seconds(1));
+  (void)Send(2, 0, EndOf(/*generation=*/0));
   EXPECT_TRUE(call->waits());
 }
 
@@ -242,27 +191,17 @@ TEST_F(ClusterGroupEndTest, AGenerationThatCannotBeIsNotCountedOnFrom) {
                            .request = std::make_shared<const CollectiveRequest>(
                                AllReduceOf(8, 2, 1)),
                            .ended_generation = generation});
-    std::vector<absl::Status> reasons;
-    cluster_->Send({2, cluster_->Device(2, 0).incarnation}, 0, request,
-                   [&](const ControlAnswer& answer) {
-                     ASSERT_THAT(answer, IsOk());
-                     reasons.push_back(DecodeError(
-                         answer->complete_params().failure().reason()));
-                   });
-    cluster_->RunFor(absl::Seconds(1));
+    const ControlAnswer answer = Send(2, 0, request);
     if (shift > 41) {
-      ASSERT_EQ(reasons.size(), 1u);
-      EXPECT_THAT(reasons[0], StatusIs(StatusCode::kInvalidArgument,
-                                       HasSubstr("ended_generation")));
+      ASSERT_THAT(answer, IsOk());
+      EXPECT_THAT(DecodeError(answer->complete_params().failure().reason()),
+                  IsInvalidArgument("ended_generation"));
     }
     for (int round = 0; round < 3; ++round) {
       for (InstanceKey key : {1, 2}) {
-        const auto calls = RequestAll(Request(key));
-        cluster_->RunFor(absl::Seconds(1));
-        ExpectAllOk(calls);
+        Settle(Request(key));
       }
-      cluster_->control(round).param_resolver()->EndGroup(
-          kGroup, absl::AbortedError("enough"));
+      EndGroup(round, "enough");
       cluster_->RunFor(absl::Seconds(1));
     }
   }
@@ -273,23 +212,14 @@ TEST_F(ClusterGroupEndTest, TheEndOfAGenerationThatCannotBeIsNotBelieved) {
     SCOPED_TRACE(absl::StrCat("2^", shift));
     Begin({.num_tasks = 3});
     for (int liar : {1, 2}) {
-      const auto calls = RequestAll(Request());
-      cluster_->RunFor(absl::Seconds(1));
-      ExpectAllOk(calls);
-      const proto::ControlRequest request = EndOf(uint64_t{1} << shift);
-      absl::Status status;
-      cluster_->Send(
-          {liar, cluster_->Device(liar, 0).incarnation}, liar == 1 ? 0 : 1,
-          request,
-          [&](const ControlAnswer& answer) { status = answer.status(); });
-      cluster_->RunFor(absl::Seconds(1));
+      Settle(Request());
+      const ControlAnswer answer =
+          Send(liar, liar == 1 ? 0 : 1, EndOf(uint64_t{1} << shift));
       if (shift > 40) {
-        EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument,
-                                     HasSubstr("says has ended")));
+        EXPECT_THAT(answer, IsInvalidArgument("says has ended"));
       }
       for (int task : {0, 1, 2}) {
-        cluster_->control(task).param_resolver()->EndGroup(
-            kGroup, absl::AbortedError("enough"));
+        EndGroup(task, "enough");
       }
       cluster_->RunFor(absl::Seconds(1));
     }

@@ -19,7 +19,6 @@
 namespace tutti {
 namespace cluster_resolve_test {
 
-using absl::StatusCode;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -27,9 +26,7 @@ using testing::IsEmpty;
 TEST_F(ClusterResolveTest, AllMembersGetTheSameParams) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Begin({.num_tasks = 3, .devices_per_task = 2, .seed = seed});
-    const auto calls = RequestAll(Request());
-    cluster_->RunFor(absl::Seconds(1));
-    ExpectAllOk(calls);
+    const auto calls = Settle(Request());
     const CollectiveParams& first = calls[0]->params();
     for (size_t i = 0; i < calls.size(); ++i) {
       const CollectiveParams& params = calls[i]->params();
@@ -60,7 +57,7 @@ TEST_F(ClusterResolveTest, AGroupWithinOneOtherTaskIsOneProcess) {
   const std::vector<CallPtr> calls = {cluster_->Request(1, 0, request),
                                       cluster_->Request(1, 1, request)};
   cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(calls);
+  ExpectEnds(calls, IsOk());
   EXPECT_EQ(calls[0]->params().instance->impl_details.implementation,
             "LocalReduce");
   EXPECT_EQ(calls[0]->params().task->num_local, 2);
@@ -107,7 +104,7 @@ class ClusterDevicesTest : public ClusterResolveTest {
 
   void ExpectChosen(bool is_lib_reduce) {
     const auto calls = Request("");
-    ExpectAllOk(calls);
+    ExpectEnds(calls, IsOk());
     for (const CallPtr& call : calls) {
       const CollectiveParams& params = call->params();
       EXPECT_EQ(params.instance->impl_details.implementation == "LibReduce",
@@ -118,12 +115,9 @@ class ClusterDevicesTest : public ClusterResolveTest {
   }
 
   void ExpectRefused(const std::string& why_not) {
-    for (const CallPtr& call : Request("LibReduce")) {
-      EXPECT_THAT(call->status(),
-                  StatusIs(StatusCode::kInvalidArgument,
-                           HasSubstr(absl::StrCat("LibReduce ", why_not,
-                                                  "; these can serve: "))));
-    }
+    ExpectEnds(Request("LibReduce"),
+               IsInvalidArgument(
+                   absl::StrCat("LibReduce ", why_not, "; these can serve: ")));
   }
 
   GroupKey group_ = kGroup;
@@ -135,9 +129,7 @@ TEST_F(ClusterDevicesTest, WhatTheyHaveIsSeenByALeaderElsewhere) {
     device.unit = absl::StrCat("unit ", device.name.task);
   });
   ExpectChosen(/*is_lib_reduce=*/true);
-  for (const CallPtr& call : Request("LibReduce")) {
-    EXPECT_THAT(call->status(), IsOk());
-  }
+  ExpectEnds(Request("LibReduce"), IsOk());
 }
 
 TEST_F(ClusterDevicesTest, WhatOneLacksRulesOutAndIsNamedToAll) {
@@ -164,14 +156,10 @@ TEST_F(ClusterDevicesTest, AUnitThatIsSharedRulesOutAndIsNamedToAll) {
 
 TEST_F(ClusterResolveTest, RanksAskedForSurviveTheWire) {
   Begin({.num_tasks = 3});
-  std::vector<CallPtr> calls;
-  for (int task = 0; task < 3; ++task) {
-    CollectiveRequest request = Request();
+  const auto calls = AskEach([](int task, CollectiveRequest& request) {
     request.rank = (task + 1) % 3;
-    calls.push_back(cluster_->Request(task, 0, request));
-  }
-  cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(calls);
+  });
+  ExpectEnds(calls, IsOk());
   for (int task = 0; task < 3; ++task) {
     EXPECT_EQ(calls[task]->params().default_rank, (task + 1) % 3);
     EXPECT_EQ(calls[0]->params().group->members[(task + 1) % 3].device,
@@ -181,15 +169,11 @@ TEST_F(ClusterResolveTest, RanksAskedForSurviveTheWire) {
 
 TEST_F(ClusterResolveTest, UnevenRowsReachAllMembers) {
   Begin({.num_tasks = 3});
-  std::vector<CallPtr> calls;
-  for (int task = 0; task < 3; ++task) {
-    CollectiveRequest request = Request();
+  const auto calls = AskEach([](int task, CollectiveRequest& request) {
     request.op = AllGather{.uneven = true};
     request.shape = *TensorShape::Create({task + 1, 5});
-    calls.push_back(cluster_->Request(task, 0, request));
-  }
-  cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(calls);
+  });
+  ExpectEnds(calls, IsOk());
   for (int task = 0; task < 3; ++task) {
     EXPECT_EQ(calls[task]->params().instance->rows,
               (std::vector<int64_t>{1, 2, 3}));
@@ -200,9 +184,7 @@ TEST_F(ClusterResolveTest, UnevenRowsReachAllMembers) {
 
 TEST_F(ClusterResolveTest, EachTaskUsesItsOwnFunctionOfACustomOp) {
   Begin({.num_tasks = 3});
-  std::vector<CallPtr> calls;
-  for (int task = 0; task < 3; ++task) {
-    CollectiveRequest request = Request();
+  const auto calls = AskEach([](int task, CollectiveRequest& request) {
     request.merge_op = *MergeOp::Custom(
         {.name = "mine", .commutative = true, .apply = [task](auto&&...) {
            return absl::DataLossError(absl::StrCat("of task ", task));
@@ -212,37 +194,24 @@ TEST_F(ClusterResolveTest, EachTaskUsesItsOwnFunctionOfACustomOp) {
                           .apply = [](auto&&...) { return absl::OkStatus(); }});
     // Gives the leader's own member a rank other than 0.
     request.rank = (task + 1) % 3;
-    calls.push_back(cluster_->Request(task, 0, request));
-  }
-  cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(calls);
+  });
+  ExpectEnds(calls, IsOk());
   for (int task = 0; task < 3; ++task) {
     float value = 0;
     EXPECT_THAT(calls[task]->params().instance->merge_op.Apply(
                     DType::kFloat32, &value, &value, &value, 1),
-                StatusIs(StatusCode::kDataLoss,
-                         HasSubstr(absl::StrCat("of task ", task))));
+                IsDataLoss(absl::StrCat("of task ", task)));
   }
 }
 
 TEST_F(ClusterResolveTest, WhatMembersDifferInIsReportedOnAllOfThem) {
   Begin({.num_tasks = 3});
-  std::vector<CallPtr> calls;
-  for (int task = 0; task < 3; ++task) {
-    CollectiveRequest request = Request();
+  const auto calls = AskEach([](int task, CollectiveRequest& request) {
     if (task == 2) request.dtype = DType::kInt32;
-    calls.push_back(cluster_->Request(task, 0, request));
-  }
-  cluster_->RunFor(absl::Seconds(1));
-  for (const CallPtr& call : calls) {
-    EXPECT_THAT(call->status(),
-                StatusIs(StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("ranks 0, 1 have float32"),
-                               HasSubstr("rank 2 has int32"))));
-  }
-  const auto again = RequestAll(Request());
-  cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(again);
+  });
+  ExpectEnds(calls,
+             IsInvalidArgument("ranks 0, 1 have float32", "rank 2 has int32"));
+  Settle(Request());
 }
 
 TEST_F(ClusterResolveTest, ACancelledMemberLeavesNothingBehind) {
@@ -253,15 +222,12 @@ TEST_F(ClusterResolveTest, ACancelledMemberLeavesNothingBehind) {
       cluster_->RunFor(wait);
       EXPECT_TRUE(call->waits());
       call->token->Cancel(absl::CancelledError("no more"));
-      EXPECT_THAT(call->status(),
-                  StatusIs(StatusCode::kCancelled, HasSubstr("no more")));
+      EXPECT_THAT(call->status(), IsCancelled("no more"));
       cluster_->RunFor(absl::Seconds(1));
       ExpectNothingWaits();
       EXPECT_EQ(led(0).num_groups(), 0u);
       // The leader has forgotten the requested size, too.
-      const auto calls = RequestAll(Request());
-      cluster_->RunFor(absl::Seconds(1));
-      ExpectAllOk(calls);
+      Settle(Request());
     }
   }
 }
@@ -269,27 +235,20 @@ TEST_F(ClusterResolveTest, ACancelledMemberLeavesNothingBehind) {
 TEST_F(ClusterResolveTest, OneOfTwoCallsThatIsCancelledLeavesTheOther) {
   Begin({.num_tasks = 2});
   const auto first = cluster_->Request(1, 0, Request());
-  const auto second = cluster_->Request(1, 0, Request());
-  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr second = AskAndRun(1, Request());
   first->token->Cancel(absl::CancelledError("no more"));
-  const auto other = cluster_->Request(0, 0, Request());
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_THAT(first->status(),
-              StatusIs(StatusCode::kCancelled, HasSubstr("no more")));
-  ExpectAllOk({second, other});
+  const CallPtr other = AskAndRun(0, Request());
+  EXPECT_THAT(first->status(), IsCancelled("no more"));
+  ExpectEnds({second, other}, IsOk());
 }
 
 TEST_F(ClusterResolveTest, TheSteadyStateSendsNothing) {
   Begin({.num_tasks = 3});
-  ExpectAllOk([&] {
-    const auto calls = RequestAll(Request());
-    cluster_->RunFor(absl::Seconds(1));
-    return calls;
-  }());
+  Settle(Request());
   const int64_t before = cluster_->traffic().messages;
   for (int step = 0; step < 100; ++step) {
     const auto calls = RequestAll(Request());
-    ExpectAllOk(calls);  // Without waiting.
+    ExpectEnds(calls, IsOk());  // Without waiting.
   }
   cluster_->RunFor(absl::Seconds(10));
   EXPECT_EQ(cluster_->traffic().messages, before);
@@ -317,7 +276,7 @@ TEST_F(ClusterResolveTest, AnotherRequestForASettledInstanceIsRefused) {
   CollectiveRequest other = Request();
   other.dtype = DType::kInt64;
   EXPECT_THAT(cluster_->Request(1, 0, other)->status(),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("int64")));
+              IsInvalidArgument("int64"));
 }
 
 TEST_F(ClusterResolveTest, ALateJoinerCompletesTheGroup) {
@@ -326,9 +285,8 @@ TEST_F(ClusterResolveTest, ALateJoinerCompletesTheGroup) {
                                       cluster_->Request(1, 0, Request())};
   cluster_->RunFor(absl::Seconds(100));
   EXPECT_TRUE(early[0]->waits());
-  const auto late = cluster_->Request(2, 0, Request());
-  cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk({early[0], early[1], late});
+  const CallPtr late = AskAndRun(2, Request());
+  ExpectEnds({early[0], early[1], late}, IsOk());
 }
 
 TEST_F(ClusterResolveTest, ADeadlineCanSayWhoHasNotArrived) {
@@ -376,9 +334,7 @@ TEST_F(ClusterResolveTest, UnfinishedGroupsOfOthersAreBounded) {
   }
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(calls[i]->waits());
   for (int i : {10, 11}) {
-    EXPECT_THAT(calls[i]->status(),
-                StatusIs(StatusCode::kResourceExhausted,
-                         AllOf(HasSubstr("task:1"), HasSubstr("10"))));
+    EXPECT_THAT(calls[i]->status(), IsResourceExhausted("task:1", "10"));
   }
   // The limit does not apply to the leader's own members.
   EXPECT_TRUE(cluster_->Request(0, 0, AllReduceOf(100, 2, 1))->waits());
@@ -398,8 +354,7 @@ TEST_F(ClusterResolveTest, GroupsThatCannotBeFormedAreNotCountedAsUnfinished) {
     wrong.device_type = "TPU";
     const auto call = cluster_->Request(1, 0, wrong);
     cluster_->RunFor(absl::Milliseconds(10));
-    EXPECT_THAT(call->status(),
-                StatusIs(StatusCode::kInvalidArgument, HasSubstr("TPU")));
+    EXPECT_THAT(call->status(), IsInvalidArgument("TPU"));
   }
   const auto good = cluster_->Request(1, 0, AllReduceOf(100, 2, 1));
   cluster_->RunFor(absl::Milliseconds(10));
@@ -414,26 +369,22 @@ TEST_F(ClusterResolveTest, InstancesOfATaskAreBounded) {
     cluster_->RunFor(absl::Milliseconds(100));
   }
   EXPECT_THAT(cluster_->Request(1, 0, Request(10))->status(),
-              StatusIs(StatusCode::kResourceExhausted, HasSubstr("10")));
+              IsResourceExhausted("10"));
   EXPECT_THAT(cluster_->Request(1, 0, Request(3))->status(), IsOk());
-  cluster_->control(1).param_resolver()->EndGroup(kGroup,
-                                                  absl::AbortedError("over"));
+  EndGroup(1, "over");
   cluster_->RunFor(absl::Seconds(1));
-  EXPECT_EQ(cluster_->control(1).param_resolver()->num_entries(), 0u);
-  const auto calls = RequestAll(Request(10));
-  cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(calls);
+  EXPECT_EQ(Resolver(1).num_entries(), 0u);
+  Settle(Request(10));
 }
 
 TEST_F(ClusterResolveTest, ADeviceOfAnotherTaskIsRefused) {
   Begin({.num_tasks = 2});
   absl::Status status;
-  cluster_->control(1).param_resolver()->CompleteParamsAsync(
+  Resolver(1).CompleteParamsAsync(
       cluster_->Device(0, 0),
       std::make_shared<const CollectiveRequest>(Request()), CallNumber{},
       nullptr, [&](auto params) { status = params.status(); });
-  EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument,
-                               HasSubstr("is not a device of this task")));
+  EXPECT_THAT(status, IsInvalidArgument("is not a device of this task"));
 }
 
 proto::ControlRequest RequestOfKind(int kind) {
@@ -512,33 +463,28 @@ TEST_F(ClusterResolveTest, AnEmptyMessageAndTasksThatDoNotExistAreRefused) {
     return status;
   };
   const uint64_t incarnation = cluster_->Device(1, 0).incarnation;
-  EXPECT_THAT(
-      send({1, incarnation}, {}),
-      StatusIs(StatusCode::kInvalidArgument, HasSubstr("asks for nothing")));
+  EXPECT_THAT(send({1, incarnation}, {}),
+              IsInvalidArgument("asks for nothing"));
   for (int task : {-1, 2, 1 << 30}) {
     EXPECT_THAT(send({task, 5}, RequestOfKind(1)),
-                StatusIs(StatusCode::kInvalidArgument,
-                         HasSubstr("the tasks are 0 to 1")));
+                IsInvalidArgument("the tasks are 0 to 1"));
   }
   for (int kind : {6, 7}) {
     EXPECT_THAT(send({1, incarnation}, RequestOfKind(kind)),
-                StatusIs(StatusCode::kUnimplemented, HasSubstr("task 0")));
+                IsUnimplemented("task 0"));
   }
   for (int hold_ms : {-1, 60'001, 1 << 30}) {
     proto::ControlRequest request;
     request.mutable_heartbeat()->set_hold_ms(hold_ms);
     EXPECT_THAT(send({1, incarnation}, request),
-                StatusIs(StatusCode::kInvalidArgument,
-                         HasSubstr(absl::StrCat("hold_ms is ", hold_ms))));
+                IsInvalidArgument(absl::StrCat("hold_ms is ", hold_ms)));
   }
   proto::ControlRequest end = RequestOfKind(5);
   end.mutable_end_group()->set_generation(UINT64_MAX);
-  EXPECT_THAT(send({1, incarnation}, end),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("generation")));
+  EXPECT_THAT(send({1, incarnation}, end), IsInvalidArgument("generation"));
   end = RequestOfKind(5);
   end.mutable_end_group()->clear_reason();
-  EXPECT_THAT(send({1, incarnation}, end),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("error.code")));
+  EXPECT_THAT(send({1, incarnation}, end), IsInvalidArgument("error.code"));
 }
 
 // Members exist only as messages, and the leader is outside the group.
@@ -585,7 +531,7 @@ TEST_F(ClusterResolveTest, TheRulesOfTheLeaderDecideForAll) {
                       {.rules = AlwaysRun("RingReduce")}}});
   auto calls = RequestAll(Request());
   cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(calls);
+  ExpectEnds(calls, IsOk());
   for (const CallPtr& call : calls) {
     EXPECT_EQ(call->params().instance->impl_details.implementation,
               "TreeReduce");
@@ -604,9 +550,7 @@ TEST_F(ClusterResolveTest, TheCostsOfTheLeaderDecideForAll) {
     Begin({.num_tasks = 4,
            .policies = {{.model = is_cheap ? cheap : costly},
                         {.model = is_cheap ? costly : cheap}}});
-    const auto calls = RequestAll(Request());
-    cluster_->RunFor(absl::Seconds(1));
-    ExpectAllOk(calls);
+    const auto calls = Settle(Request());
     for (const CallPtr& call : calls) {
       EXPECT_EQ(call->params().instance->impl_details.implementation,
                 is_cheap ? "RecursiveHalvingDoublingReduce"
@@ -619,9 +563,7 @@ TEST_F(ClusterResolveTest, DemandsForDeterminismAreComparedAndMet) {
   Begin({.num_tasks = 2, .policies = {{.rules = AlwaysRun("RingReduce")}}});
   CollectiveRequest ordered = Request(/*key=*/1);
   ordered.impl_details.determinism = Determinism::kByRankOrder;
-  const auto calls = RequestAll(ordered);
-  cluster_->RunFor(absl::Seconds(1));
-  ExpectAllOk(calls);
+  const auto calls = Settle(ordered);
   for (const CallPtr& call : calls) {
     const std::string& name =
         call->params().instance->impl_details.implementation;
@@ -631,14 +573,9 @@ TEST_F(ClusterResolveTest, DemandsForDeterminismAreComparedAndMet) {
   }
   ordered.instance_key = 2;
   const auto first = cluster_->Request(0, 0, ordered);
-  const auto second = cluster_->Request(1, 0, Request(/*key=*/2));
-  cluster_->RunFor(absl::Seconds(1));
-  for (const CallPtr& call : {first, second}) {
-    EXPECT_THAT(call->status(),
-                StatusIs(StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("differ in determinism"),
-                               HasSubstr("by rank order"))));
-  }
+  const CallPtr second = AskAndRun(1, Request(/*key=*/2));
+  ExpectEnds({first, second},
+             IsInvalidArgument("differ in determinism", "by rank order"));
 }
 
 }  // namespace cluster_resolve_test

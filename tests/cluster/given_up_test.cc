@@ -14,44 +14,89 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "framework/base/ended_steps.h"
+#include "framework/control/wire_codec.h"
 #include "resolvers/leader/given_up_executions.h"
-#include "tests/cluster/given_up_testing.h"
+#include "resolvers/messages/control_codec.h"
+#include "tests/cluster/cluster_resolve_testing.h"
 #include "tests/cluster/simulated_cluster.h"
 #include "tests/doubles/status_matchers.h"
 
 namespace tutti {
 namespace given_up_test {
 
-using absl::StatusCode;
-using testing::AllOf;
-using testing::HasSubstr;
+constexpr CallNumber kFirst = {.step_id = 5, .execution = 0};
 
-class GivenUpTest : public GivenUpFixture {
+const absl::Status kReason = absl::DeadlineExceededError("task 1 had no time");
+
+// A group of a simulated cluster, with one device of each task, whose members
+// give up executions.
+class GivenUpTest : public ClusterResolveTest {
  protected:
-  // Calls on all tasks and expects that the instance is settled.
+  void Begin(SimulatedCluster::Options options) {
+    size_ = options.num_tasks;
+    ClusterResolveTest::Begin(options);
+  }
+
+  CallPtr Request(int task, CallNumber number = kFirst, InstanceKey key = 1) {
+    return cluster_->Request(task, 0, AllReduceOf(kGroup, size_, key), number);
+  }
+
+  CallPtr AskAndRun(int task, CallNumber number = kFirst, InstanceKey key = 1) {
+    CallPtr call = Request(task, number, key);
+    cluster_->RunFor(absl::Seconds(1));
+    return call;
+  }
+
+  // Acts as an executor whose execution fails.
+  void GiveUp(int task, const CallPtr& call, CallNumber number = kFirst,
+              InstanceKey key = 1) {
+    call->token->Cancel(kReason);
+    GiveUpAs(task, kReason, number, key);
+  }
+  void GiveUpAs(int task, const absl::Status& reason,
+                CallNumber number = kFirst, InstanceKey key = 1) {
+    Resolver(task).GiveUp({kGroup, key}, number, reason);
+  }
+
+  // Sends the message by which `from` gives up an execution of step 5. Returns
+  // the status of the answer.
+  absl::Status SendAs(int from, int to, uint64_t execution) {
+    proto::ControlRequest request;
+    proto::CancelExecution* const cancel = request.mutable_cancel_execution();
+    *cancel->mutable_key() = EncodeKey({.step = kFirst.step_id,
+                                        .group = kGroup,
+                                        .instance = 1,
+                                        .execution = execution});
+    *cancel->mutable_reason() = EncodeError(kReason);
+    return Send(from, to, request).status();
+  }
+
+  // Calls on all tasks of the group and expects that the instance is settled.
   void Settle(InstanceKey key, CallNumber number) {
     std::vector<CallPtr> calls;
     for (int task = 0; task < size_; ++task) {
       calls.push_back(Request(task, number, key));
     }
     cluster_->RunFor(absl::Seconds(1));
-    for (const CallPtr& call : calls) EXPECT_THAT(call->status(), IsOk());
+    ExpectEnds(calls, IsOk());
   }
 
   // Makes the task learn of the leader's loss, by a call of another step.
   void LetFindLeaderLost(int task) {
     const CallPtr call = Request(task, {.step_id = 4});
     cluster_->RunFor(absl::Seconds(1));
-    EXPECT_THAT(call->status(), StatusIs(StatusCode::kUnavailable,
-                                         HasSubstr(cluster_->Label(0))));
+    EXPECT_THAT(call->status(), IsUnavailable(cluster_->Label(0)));
   }
+
+  int size_ = 0;  // Size of the group.
 };
 
 // A call's deadline may pass during its callback; its message must then name
 // the reason.
 TEST_F(GivenUpTest, ACallThatIsBeingToldSaysWhatItIsTold) {
   Begin({.num_tasks = 3});
-  auto& resolver = *cluster_->control(1).param_resolver();
+  auto& resolver = Resolver(1);
   const auto request = std::make_shared<const CollectiveRequest>(
       AllReduceOf(kGroup, size_, /*instance_key=*/1));
   std::string said;
@@ -71,8 +116,7 @@ TEST_F(GivenUpTest, EndsOnAllTasksAlsoForThoseThatComeLate) {
     SCOPED_TRACE(absl::StrCat("task ", culprit, " gives up"));
     Begin({.num_tasks = 3});
     const CallPtr waiting = Request(1 - culprit);
-    const CallPtr given_up = Request(culprit);
-    cluster_->RunFor(absl::Seconds(1));
+    const CallPtr given_up = AskAndRun(culprit);
     GiveUp(culprit, given_up);
     cluster_->RunFor(absl::Milliseconds(10));
     EXPECT_EQ(waiting->status(), kReason);
@@ -87,8 +131,7 @@ TEST_F(GivenUpTest, EndsInAGroupThatIsFormedAndLeavesItAlone) {
   Begin({.num_tasks = 3});
   Settle(1, {.step_id = 4});
   const CallPtr waiting = Request(2, kFirst, /*key=*/2);
-  const CallPtr given_up = Request(1, kFirst, /*key=*/2);
-  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr given_up = AskAndRun(1, kFirst, /*key=*/2);
   GiveUp(1, given_up, kFirst, /*key=*/2);
   cluster_->RunFor(absl::Milliseconds(10));
   EXPECT_EQ(waiting->status(), kReason);
@@ -104,8 +147,7 @@ TEST_F(GivenUpTest, CallsOfOtherExecutionsWaitOn) {
   constexpr CallNumber kNextStep = {.step_id = 6, .execution = 0};
   std::vector<CallPtr> others = {Request(0, kSecond), Request(1, kSecond),
                                  Request(1, kNextStep)};
-  const CallPtr given_up = Request(1);
-  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr given_up = AskAndRun(1);
   GiveUp(1, given_up);
   cluster_->RunFor(absl::Seconds(1));
   for (const CallPtr& other : others) EXPECT_TRUE(other->waits());
@@ -115,10 +157,16 @@ TEST_F(GivenUpTest, CallsOfOtherExecutionsWaitOn) {
 }
 
 TEST_F(GivenUpTest, ATaskThatStartsLaterIsTold) {
-  BeginWithoutTask2();
-  const CallPtr given_up = Request(1);
-  GiveUp(1, given_up);
-  ExpectThatTask2IsTold();
+  size_ = 3;
+  cluster_ = std::make_unique<SimulatedCluster>(
+      SimulatedCluster::Options{.num_tasks = 3});
+  for (int task : {0, 1}) cluster_->Start(task);
+  cluster_->RunFor(absl::Seconds(1));
+  GiveUp(1, Request(1));
+  cluster_->RunFor(absl::Seconds(20));
+  cluster_->Start(2);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(AskAndRun(2)->status(), kReason);
 }
 
 TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDies) {
@@ -129,8 +177,7 @@ TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDies) {
   cluster_->RunFor(absl::Seconds(1));
   cluster_->Kill(0);
   LetFindLeaderLost(3);
-  const CallPtr late = Request(3);
-  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr late = AskAndRun(3);
   EXPECT_EQ(late->status(), kReason);
 }
 
@@ -138,32 +185,26 @@ TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDies) {
 TEST_F(GivenUpTest, WhoComesAfterTheLeaderWasLostDoesNotWaitForThoseBefore) {
   Begin({.num_tasks = 4});
   size_ = 3;  // Without the leader.
-  const CallPtr first = Request(1);
-  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr first = AskAndRun(1);
   cluster_->Kill(0);
   cluster_->RunFor(absl::Seconds(1));
-  EXPECT_THAT(first->status(), StatusIs(StatusCode::kUnavailable,
-                                        HasSubstr(cluster_->Label(0))));
+  EXPECT_THAT(first->status(), IsUnavailable(cluster_->Label(0)));
   GiveUp(1, first);
   LetFindLeaderLost(2);
-  const CallPtr late = Request(2);
-  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr late = AskAndRun(2);
   EXPECT_EQ(late->status(), kReason);
 }
 
 TEST_F(GivenUpTest, WhoComesAfterItsGroupFailedDoesNotWaitForThoseBefore) {
   Begin({.num_tasks = 3});
-  const CallPtr first = Request(1);
-  cluster_->RunFor(absl::Seconds(1));
-  cluster_->control(1).param_resolver()->EndGroup(kGroup,
-                                                  absl::AbortedError("enough"));
+  const CallPtr first = AskAndRun(1);
+  EndGroup(1, "enough");
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_EQ(first->status(), absl::AbortedError("enough"));
   GiveUpAs(1, first->status());
   cluster_->RunFor(absl::Seconds(1));
   for (int task : {0, 2}) {
-    const CallPtr late = Request(task);
-    cluster_->RunFor(absl::Seconds(1));
+    const CallPtr late = AskAndRun(task);
     EXPECT_EQ(late->status(), absl::AbortedError("enough"));
   }
 }
@@ -185,11 +226,9 @@ TEST_F(GivenUpTest, NobodyWaitsInTheNextGenerationForWhoIsStillInTheFormer) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     Begin({.num_tasks = 3, .seed = seed});
     Settle(1, {.step_id = 4});
-    cluster_->control(0).param_resolver()->EndGroup(
-        kGroup, absl::AbortedError("enough"));
+    EndGroup(0, "enough");
     const CallPtr waiting = Request(0, kFirst, /*key=*/2);
-    const CallPtr refused = Request(1, kFirst, /*key=*/2);
-    cluster_->RunFor(absl::Seconds(1));
+    const CallPtr refused = AskAndRun(1, kFirst, /*key=*/2);
     if (refused->waits()) continue;  // Task 1 knew of the end.
     ++num_refused;
     GiveUpAs(1, refused->status(), kFirst, /*key=*/2);
@@ -264,12 +303,7 @@ TEST_F(GivenUpTest, EveryCallEndsHoweverManyGiveUp) {
       EXPECT_EQ(member.call->answers.size(), 1u)
           << "task " << member.task << ", step " << member.number.step_id;
     }
-    for (int task = 0; task < kTasks; ++task) {
-      ParamResolverDistributed& resolver =
-          *cluster_->control(task).param_resolver();
-      EXPECT_EQ(resolver.num_waiting(), 0u);
-      EXPECT_EQ(resolver.leader().num_waiting(), 0u);
-    }
+    ExpectNothingWaits();
   }
 }
 
@@ -283,31 +317,21 @@ TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDiesWithWhatItKnew) {
   for (int other : {1, 3}) cluster_->Heal(0, other);
   LetFindLeaderLost(2);
   LetFindLeaderLost(3);
-  const CallPtr late = Request(3);
-  cluster_->RunFor(absl::Seconds(1));
+  const CallPtr late = AskAndRun(3);
   EXPECT_EQ(late->status(), kReason);
 }
 
-TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutionsThoughNoLeaderIs) {
-  Begin({.num_tasks = 4});
-  size_ = 2;
-  for (int task : {1, 2}) Request(task, {.step_id = 4});
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_THAT(SendAs(3, 0, 0),
-              StatusIs(StatusCode::kPermissionDenied,
-                       HasSubstr("is not in group 7 and cannot end it")));
-  EXPECT_THAT(SendAs(1, 0, 0), IsOk());
-}
-
+// The group may lack the leader.
 TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutions) {
-  Begin({.num_tasks = 4});
-  size_ = 3;
-  for (int task : {0, 1, 2}) Request(task, {.step_id = 4});
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_THAT(SendAs(3, 0, 0),
-              StatusIs(StatusCode::kPermissionDenied,
-                       HasSubstr("is not in group 7 and cannot end it")));
-  EXPECT_THAT(SendAs(1, 0, 0), IsOk());
+  for (const std::vector<int>& members : {std::vector{1, 2}, {0, 1, 2}}) {
+    Begin({.num_tasks = 4});
+    size_ = static_cast<int>(members.size());
+    for (int task : members) Request(task, {.step_id = 4});
+    cluster_->RunFor(absl::Seconds(1));
+    EXPECT_THAT(SendAs(3, 0, 0),
+                IsPermissionDenied("is not in group 7 and cannot end it"));
+    EXPECT_THAT(SendAs(1, 0, 0), IsOk());
+  }
 }
 
 // The message names an unknown generation.
@@ -320,8 +344,8 @@ TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutionsOfAnyGeneration) {
   ExecKey execution = KeyOf({kGroup, 2}, kFirst);
   execution.generation = 1000;
   const auto end = [&](int task) {
-    cluster_->control(0).param_resolver()->OnCancelled(
-        {task, cluster_->Device(task, 0).incarnation}, execution, kReason);
+    Resolver(0).OnCancelled({task, cluster_->Device(task, 0).incarnation},
+                            execution, kReason);
     cluster_->RunFor(absl::Seconds(1));
   };
   end(3);
@@ -332,10 +356,103 @@ TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutionsOfAnyGeneration) {
 
 TEST_F(GivenUpTest, WhoIsTakenForTheLeaderSaysThatItIsNot) {
   Begin({.num_tasks = 3});
-  EXPECT_THAT(SendAs(2, 1, 0), StatusIs(StatusCode::kUnavailable,
-                                        AllOf(HasSubstr(cluster_->Label(1)),
-                                              HasSubstr("does not lead"))));
+  EXPECT_THAT(SendAs(2, 1, 0),
+              IsUnavailable(cluster_->Label(1), "does not lead"));
   EXPECT_THAT(SendAs(0, 1, 0), IsOk());
+}
+
+// Steps that have ended on all tasks: the leader frees their resolvers, and
+// refuses late requests.
+const absl::Status kEnded = StepHasEndedError(kFirst.step_id);
+
+// In these tests task 0 leads.
+class EndedStepTest : public GivenUpTest {
+ protected:
+  void EndStepOn(const std::vector<int>& tasks) {
+    for (int task : tasks) Resolver(task).EndStep(kFirst.step_id);
+  }
+
+  // Sends task 0 a request as a member of task 1 would, bypassing task 1's
+  // resolver.
+  void AskAsTask1(ControlAnswer* answer) {
+    const DeviceAttributes device = cluster_->Device(1, 0);
+    proto::ControlRequest request;
+    *request.mutable_complete_params() =
+        *EncodeMemberCall({.device = device,
+                           .request = std::make_shared<const CollectiveRequest>(
+                               AllReduceOf(kGroup, size_, /*instance_key=*/1)),
+                           .number = kFirst});
+    cluster_->Send({1, device.incarnation}, 0, request,
+                   [answer](const ControlAnswer& reply) { *answer = reply; });
+    cluster_->RunFor(absl::Seconds(1));
+  }
+  static absl::Status FailureOf(const ControlAnswer& answer) {
+    if (!answer.ok()) return answer.status();
+    return DecodeError(answer->complete_params().failure().reason());
+  }
+
+  // Expects that calls of all tasks in the next step are settled.
+  void ExpectTheNextStepRuns() {
+    std::vector<CallPtr> calls;
+    for (int task = 0; task < options_.num_tasks; ++task) {
+      calls.push_back(Request(task, {.step_id = kFirst.step_id + 1}));
+    }
+    cluster_->RunFor(absl::Seconds(1));
+    ExpectEnds(calls, IsOk());
+  }
+};
+
+TEST_F(EndedStepTest, WhatIsAskedAfterwardsIsRefusedOnEachTask) {
+  Begin({.num_tasks = 3});
+  for (int i = 0; i < 2; ++i) EndStepOn({0, 1, 2});
+  for (int task : {0, 1, 2}) {
+    const CallPtr call = AskAndRun(task);
+    EXPECT_EQ(call->status(), kEnded);
+  }
+  ExpectTheNextStepRuns();
+}
+
+TEST_F(EndedStepTest, ALateQuestionIsRefusedByTheLeader) {
+  Begin({.num_tasks = 3});
+  EndStepOn({0});
+  ControlAnswer answer = absl::UnknownError("none");
+  AskAsTask1(&answer);
+  EXPECT_EQ(FailureOf(answer), kEnded);
+  EXPECT_EQ(Resolver(0).leader().num_waiting(), 0u);
+  const CallPtr of_unaware_task = AskAndRun(2);
+  EXPECT_EQ(of_unaware_task->status(), kEnded);
+  ExpectTheNextStepRuns();
+}
+
+TEST_F(EndedStepTest, WhatWaitsAtTheLeaderEndsWithTheStep) {
+  Begin({.num_tasks = 3});
+  ControlAnswer answer = absl::UnknownError("none");
+  AskAsTask1(&answer);
+  const CallPtr waiting = AskAndRun(2);
+  EXPECT_EQ(Resolver(0).leader().num_waiting(), 2u);
+  EndStepOn({0});
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(FailureOf(answer), kEnded);
+  EXPECT_EQ(waiting->status(), kEnded);
+  EXPECT_EQ(Resolver(0).leader().num_waiting(), 0u);
+  ExpectTheNextStepRuns();
+}
+
+TEST_F(EndedStepTest, WhatIsGivenUpAfterwardsIsNotToldOthers) {
+  Begin({.num_tasks = 3});
+  const CallPtr waiting = Request(0);
+  const CallPtr given_up = AskAndRun(1);
+  EndStepOn({1});
+  GiveUp(1, given_up);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_TRUE(waiting->waits());
+  // A late message about another execution.
+  EXPECT_THAT(SendAs(1, 0, 1), IsOk());
+  EndStepOn({0, 2});
+  EXPECT_THAT(SendAs(1, 0, 0), IsOk());
+  const CallPtr late = AskAndRun(2);
+  EXPECT_EQ(late->status(), kEnded);
+  ExpectTheNextStepRuns();
 }
 
 }  // namespace given_up_test

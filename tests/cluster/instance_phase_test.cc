@@ -23,10 +23,6 @@
 namespace tutti {
 namespace instance_phase_test {
 
-using absl::StatusCode;
-using testing::AllOf;
-using testing::HasSubstr;
-
 class InstancePhaseTest : public testing::Test {
  protected:
   InstancePhaseTest()
@@ -37,23 +33,28 @@ class InstancePhaseTest : public testing::Test {
                 return peers;
               }}) {}
 
-  // Changes member 1's request by `change`. Expects all members to fail with a
-  // message that `message` matches, and no data to be sent.
-  void ExpectDifferenceFound(
-      CollectiveRequest request,
-      const std::function<void(CollectiveRequest&)>& change,
-      const testing::Matcher<std::string>& message) {
+  // Calls of all members, member 1 with its request changed.
+  std::vector<LocalJob::Call*> RunWithOneChanged(
+      const CollectiveRequest& request,
+      const std::function<void(CollectiveRequest&)>& change) {
     CollectiveRequest changed = request;
     change(changed);
     const std::vector<LocalJob::Call*> calls = {&job_.Start(0, request),
                                                 &job_.Start(1, changed),
                                                 &job_.Start(2, request)};
     job_.environment().RunAll();
-    for (const LocalJob::Call* call : calls) {
-      ASSERT_EQ(call->num_done, 1);
-      EXPECT_THAT(*call->status, StatusIs(StatusCode::kInvalidArgument,
-                                          AllOf(message, HasSubstr("rank 1"))));
-    }
+    return calls;
+  }
+
+  // Expects all members to fail with a message that has all `in_message`, and
+  // no data to be sent.
+  void ExpectDifferenceFound(
+      const CollectiveRequest& request,
+      const std::function<void(CollectiveRequest&)>& change,
+      std::vector<std::string> in_message) {
+    in_message.push_back("rank 1");
+    ExpectEnds(RunWithOneChanged(request, change),
+               HasCodeAndTexts(absl::StatusCode::kInvalidArgument, in_message));
     EXPECT_EQ(transfers_->num_transfers(), 0);
   }
 
@@ -61,158 +62,110 @@ class InstancePhaseTest : public testing::Test {
   LocalJob job_;
 };
 
-TEST_F(InstancePhaseTest, DifferentTypeIsInvalidOnAllMembers) {
-  ExpectDifferenceFound(
-      job_.AllReduceRequest(6),
-      [](auto& request) { request.op = ReduceScatter{}; },
-      AllOf(HasSubstr("all_reduce"), HasSubstr("reduce_scatter"),
-            HasSubstr("ranks 0, 2")));
-}
+struct Difference {
+  std::string what;
+  CollectiveOp op;
+  std::function<void(CollectiveRequest&)> change;
+  std::vector<std::string> in_message;
+};
 
-TEST_F(InstancePhaseTest, DifferentDtypeIsInvalidOnAllMembers) {
-  ExpectDifferenceFound(
-      job_.AllReduceRequest(6),
-      [](auto& request) { request.dtype = DType::kInt32; },
-      AllOf(HasSubstr("dtype"), HasSubstr("float32"), HasSubstr("int32")));
-}
-
-TEST_F(InstancePhaseTest, DifferentShapeIsInvalidOnAllMembers) {
-  ExpectDifferenceFound(
-      job_.AllReduceRequest(6),
-      [](auto& request) { request.shape = TensorShape::Vector(7); },
-      AllOf(HasSubstr("shape"), HasSubstr("[6]"), HasSubstr("[7]")));
-}
-
-TEST_F(InstancePhaseTest, DifferentMergeOpIsInvalidOnAllMembers) {
-  ExpectDifferenceFound(
-      job_.AllReduceRequest(6),
-      [](auto& request) { request.merge_op = ReductionKind::kMax; },
-      AllOf(HasSubstr("merge op"), HasSubstr("sum"), HasSubstr("max")));
-}
-
-TEST_F(InstancePhaseTest, DifferentFinalOpIsInvalidOnAllMembers) {
-  ExpectDifferenceFound(
-      job_.AllReduceRequest(6),
-      [](auto& request) { request.final_op = FinalOp::DivideByGroupSize(); },
-      AllOf(HasSubstr("final op"), HasSubstr("identity"),
-            HasSubstr("divide_by_group_size")));
-}
-
-TEST_F(InstancePhaseTest, DifferentRootIsInvalidOnAllMembers) {
+TEST_F(InstancePhaseTest, DifferencesAreInvalidOnAllMembersAndNamed) {
+  const Difference differences[] = {
+      {"type",
+       AllReduce{},
+       [](auto& r) { r.op = ReduceScatter{}; },
+       {"all_reduce", "reduce_scatter", "ranks 0, 2"}},
+      {"dtype",
+       AllReduce{},
+       [](auto& r) { r.dtype = DType::kInt32; },
+       {"dtype", "float32", "int32"}},
+      {"shape",
+       AllReduce{},
+       [](auto& r) { r.shape = TensorShape::Vector(7); },
+       {"shape", "[6]", "[7]"}},
+      {"merge op",
+       AllReduce{},
+       [](auto& r) { r.merge_op = ReductionKind::kMax; },
+       {"merge op", "sum", "max"}},
+      {"final op",
+       AllReduce{},
+       [](auto& r) { r.final_op = FinalOp::DivideByGroupSize(); },
+       {"final op", "identity", "divide_by_group_size"}},
+      {"root",
+       ReduceToRoot{0},
+       [](auto& r) { r.op = ReduceToRoot{2}; },
+       {"root"}},
+      {"permutation",
+       Permute{{1, 2, 0}},
+       [](auto& r) { r.op = Permute{{2, 0, 1}}; },
+       {"permutation", "[1,2,0]", "[2,0,1]"}},
+      {"subdivisions",
+       AllReduce{},
+       [](auto& r) { r.impl_details.subdiv_offsets = {0, -1}; },
+       {"subdivision offsets", "[0,-1]"}},
+      {"lists of ranks",
+       AllReduce{},
+       [](auto& r) { r.impl_details.rank_list = {1, 0}; },
+       {"list of ranks", "[1,0]"}},
+      {"hint",
+       AllReduce{},
+       [](auto& r) { r.impl_details.implementation = "TreeReduce"; },
+       {"implementation", "TreeReduce"}},
+      {"demands for determinism",
+       AllReduce{},
+       [](auto& r) { r.impl_details.determinism = Determinism::kByRankOrder; },
+       {"determinism", "not guaranteed", "by rank order"}},
+      {"rows of a gather that is not uneven",
+       AllGather{},
+       [](auto& r) { r.shape = TensorShape::Vector(2); },
+       {"shape"}}};
   CollectiveRequest request = job_.AllReduceRequest(6);
-  request.op = ReduceToRoot{0};
-  ExpectDifferenceFound(
-      request, [](auto& changed) { changed.op = ReduceToRoot{2}; },
-      HasSubstr("root"));
+  for (const Difference& difference : differences) {
+    SCOPED_TRACE(difference.what);
+    ++request.instance_key;
+    request.op = difference.op;
+    ExpectDifferenceFound(request, difference.change, difference.in_message);
+  }
 }
 
-TEST_F(InstancePhaseTest, DifferentPermutationIsInvalidOnAllMembers) {
+TEST_F(InstancePhaseTest, RowsOfAnUnevenGatherMayDiffer) {
   CollectiveRequest request = job_.AllReduceRequest(6);
-  request.op = Permute{{1, 2, 0}};
-  ExpectDifferenceFound(
-      request, [](auto& changed) { changed.op = Permute{{2, 0, 1}}; },
-      AllOf(HasSubstr("permutation"), HasSubstr("[1,2,0]"),
-            HasSubstr("[2,0,1]")));
-}
-
-TEST_F(InstancePhaseTest, DifferentSubdivisionsAreInvalidOnAllMembers) {
-  ExpectDifferenceFound(
-      job_.AllReduceRequest(6),
-      [](auto& request) { request.impl_details.subdiv_offsets = {0, -1}; },
-      AllOf(HasSubstr("subdivision offsets"), HasSubstr("[0,-1]")));
-}
-
-TEST_F(InstancePhaseTest, DifferentListsOfRanksAreInvalidOnAllMembers) {
-  ExpectDifferenceFound(
-      job_.AllReduceRequest(6),
-      [](auto& request) { request.impl_details.rank_list = {1, 0}; },
-      AllOf(HasSubstr("list of ranks"), HasSubstr("[1,0]")));
-}
-
-TEST_F(InstancePhaseTest, DifferentHintIsInvalidOnAllMembers) {
-  ExpectDifferenceFound(
-      job_.AllReduceRequest(6),
-      [](auto& request) { request.impl_details.implementation = "TreeReduce"; },
-      AllOf(HasSubstr("implementation"), HasSubstr("TreeReduce")));
-}
-
-TEST_F(InstancePhaseTest,
-       DifferentDemandsForDeterminismAreInvalidOnAllMembers) {
-  ExpectDifferenceFound(
-      job_.AllReduceRequest(6),
-      [](auto& request) {
-        request.impl_details.determinism = Determinism::kByRankOrder;
-      },
-      AllOf(HasSubstr("determinism"), HasSubstr("not guaranteed"),
-            HasSubstr("by rank order")));
-}
-
-TEST_F(InstancePhaseTest, DifferentRowsAreInvalidUnlessTheGatherIsUneven) {
-  CollectiveRequest request = job_.AllReduceRequest(6);
-  request.op = AllGather{};
-  ExpectDifferenceFound(
-      request, [](auto& changed) { changed.shape = TensorShape::Vector(2); },
-      HasSubstr("shape"));
   request.op = AllGather{.uneven = true};
-  request.instance_key = 2;
-  CollectiveRequest shorter = request;
-  shorter.shape = TensorShape::Vector(2);
-  job_.Start(0, request);
-  job_.Start(1, shorter);
-  const auto& last = job_.Start(2, request);
-  job_.environment().RunAll();
-  ASSERT_EQ(last.num_done, 1);
-  ASSERT_THAT(*last.status, IsOk());
-  EXPECT_EQ(last.output.num_elements(), 14);
+  const auto calls = RunWithOneChanged(
+      request, [](auto& r) { r.shape = TensorShape::Vector(2); });
+  ExpectEnds(calls, IsOk());
+  EXPECT_EQ(calls[2]->output.num_elements(), 14);
 }
 
-void ExpectSources(LocalJob& job, std::vector<bool> is_source,
-                   const testing::Matcher<std::string>& message) {
-  std::vector<LocalJob::Call*> calls;
-  for (size_t rank = 0; rank < is_source.size(); ++rank) {
-    CollectiveRequest request = job.AllReduceRequest(4);
-    request.op = Broadcast{.is_source = is_source[rank]};
-    calls.push_back(&job.Start(static_cast<int>(rank), request));
+TEST_F(InstancePhaseTest, BroadcastWithNoSourceOrTwoSaysSo) {
+  const std::pair<std::vector<bool>, std::string> cases[] = {
+      {{false, false, false}, "none of its 3 members"},
+      {{true, false, true}, "ranks 0, 2 are sources"}};
+  CollectiveRequest request = job_.AllReduceRequest(4);
+  for (const auto& [is_source, text] : cases) {
+    std::vector<LocalJob::Call*> calls;
+    for (int rank : {0, 1, 2}) {
+      request.op = Broadcast{.is_source = is_source[rank]};
+      calls.push_back(&job_.Start(rank, request));
+    }
+    job_.environment().RunAll();
+    ExpectEnds(calls, IsInvalidArgument(text));
+    ++request.instance_key;
   }
-  job.environment().RunAll();
-  for (const LocalJob::Call* call : calls) {
-    ASSERT_EQ(call->num_done, 1);
-    EXPECT_THAT(*call->status, StatusIs(StatusCode::kInvalidArgument, message));
-  }
-}
-
-TEST_F(InstancePhaseTest, BroadcastWithNoSourceSaysSo) {
-  ExpectSources(job_, {false, false, false},
-                HasSubstr("none of its 3 members"));
-}
-
-TEST_F(InstancePhaseTest, BroadcastWithTwoSourcesSaysSo) {
-  ExpectSources(job_, {true, false, true}, HasSubstr("ranks 0, 2 are sources"));
 }
 
 TEST_F(InstancePhaseTest, UnknownImplementationListsTheKnownOnes) {
   CollectiveRequest request = job_.AllReduceRequest(4);
   request.impl_details.implementation = "Fastest";
-  for (const LocalJob::Call* call : job_.RunAll(request)) {
-    ASSERT_EQ(call->num_done, 1);
-    EXPECT_THAT(*call->status,
-                StatusIs(StatusCode::kNotFound,
-                         AllOf(HasSubstr("Fastest"), HasSubstr("RingReduce"))));
-  }
+  ExpectEnds(job_.RunAll(request), IsNotFound("Fastest", "RingReduce"));
 }
 
 TEST_F(InstancePhaseTest, ImplementationThatCannotServeListsThoseThatCan) {
   CollectiveRequest request = job_.AllReduceRequest(4);
   request.impl_details.implementation = "RingGather";
-  for (const LocalJob::Call* call : job_.RunAll(request)) {
-    ASSERT_EQ(call->num_done, 1);
-    EXPECT_THAT(*call->status,
-                StatusIs(StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("RingGather"),
-                               HasSubstr("does not do all_reduce"),
-                               HasSubstr("RingReduce, ShuffleReduce, "),
-                               HasSubstr(", TreeReduce"))));
-  }
+  ExpectEnds(job_.RunAll(request),
+             IsInvalidArgument("RingGather", "does not do all_reduce",
+                               "RingReduce, ShuffleReduce, ", ", TreeReduce"));
 }
 
 TEST_F(InstancePhaseTest, MergeOpThatDoesNotCommuteIsServedByReduceScatter) {
@@ -234,8 +187,7 @@ TEST_F(InstancePhaseTest, MergeOpThatDoesNotCommuteIsServedByReduceScatter) {
                           return absl::OkStatus();
                         }});
   for (const LocalJob::Call* call : job_.RunAll(request)) {
-    ASSERT_EQ(call->num_done, 1);
-    ASSERT_THAT(*call->status, IsOk());
+    ExpectEnds({call}, IsOk());
     EXPECT_THAT(call->result(), testing::ElementsAre(123, 123));
   }
 }
@@ -313,11 +265,10 @@ TEST_F(InstancePhaseTest, ErrorsStayShortHoweverLargeTheGroupIs) {
         [&](auto params) { statuses.push_back(params.status()); });
   }
   ASSERT_EQ(statuses.size(), static_cast<size_t>(kSize));
-  EXPECT_THAT(statuses[0],
-              StatusIs(StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("members differ in permutation"),
-                             HasSubstr("rank 7 has [8,9,10,"),
-                             HasSubstr("and 1992 more have other values"))));
+  EXPECT_THAT(
+      statuses[0],
+      IsInvalidArgument("members differ in permutation", "rank 7 has [8,9,10,",
+                        "and 1992 more have other values"));
   EXPECT_LT(statuses[0].message().size(), 1500u);
 }
 
@@ -328,43 +279,24 @@ TEST_F(InstancePhaseTest, TheMostTellingDifferenceIsNamed) {
   std::vector<LocalJob::Call*> calls;
   for (int rank : {0, 1, 2}) calls.push_back(&job_.Start(rank, requests[rank]));
   job_.environment().RunAll();
-  for (const LocalJob::Call* call : calls) {
-    EXPECT_THAT(*call->status,
-                StatusIs(StatusCode::kInvalidArgument,
-                         HasSubstr("differ in collective: ranks 0, 1 have "
-                                   "all_reduce; rank 2 has barrier")));
-  }
+  ExpectEnds(calls, IsInvalidArgument("differ in collective: ranks 0, 1 have "
+                                      "all_reduce; rank 2 has barrier"));
 }
 
 TEST_F(InstancePhaseTest, LaterCallThatAsksForSomethingElseFailsOnAllMembers) {
   const CollectiveRequest request = job_.AllReduceRequest(6);
   job_.RunAll(request);
-  CollectiveRequest changed = request;
-  changed.shape = TensorShape::Vector(7);
-  const std::vector<LocalJob::Call*> calls = {&job_.Start(0, request),
-                                              &job_.Start(1, changed),
-                                              &job_.Start(2, request)};
-  job_.environment().RunAll();
-  for (const LocalJob::Call* call : calls) {
-    ASSERT_EQ(call->num_done, 1);
-    EXPECT_THAT(*call->status,
-                StatusIs(StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("[6]"), HasSubstr("[7]"))));
-  }
-  for (const LocalJob::Call* call : job_.RunAll(request)) {
-    EXPECT_THAT(*call->status, IsOk());
-  }
+  ExpectEnds(RunWithOneChanged(
+                 request, [](auto& r) { r.shape = TensorShape::Vector(7); }),
+             IsInvalidArgument("[6]", "[7]"));
+  ExpectEnds(job_.RunAll(request), IsOk());
 }
 
 TEST_F(InstancePhaseTest, FailedInstanceCanBeAskedForAgain) {
-  CollectiveRequest request = job_.AllReduceRequest(6);
-  ExpectDifferenceFound(
-      request, [](auto& changed) { changed.dtype = DType::kFloat64; },
-      HasSubstr("dtype"));
-  for (const LocalJob::Call* call : job_.RunAll(request)) {
-    ASSERT_EQ(call->num_done, 1);
-    EXPECT_THAT(*call->status, IsOk());
-  }
+  const CollectiveRequest request = job_.AllReduceRequest(6);
+  ExpectDifferenceFound(request, [](auto& r) { r.dtype = DType::kFloat64; },
+                        {"dtype"});
+  ExpectEnds(job_.RunAll(request), IsOk());
 }
 
 TEST(CachingTest, UniqueInstanceKeysDoNotGrowMemoryWithoutBound) {
@@ -372,9 +304,7 @@ TEST(CachingTest, UniqueInstanceKeysDoNotGrowMemoryWithoutBound) {
   CollectiveRequest request = job.AllReduceRequest(2);
   for (int i = 0; i < 5000; ++i) {
     request.instance_key = i;
-    for (const LocalJob::Call* call : job.RunAll(request)) {
-      ASSERT_THAT(*call->status, IsOk());
-    }
+    ExpectEnds(job.RunAll(request), IsOk());
     ASSERT_LE(job.resolver().num_entries(), 128u);
   }
 }
@@ -392,12 +322,7 @@ TEST(CachingTest, ChangedRequestIsFoundThoughTheResolverForgotTheInstance) {
   auto& same = job.Start(0, request);
   auto& changed = job.Start(1, job.AllReduceRequest(5));
   job.environment().RunAll();
-  for (const LocalJob::Call* call : {&same, &changed}) {
-    ASSERT_EQ(call->num_done, 1);
-    EXPECT_THAT(*call->status,
-                StatusIs(StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("shape [4]"), HasSubstr("[5]"))));
-  }
+  ExpectEnds({&same, &changed}, IsInvalidArgument("shape [4]", "[5]"));
 }
 
 TEST(CachingTest, ResolverIsAskedOncePerMemberStepAndInstance) {

@@ -20,7 +20,7 @@ class LoopbackNetwork::Pull : public Receiver,
                               public std::enable_shared_from_this<Pull> {
  public:
   Pull(LoopbackNetwork* network, const RecvRequest& recv, Work on_end)
-      : network_(network), ask_(recv), on_end_(std::move(on_end)) {}
+      : network_(network), recv_(recv), on_end_(std::move(on_end)) {}
 
   // Runs on the sender's side, and keeps the object until then.
   void OnDelivery(int32_t /*id*/, absl::Status status,
@@ -35,7 +35,7 @@ class LoopbackNetwork::Pull : public Receiver,
     if (BeginEnd(reason)) Report(reason);
   }
 
-  const Receiver* receiver() const { return ask_.receiver; }
+  const Receiver* receiver() const { return recv_.receiver; }
   void KeepUntilDelivery() { self_ = shared_from_this(); }
 
   // Marks that the sender's side knows of the end.
@@ -49,18 +49,18 @@ class LoopbackNetwork::Pull : public Receiver,
       return;
     }
     if (!status.ok()) return Report(std::move(status));
-    const size_t part_bytes = network_->part_elements_ * SizeOf(ask_.dtype);
+    const size_t part_bytes = network_->part_elements_ * SizeOf(recv_.dtype);
     for (size_t offset = 0; offset < delivery.bytes.size() && status.ok();
          offset += part_bytes) {
       absl::Span<const std::byte> part =
           delivery.bytes.subspan(offset, part_bytes);
       const bool is_even = offset / part_bytes % 2 == 0;
-      if (is_even && !ask_.into.empty()) {
-        const auto place = ask_.into.subspan(offset, part.size());
+      if (is_even && !recv_.into.empty()) {
+        const auto place = recv_.into.subspan(offset, part.size());
         absl::c_copy(part, place.begin());
         part = place;
       }
-      status = ask_.receiver->OnPart(ask_.id, offset, part);
+      status = recv_.receiver->OnPart(recv_.id, offset, part);
     }
     delivery.Release(status);
     Report(std::move(status));
@@ -80,11 +80,11 @@ class LoopbackNetwork::Pull : public Receiver,
 
   void Report(absl::Status status) {
     std::move(on_end_)();
-    ask_.receiver->OnDelivery(ask_.id, std::move(status), {});
+    recv_.receiver->OnDelivery(recv_.id, std::move(status), {});
   }
 
   LoopbackNetwork* const network_;
-  const RecvRequest ask_;
+  const RecvRequest recv_;
   Work on_end_;
   std::shared_ptr<Pull> self_;
   std::atomic<bool> is_withdrawn_{false};

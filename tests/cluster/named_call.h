@@ -20,6 +20,7 @@ struct NamedCall {
   absl::Status status = absl::UnknownError("not answered");
 
   bool answered() const { return num_answers > 0; }
+  friend absl::Status EndOf(const NamedCall& call) { return call.status; }
   StatusCallback Set();
   std::vector<float> Values() const;
 

@@ -24,7 +24,6 @@ namespace tutti {
 namespace {
 
 using ::testing::Each;
-using ::testing::HasSubstr;
 
 Tensor Zeros(DType dtype, const std::vector<int64_t>& dims) {
   return Filled(dtype, *TensorShape::Create(dims), 0);
@@ -286,8 +285,7 @@ void ExpectNamesAreAnyBytes(const RanksHere& ranks, Settle settle) {
     for (const std::string& name :
          {std::string(), std::string(kMostBytes + 1, 'x')}) {
       EXPECT_THAT(CallWithRank(*at, rank, name)->status,
-                  StatusIs(absl::StatusCode::kInvalidArgument,
-                           HasSubstr("has 1 to 65536 bytes")));
+                  IsInvalidArgument("has 1 to 65536 bytes"));
     }
   }
 }
@@ -307,11 +305,9 @@ void ExpectASecondRequestIsRefused(const RanksHere& ranks, Settle settle) {
   std::vector<NamedCallPtr> calls;
   const auto ask_again = [&] {
     if (requests == ranks.coordinators.end()) return;
-    EXPECT_THAT(
-        CallWithRank(*requests->second, requester, "x")->status,
-        StatusIs(absl::StatusCode::kAlreadyExists,
-                 HasSubstr(absl::StrCat("tensor \"x\": rank ", requester,
-                                        " has asked for it"))));
+    EXPECT_THAT(CallWithRank(*requests->second, requester, "x")->status,
+                IsAlreadyExists(absl::StrCat("tensor \"x\": rank ", requester,
+                                             " has asked for it")));
   };
   if (requests != ranks.coordinators.end()) {
     calls.push_back(CallWithRank(*requests->second, requester, "x"));

@@ -25,10 +25,8 @@
 namespace tutti {
 namespace named_tensors_test {
 
-using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 constexpr int kNumRanks = 3;
 
@@ -116,8 +114,17 @@ class NamedTensorsTest : public testing::TestWithParam<Case> {
     return calls_.emplace_back(CallAllGather(at(rank), name, input));
   }
 
+  // Calls by rank, then by name.
+  std::vector<NamedCallPtr> ReduceOnAll(const std::vector<std::string>& names) {
+    std::vector<NamedCallPtr> calls;
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      for (const std::string& name : names) calls.push_back(Reduce(rank, name));
+    }
+    return calls;
+  }
+
   void FormGroup() {
-    for (int rank = 0; rank < kNumRanks; ++rank) Reduce(rank, "first");
+    ReduceOnAll({"first"});
     environment_.RunAll();
   }
 
@@ -314,7 +321,7 @@ TEST_P(NamedTensorsTest, ManyNewSizesLeaveRoomForOtherCollectives) {
     }
     job_->network().ReleaseCalls(kNumRanks - 1);
     environment_.RunAll();
-    for (const NamedCallPtr& call : calls) ASSERT_THAT(call->status, IsOk());
+    ExpectEnds(calls, IsOk());
   }
 }
 
@@ -386,14 +393,12 @@ TEST_P(NamedTensorsTest, ANameAskedForTwiceBeforeItRanIsRefused) {
 TEST_P(NamedTensorsTest, RefusesWhatCannotRun) {
   Begin();
   EXPECT_THAT(Reduce(1, "x", Zeros(DType::kBool, {2}))->status,
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bool")));
+              IsInvalidArgument("bool"));
   EXPECT_THAT(
       Reduce(1, "x", Zeros(DType::kFloat32, {2}), ReductionKind::kBand)->status,
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               AllOf(HasSubstr("float32"), HasSubstr("band"))));
+      IsInvalidArgument("float32", "band"));
   EXPECT_THAT(Reduce(1, "x", Tensor())->status,
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("there is no input")));
+              IsInvalidArgument("there is no input"));
   NamedCall call;
   call.output = Zeros(DType::kFloat32, {3});
   at(1).AllReduce({.name = "x",
@@ -401,8 +406,7 @@ TEST_P(NamedTensorsTest, RefusesWhatCannotRun) {
                    .output = &call.output},
                   call.Set());
   EXPECT_THAT(call.status,
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("the output is float32[3], wanted")));
+              IsInvalidArgument("the output is float32[3], wanted"));
 }
 
 // --- Ranks that are missing --------------------------------------------------
@@ -436,18 +440,11 @@ TEST_P(NamedTensorsTest, ALimitEndsATensorThatStalls) {
   const auto second = Reduce(2, "slow");
   environment_.RunAll();
   environment_.Advance(absl::Seconds(71));
-  for (const NamedCallPtr& call : {first, second}) {
-    EXPECT_THAT(call->status,
-                StatusIs(absl::StatusCode::kDeadlineExceeded,
-                         AllOf(HasSubstr("tensor \"slow\""),
-                               HasSubstr("ranks that have not: [0]"))));
-  }
-  std::vector<NamedCallPtr> again;
-  for (int rank = 0; rank < kNumRanks; ++rank) {
-    again.push_back(Reduce(rank, "slow"));
-  }
+  ExpectEnds({first, second},
+             IsDeadlineExceeded("tensor \"slow\"", "ranks that have not: [0]"));
+  const auto again = ReduceOnAll({"slow"});
   environment_.RunAll();
-  for (const NamedCallPtr& call : again) EXPECT_THAT(call->status, IsOk());
+  ExpectEnds(again, IsOk());
 }
 
 // --- The end -----------------------------------------------------------------
@@ -457,25 +454,17 @@ TEST_P(NamedTensorsTest, AShutdownLeavesNobodyWaiting) {
   for (int num_works = 0; num_works < 120; num_works += 3) {
     for (int by = 0; by < 2; ++by) {
       Begin();
-      std::vector<NamedCallPtr> calls, one_sided;
-      for (int rank = 0; rank < kNumRanks; ++rank) {
-        for (const char* name : {"a", "b", "c"}) {
-          calls.push_back(Reduce(rank, name));
-        }
-      }
-      one_sided.push_back(Reduce(2, "only one asks for it"));
+      const auto calls = ReduceOnAll({"a", "b", "c"});
+      const auto one_sided = Reduce(2, "only one asks for it");
       environment_.RunSome(num_works);
       NamedCall down, twice;
       at(by).Shutdown(down.Set());
       at(by).Shutdown(twice.Set());
-      EXPECT_THAT(Reduce(by, "late")->status,
-                  StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut")));
+      EXPECT_THAT(Reduce(by, "late")->status, IsCancelled("shut"));
       environment_.RunAll();
       EXPECT_THAT(down.status, IsOk());
       EXPECT_THAT(twice.status, IsOk());
-      EXPECT_THAT(one_sided[0]->status,
-                  StatusIs(absl::StatusCode::kCancelled,
-                           HasSubstr(absl::StrCat("task ", by))));
+      EXPECT_THAT(one_sided->status, IsCancelled(absl::StrCat("task ", by)));
       for (size_t i = 0; i < 3; ++i) {
         EXPECT_EQ(calls[i]->status, calls[i + 3]->status);
         EXPECT_EQ(calls[i]->status, calls[i + 6]->status);
@@ -483,13 +472,13 @@ TEST_P(NamedTensorsTest, AShutdownLeavesNobodyWaiting) {
                     absl::IsCancelled(calls[i]->status))
             << calls[i]->status;
       }
-      EXPECT_THAT(Reduce(2, "later")->status,
-                  StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut")));
+      EXPECT_THAT(Reduce(2, "later")->status, IsCancelled("shut"));
     }
   }
 }
 
-// Each tensor is a separate run: with runs in order, some wait for their turn.
+// Each tensor is a separate run: with runs in order, some wait for their
+// turn.
 TEST_P(NamedTensorsTest, AShutdownLetsAllDecidedRunsFinishAndAnEndNone) {
   for (int num_works = 0; num_works < 400; num_works += 23) {
     for (const bool shuts_down : {false, true}) {
@@ -517,8 +506,7 @@ TEST_P(NamedTensorsTest, AShutdownLetsAllDecidedRunsFinishAndAnEndNone) {
           EXPECT_EQ(status, calls[i % kNumNames]->status);
           EXPECT_TRUE(status.ok() || absl::IsCancelled(status)) << status;
         } else if (!status.ok()) {
-          EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted,
-                                       HasSubstr("enough")));
+          EXPECT_THAT(status, IsAborted("enough"));
         }
       }
       EXPECT_EQ(down.status.ok(), shuts_down);
@@ -533,12 +521,7 @@ TEST_P(NamedTensorsTest, ARankThatEndsDuringAShutdownLeavesNobodyWaiting) {
     for (const int ends : {0, 2}) {
       SCOPED_TRACE(absl::StrCat("rank ", ends, " after ", num_works));
       Begin();
-      std::vector<NamedCallPtr> calls;
-      for (int rank = 0; rank < kNumRanks; ++rank) {
-        for (const char* name : {"a", "b", "c"}) {
-          calls.push_back(Reduce(rank, name));
-        }
-      }
+      auto calls = ReduceOnAll({"a", "b", "c"});
       environment_.RunSome(num_works / 2);
       NamedCall down;
       at(1).Shutdown(down.Set());
@@ -562,10 +545,7 @@ TEST_P(NamedTensorsTest, ARankThatEndsAndAskedForNothingLeavesNobodyWaiting) {
     environment_.RunAll();
     at(ends).End(absl::CancelledError("enough"));
     environment_.RunAll();
-    for (const NamedCallPtr& call : calls) {
-      EXPECT_THAT(call->status,
-                  StatusIs(absl::StatusCode::kCancelled, HasSubstr("enough")));
-    }
+    ExpectEnds(calls, IsCancelled("enough"));
   }
 }
 
@@ -597,12 +577,7 @@ TEST_P(NamedTensorsTest, ARankThatIsDestroyedLeavesNobodyWaiting) {
   for (int num_works = 0; num_works < 120; num_works += 7) {
     for (int gone = 0; gone < 2; ++gone) {
       Begin();
-      std::vector<NamedCallPtr> calls;
-      for (int rank = 0; rank < kNumRanks; ++rank) {
-        for (const char* name : {"a", "b", "c"}) {
-          calls.push_back(Reduce(rank, name));
-        }
-      }
+      auto calls = ReduceOnAll({"a", "b", "c"});
       calls.push_back(Reduce(2, "only one asks for it"));
       environment_.RunSome(num_works);
       job_->network().Cut(gone);
@@ -619,8 +594,8 @@ TEST_P(NamedTensorsTest, ARankThatIsDestroyedLeavesNobodyWaiting) {
   }
 }
 
-// Only rank 1 lacks memory; rank 2 may shut down meanwhile. A tensor that runs
-// alone may need no memory.
+// Only rank 1 lacks memory; rank 2 may shut down meanwhile. A tensor that
+// runs alone may need no memory.
 TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsTensorsOnAllRanks) {
   int num_without_memory = 0;
   for (int num_works = 0; num_works < 60; num_works += 3) {
@@ -628,16 +603,7 @@ TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsTensorsOnAllRanks) {
       SCOPED_TRACE(absl::StrCat(num_works, " works, ", shuts_down));
       bool has_memory = true;
       Begin({}, {.has_memory = &has_memory});
-      const auto call_all = [this] {
-        std::vector<NamedCallPtr> calls;
-        for (int rank = 0; rank < kNumRanks; ++rank) {
-          for (const char* name : {"a", "b", "c"}) {
-            calls.push_back(Reduce(rank, name));
-          }
-        }
-        return calls;
-      };
-      const auto calls = call_all();
+      const auto calls = ReduceOnAll({"a", "b", "c"});
       has_memory = false;
       environment_.RunSome(num_works);
       NamedCall down;
@@ -655,9 +621,9 @@ TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsTensorsOnAllRanks) {
       }
       if (shuts_down) continue;
       has_memory = true;
-      const auto again = call_all();
+      const auto again = ReduceOnAll({"a", "b", "c"});
       environment_.RunAll();
-      for (const NamedCallPtr& call : again) EXPECT_THAT(call->status, IsOk());
+      ExpectEnds(again, IsOk());
     }
   }
   EXPECT_GT(num_without_memory, 0);
@@ -680,8 +646,7 @@ TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsGatherOnAllRanks) {
         ASSERT_THAT(call->status, IsOk());
         EXPECT_THAT(call->Values(), ElementsAre(2, 3, 3));
       } else {
-        EXPECT_THAT(call->status, StatusIs(absl::StatusCode::kResourceExhausted,
-                                           HasSubstr("none left")));
+        EXPECT_THAT(call->status, IsResourceExhausted("none left"));
       }
     }
   }

@@ -1,7 +1,6 @@
 #include "tests/cluster/simulated_cluster.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

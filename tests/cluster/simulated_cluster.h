@@ -68,6 +68,7 @@ class SimulatedCluster {
                      : answers[0].status();
     }
     const CollectiveParams& params() const { return **answers[0]; }
+    friend absl::Status EndOf(const Call& call) { return call.status(); }
   };
   using CallPtr = std::shared_ptr<Call>;
 

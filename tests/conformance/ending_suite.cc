@@ -23,8 +23,6 @@
 namespace tutti::conformance {
 namespace {
 
-using ::testing::HasSubstr;
-
 class EndingTest : public testing::TestWithParam<Claim> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EndingTest);
 
@@ -153,8 +151,7 @@ void MissOne(const Rehearsal& rehearsal, Before before, int missing) {
       before == Before::kNothing
           ? absl::StrCat(size - 1, " of ", size, " members had joined")
           : group.device(missing)->full_name();
-  EXPECT_THAT(error,
-              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr(whom)));
+  EXPECT_THAT(error, IsDeadlineExceeded(whom));
   EXPECT_EQ(execution.CheckFailure(error), "");
   EXPECT_GT(execution.num_failed(), 1);
   EXPECT_EQ(rehearsal.Succeeds(group), "");
@@ -191,8 +188,7 @@ TEST_P(EndingTest, TheEndOfTheStepEndsTheWaitForAMissingMember) {
   driver.RunAll();
   EXPECT_EQ(execution.num_ended(), grid.size() - 1);
   EXPECT_EQ(execution.num_failed(), grid.size() - 1);
-  EXPECT_THAT(execution.status(1),
-              StatusIs(absl::StatusCode::kCancelled, HasSubstr("cleaned up")));
+  EXPECT_THAT(execution.status(1), IsCancelled("cleaned up"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EndingTest,

@@ -40,6 +40,12 @@ class LocalJob {
 
     bool pending() const { return num_done == 0; }
     std::vector<float> result() const;
+
+    // Status of a call whose `done` ran once.
+    friend absl::Status EndOf(const Call& call) {
+      return call.num_done == 1 ? *call.status
+                                : absl::UnknownError("not ended once");
+    }
   };
 
   explicit LocalJob(Options options);

@@ -32,7 +32,7 @@ class PartsPeerAccess : public ForwardingPeerAccess {
  private:
   class InParts : public Receiver {
    public:
-    explicit InParts(const RecvRequest& recv) : ask_(recv) {}
+    explicit InParts(const RecvRequest& recv) : recv_(recv) {}
 
     void OnDelivery(int32_t /*id*/, absl::Status status,
                     Delivery delivery) override {
@@ -41,12 +41,12 @@ class PartsPeerAccess : public ForwardingPeerAccess {
         status = HandOn(delivery.bytes);
         delivery.Release(status);
       }
-      ask_.receiver->OnDelivery(ask_.id, std::move(status), {});
+      recv_.receiver->OnDelivery(recv_.id, std::move(status), {});
     }
 
    private:
     absl::Status HandOn(absl::Span<const std::byte> bytes) const {
-      const size_t element = SizeOf(ask_.dtype);
+      const size_t element = SizeOf(recv_.dtype);
       const size_t half = bytes.size() / element / 2 * element;
       absl::Status status;
       for (size_t begin = 0; begin < bytes.size() && status.ok();) {
@@ -55,18 +55,18 @@ class PartsPeerAccess : public ForwardingPeerAccess {
                                ? std::min(wanted_end, bytes.size())
                                : bytes.size();
         absl::Span<const std::byte> part = bytes.subspan(begin, end - begin);
-        if (end == half && !ask_.into.empty()) {
-          const auto place = ask_.into.subspan(begin, part.size());
+        if (end == half && !recv_.into.empty()) {
+          const auto place = recv_.into.subspan(begin, part.size());
           absl::c_copy(part, place.begin());
           part = place;
         }
-        status = ask_.receiver->OnPart(ask_.id, begin, part);
+        status = recv_.receiver->OnPart(recv_.id, begin, part);
         begin = end;
       }
       return status;
     }
 
-    const RecvRequest ask_;
+    const RecvRequest recv_;
   };
 };
 

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "tests/doubles/local_job.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/device.h"
@@ -30,25 +30,21 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::Optional;
 
+CollectiveRequest Request(int64_t num_elements = 6) {
+  return LocalJob({.devices_per_task = 3}).AllReduceRequest(num_elements);
+}
+
 // All three members make `request`, member 1 with changed arguments. All fail
-// with a message that `message` matches.
-void ExpectAllFail(const CollectiveRequest& request,
-                   const std::function<void(CollectiveArgs&)>& change,
-                   StatusCode code,
-                   const testing::Matcher<std::string>& message) {
+// with a status that `matcher` matches.
+void ExpectAllFail(const std::function<void(CollectiveArgs&)>& change,
+                   const testing::Matcher<absl::Status>& matcher,
+                   const CollectiveRequest& request = Request()) {
   LocalJob job({.devices_per_task = 3});
   const std::vector<LocalJob::Call*> calls = {&job.Start(0, request),
                                               &job.Start(1, request, change),
                                               &job.Start(2, request)};
   job.environment().RunAll();
-  for (const LocalJob::Call* call : calls) {
-    ASSERT_EQ(call->num_done, 1);
-    EXPECT_THAT(*call->status, StatusIs(code, message));
-  }
-}
-
-CollectiveRequest Request(int64_t num_elements = 6) {
-  return LocalJob({.devices_per_task = 3}).AllReduceRequest(num_elements);
+  ExpectEnds(calls, matcher);
 }
 
 struct BadRequest {
@@ -66,8 +62,7 @@ TEST_P(BadRequestTest, IsInvalidWithTheValuesInTheText) {
   for (const LocalJob::Call* call : job.RunAll(request)) {
     ASSERT_EQ(call->num_done, 1);
     for (const std::string& text : GetParam().in_message) {
-      EXPECT_THAT(*call->status,
-                  StatusIs(StatusCode::kInvalidArgument, HasSubstr(text)));
+      EXPECT_THAT(*call->status, IsInvalidArgument(text));
     }
   }
 }
@@ -186,9 +181,7 @@ void ExpectOneEndsAll(Order order,
   job.environment().RunAll();
   for (const auto& end : ends) EXPECT_THAT(end, Optional(matcher));
   EXPECT_EQ(ends[3], ends[0]);
-  for (const LocalJob::Call* call : job.RunAll(*request)) {
-    EXPECT_THAT(call->status, Optional(IsOk()));
-  }
+  ExpectEnds(job.RunAll(*request), IsOk());
 }
 
 struct WrongGroup {
@@ -210,8 +203,7 @@ TEST_P(WrongGroupTest, OfOneMemberEndsAllWhetherItComesFirstOrLast) {
           args.request =
               std::make_shared<const CollectiveRequest>(std::move(wrong));
         },
-        StatusIs(StatusCode::kInvalidArgument,
-                 HasSubstr("(group 1, instance 1)")));
+        IsInvalidArgument("(group 1, instance 1)"));
   }
 }
 
@@ -230,9 +222,8 @@ TEST(BadArgsTest, SegmentsBesidesAnInputEndTheExecutionOnAll) {
     SCOPED_TRACE(order);
     ExpectOneEndsAll(
         order, [&](CollectiveArgs& args) { args.segments = segments; },
-        StatusIs(StatusCode::kInvalidArgument,
-                 AllOf(HasSubstr("CPU:0 called group 1, instance 1"),
-                       HasSubstr("segments and an input besides"))));
+        IsInvalidArgument("CPU:0 called group 1, instance 1",
+                          "segments and an input besides"));
   }
 }
 
@@ -242,28 +233,19 @@ TEST(BadArgsTest, APreparationOfANumberedExecutionEndsItOnAll) {
     SCOPED_TRACE(order);
     ExpectOneEndsAll(
         order, [](CollectiveArgs& args) { args.execution = 0; },
-        StatusIs(StatusCode::kInvalidArgument,
-                 AllOf(HasSubstr("CPU:0 prepared execution 0"),
-                       HasSubstr("group 1, instance 1"))));
+        IsInvalidArgument("CPU:0 prepared execution 0", "group 1, instance 1"));
   }
 }
 
-TEST(BadArgsTest, NullDevice) {
+TEST(BadArgsTest, NullDeviceAndNullRequest) {
   LocalJob job({});
-  auto& call = job.Start(0, job.AllReduceRequest(4),
-                         [](CollectiveArgs& args) { args.device = nullptr; });
-  ASSERT_EQ(call.num_done, 1);
-  EXPECT_THAT(*call.status, StatusIs(StatusCode::kInvalidArgument,
-                                     HasSubstr("without a device")));
-}
-
-TEST(BadArgsTest, NullRequest) {
-  LocalJob job({});
-  auto& call = job.Start(0, job.AllReduceRequest(4),
-                         [](CollectiveArgs& args) { args.request = nullptr; });
-  ASSERT_EQ(call.num_done, 1);
-  EXPECT_THAT(*call.status, StatusIs(StatusCode::kInvalidArgument,
-                                     HasSubstr("without a request")));
+  const CollectiveRequest request = job.AllReduceRequest(4);
+  ExpectEnds(
+      {&job.Start(0, request, [](auto& args) { args.device = nullptr; })},
+      IsInvalidArgument("without a device"));
+  ExpectEnds(
+      {&job.Start(0, request, [](auto& args) { args.request = nullptr; })},
+      IsInvalidArgument("without a request"));
 }
 
 TEST(BadArgsTest, DeviceOfAnotherManagerFailsAloneWhateverItsName) {
@@ -276,13 +258,10 @@ TEST(BadArgsTest, DeviceOfAnotherManagerFailsAloneWhateverItsName) {
         {.device = device,
          .request = std::make_shared<CollectiveRequest>(Request())},
         [&](absl::Status ended) { status = std::move(ended); });
-    EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument,
-                                 AllOf(HasSubstr(device->full_name()),
-                                       HasSubstr("not one of the devices"))));
+    EXPECT_THAT(status, IsInvalidArgument(device->full_name(),
+                                          "not one of the devices"));
   }
-  for (const LocalJob::Call* call : job.RunAll(job.AllReduceRequest(4))) {
-    EXPECT_THAT(*call->status, IsOk());
-  }
+  ExpectEnds(job.RunAll(job.AllReduceRequest(4)), IsOk());
 }
 
 TEST(BadArgsTest, NoCallback) {
@@ -307,61 +286,37 @@ TEST(BadArgsTest, ExecutionGivenNowAndNotBefore) {
   job.RunAll(request);
   auto& call =
       job.Start(0, request, [](CollectiveArgs& args) { args.execution = 7; });
-  ASSERT_EQ(call.num_done, 1);
-  EXPECT_THAT(*call.status, StatusIs(StatusCode::kInvalidArgument,
-                                     HasSubstr("by execution number now")));
+  ExpectEnds({&call}, IsInvalidArgument("by execution number now"));
 }
 
-// Four members take part once, in the order of `devices`. Members for which
-// `gives_number` is true pass `execution` as number. All end with a status that
-// `matcher` matches.
-void ExpectEnds(LocalJob& job, const std::array<int, 4>& devices,
-                uint64_t execution,
-                const std::function<bool(int device)>& gives_number,
-                const testing::Matcher<absl::Status>& matcher) {
-  std::vector<const LocalJob::Call*> calls;
-  for (const int device : devices) {
-    calls.push_back(
-        &job.Start(device, job.AllReduceRequest(4), [&](CollectiveArgs& args) {
-          if (gives_number(device)) args.execution = execution;
-        }));
-  }
-  job.environment().RunAll();
-  for (const LocalJob::Call* each : calls) {
-    EXPECT_THAT(each->status, Optional(matcher));
-  }
-}
-
-// Device 0 makes the call that differs.
-constexpr std::array<int, 4> kFirstOrLast[] = {{0, 1, 2, 3}, {1, 2, 3, 0}};
-
-TEST(BadArgsTest, ANumberThatOneMemberLeavesOutEndsTheExecutionOnAll) {
-  const auto all = [](int) { return true; };
-  for (const std::array<int, 4>& devices : kFirstOrLast) {
-    SCOPED_TRACE(testing::PrintToString(devices));
-    LocalJob job({.devices_per_task = 4});
-    ExpectEnds(job, devices, /*execution=*/7, all, IsOk());
-    ExpectEnds(
-        job, devices, /*execution=*/8, [](int device) { return device != 0; },
-        StatusIs(StatusCode::kInvalidArgument,
-                 HasSubstr("CPU:0 called group 1, instance 1 by execution "
-                           "number before, but not now")));
-    ExpectEnds(job, devices, /*execution=*/9, all, IsOk());
-  }
-}
-
-TEST(BadArgsTest, ANumberThatOneMemberAddsEndsTheExecutionOnAll) {
-  const auto none = [](int) { return false; };
-  for (const std::array<int, 4>& devices : kFirstOrLast) {
-    SCOPED_TRACE(testing::PrintToString(devices));
-    LocalJob job({.devices_per_task = 4});
-    ExpectEnds(job, devices, /*execution=*/0, none, IsOk());
-    ExpectEnds(
-        job, devices, /*execution=*/7, [](int device) { return device == 0; },
-        StatusIs(StatusCode::kInvalidArgument,
-                 HasSubstr("CPU:0 called group 1, instance 1 by execution "
-                           "number now, but not before")));
-    ExpectEnds(job, devices, /*execution=*/2, none, IsOk());
+// Device 0 makes the call that differs, first or last.
+TEST(BadArgsTest, ANumberThatOneMemberLeavesOutOrAddsEndsTheExecutionOnAll) {
+  for (const std::vector<int>& devices :
+       {std::vector{0, 1, 2, 3}, {1, 2, 3, 0}}) {
+    for (const bool leaves_out : {true, false}) {
+      SCOPED_TRACE(testing::PrintToString(devices));
+      LocalJob job({.devices_per_task = 4});
+      const auto expect_ends = [&](uint64_t execution, bool differs,
+                                   const testing::Matcher<absl::Status>& m) {
+        std::vector<LocalJob::Call*> calls;
+        for (const int device : devices) {
+          calls.push_back(&job.Start(
+              device, job.AllReduceRequest(4), [&](CollectiveArgs& args) {
+                const bool is_other = differs && device == 0;
+                if (is_other != leaves_out) args.execution = execution;
+              }));
+        }
+        job.environment().RunAll();
+        ExpectEnds(calls, m);
+      };
+      expect_ends(/*execution=*/7, /*differs=*/false, IsOk());
+      expect_ends(
+          /*execution=*/8, /*differs=*/true,
+          IsInvalidArgument(absl::StrCat(
+              "CPU:0 called group 1, instance 1 by execution number ",
+              leaves_out ? "before, but not now" : "now, but not before")));
+      expect_ends(/*execution=*/9, /*differs=*/false, IsOk());
+    }
   }
 }
 
@@ -370,17 +325,12 @@ TEST(BadArgsTest, AnInstanceWithAnotherRequestNeedsAnotherKey) {
   CollectiveRequest request = job.AllReduceRequest(3);
   job.RunAll(request);
   request.shape = TensorShape::Vector(2);
-  for (const LocalJob::Call* call : job.RunAll(request)) {
-    EXPECT_THAT(call->status,
-                Optional(StatusIs(
-                    StatusCode::kInvalidArgument,
-                    HasSubstr("was completed with shape [3], but is now called "
-                              "with [2]; give it another instance key"))));
-  }
+  ExpectEnds(
+      job.RunAll(request),
+      IsInvalidArgument("was completed with shape [3], but is now called "
+                        "with [2]; give it another instance key"));
   request.instance_key = 2;
-  for (const LocalJob::Call* call : job.RunAll(request)) {
-    EXPECT_THAT(call->status, Optional(IsOk()));
-  }
+  ExpectEnds(job.RunAll(request), IsOk());
 }
 
 TEST(BadArgsTest, AGroupThatFailedSaysHowItBeginsAnew) {
@@ -399,64 +349,38 @@ TEST(BadArgsTest, AGroupThatFailedSaysHowItBeginsAnew) {
       first.status,
       Optional(StatusIs(StatusCode::kInvalidArgument,
                         AllOf(HasSubstr(why), Not(HasSubstr(what_to_do))))));
-  for (const LocalJob::Call* call : job.RunAll(right)) {
-    EXPECT_THAT(call->status, Optional(StatusIs(StatusCode::kInvalidArgument,
-                                                HasSubstr(why + what_to_do))));
-  }
+  ExpectEnds(job.RunAll(right), IsInvalidArgument(why + what_to_do));
   job.resolver().EndGroup(right.group_key, absl::AbortedError("enough"));
-  for (const LocalJob::Call* call : job.RunAll(right)) {
-    EXPECT_THAT(call->status, Optional(IsOk()));
-  }
+  ExpectEnds(job.RunAll(right), IsOk());
 }
 
-TEST(BadArgsTest, NoInput) {
+// An input or output that is missing, of another type, or that overlaps.
+TEST(BadArgsTest, BuffersThatDoNotFitFailTheExecutionOnAll) {
+  const std::string whose = "all_reduce (group 1, instance 1), rank 1 (";
+  const TensorShape shape = TensorShape::Vector(6);
+  std::vector<float> memory(9);
+  ExpectAllFail([](auto& args) { args.input = Tensor(); },
+                IsInvalidArgument("rank 1", "no input"));
+  ExpectAllFail([](auto& args) { args.output = nullptr; },
+                IsInvalidArgument(
+                    whose, "device:CPU:1): there is no place for the output"));
   ExpectAllFail(
-      Request(), [](CollectiveArgs& args) { args.input = Tensor(); },
-      StatusCode::kInvalidArgument,
-      AllOf(HasSubstr("rank 1"), HasSubstr("no input")));
-}
-
-TEST(BadArgsTest, NoPlaceForTheOutput) {
-  ExpectAllFail(
-      Request(), [](CollectiveArgs& args) { args.output = nullptr; },
-      StatusCode::kInvalidArgument,
-      AllOf(HasSubstr("all_reduce (group 1, instance 1), rank 1 ("),
-            HasSubstr("device:CPU:1): there is no place for the output")));
-}
-
-TEST(BadArgsTest, InputOfAnotherShape) {
-  ExpectAllFail(
-      Request(),
-      [](CollectiveArgs& args) {
+      [](auto& args) {
         args.input = *Tensor::Allocate(DType::kFloat32, TensorShape::Vector(5));
       },
-      StatusCode::kInvalidArgument,
-      AllOf(HasSubstr("all_reduce (group 1, instance 1), rank 1 ("),
-            HasSubstr("device:CPU:1): the input is float32[5], wanted "
-                      "float32[6]")));
-}
-
-TEST(BadArgsTest, OutputOfAnotherDtype) {
+      IsInvalidArgument(
+          whose, "device:CPU:1): the input is float32[5], wanted float32[6]"));
   ExpectAllFail(
-      Request(),
-      [](CollectiveArgs& args) {
-        *args.output = *Tensor::Allocate(DType::kInt32, TensorShape::Vector(6));
+      [&](auto& args) {
+        *args.output = *Tensor::Allocate(DType::kInt32, shape);
       },
-      StatusCode::kInvalidArgument,
-      AllOf(HasSubstr("rank 1"), HasSubstr("int32"), HasSubstr("float32")));
-}
-
-TEST(BadArgsTest, OverlappingInputAndOutput) {
-  std::vector<float> memory(9);
+      IsInvalidArgument("rank 1", "int32", "float32"));
   ExpectAllFail(
-      Request(),
-      [&](CollectiveArgs& args) {
-        const TensorShape shape = TensorShape::Vector(6);
+      [&](auto& args) {
         args.input = *Tensor::Wrap(DType::kFloat32, shape, memory.data());
         *args.output = *Tensor::Wrap(DType::kFloat32, shape, memory.data() + 3);
       },
-      StatusCode::kInvalidArgument,
-      AllOf(HasSubstr("rank 1"), HasSubstr("overlap")));
+      IsInvalidArgument("rank 1", "overlap"));
 }
 
 TEST(BadArgsTest, ExecutionTakenTwiceByADevice) {
@@ -465,10 +389,7 @@ TEST(BadArgsTest, ExecutionTakenTwiceByADevice) {
   const auto number = [](CollectiveArgs& args) { args.execution = 5; };
   auto& first = job.Start(0, request, number);
   auto& again = job.Start(0, request, number);
-  ASSERT_EQ(again.num_done, 1);
-  EXPECT_THAT(*again.status,
-              StatusIs(StatusCode::kAlreadyExists,
-                       AllOf(HasSubstr("execution 5"), HasSubstr("CPU:0"))));
+  ExpectEnds({&again}, IsAlreadyExists("execution 5", "CPU:0"));
   job.Start(1, request, number);
   job.environment().RunAll();
   EXPECT_THAT(*first.status, IsOk());
@@ -485,10 +406,12 @@ TEST(BadArgsTest, MergeOpThatFailsOrThrowsEndsTheExecutionOnAllMembers) {
                               throw std::runtime_error("cannot merge");
                             return absl::DataLossError("cannot merge");
                           }});
-    ExpectAllFail(request, nullptr,
-                  throws ? StatusCode::kInternal : StatusCode::kDataLoss,
-                  throws ? "op broken threw: cannot merge"
-                         : "op broken failed: cannot merge");
+    ExpectAllFail(
+        nullptr,
+        StatusIs(throws ? StatusCode::kInternal : StatusCode::kDataLoss,
+                 throws ? "op broken threw: cannot merge"
+                        : "op broken failed: cannot merge"),
+        request);
   }
 }
 

@@ -32,19 +32,9 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-// Expects that `done` ran once with this error.
-void ExpectFailed(const LocalJob::Call& call, StatusCode code,
-                  const testing::Matcher<std::string>& message) {
-  ASSERT_EQ(call.num_done, 1);
-  EXPECT_THAT(*call.status, StatusIs(code, message));
-}
-
 // Settles the instance, so that later calls start to run at once.
 void RunOnce(LocalJob& job, const CollectiveRequest& request) {
-  for (const LocalJob::Call* call : job.RunAll(request)) {
-    ASSERT_EQ(call->num_done, 1);
-    ASSERT_THAT(*call->status, IsOk());
-  }
+  ExpectEnds(job.RunAll(request), IsOk());
 }
 
 void WithDeadline(LocalJob& job, CollectiveArgs& args) {
@@ -58,10 +48,9 @@ TEST(DeadlineTest, GroupPhaseErrorSaysWhoHadJoined) {
   job.environment().Advance(absl::Seconds(1));
   EXPECT_TRUE(call.pending());
   job.environment().Advance(absl::Seconds(1));
-  ExpectFailed(
-      call, StatusCode::kDeadlineExceeded,
-      AllOf(HasSubstr("the deadline passed after 2s, group phase"),
-            HasSubstr("1 of 4 members had joined"), HasSubstr("device:CPU:2")));
+  ExpectEnds({&call},
+             IsDeadlineExceeded("the deadline passed after 2s, group phase",
+                                "1 of 4 members had joined", "device:CPU:2"));
 }
 
 TEST(DeadlineTest, InstancePhaseErrorSaysWhoHadNotArrived) {
@@ -73,10 +62,12 @@ TEST(DeadlineTest, InstancePhaseErrorSaysWhoHadNotArrived) {
   auto& call =
       job.Start(1, request, [&](auto& args) { WithDeadline(job, args); });
   job.environment().Advance(absl::Seconds(3));
-  ExpectFailed(call, StatusCode::kDeadlineExceeded,
+  ExpectEnds(
+      {&call},
+      StatusIs(StatusCode::kDeadlineExceeded,
                AllOf(HasSubstr("instance phase"), HasSubstr("rank 2"),
                      HasSubstr("device:CPU:2"), HasSubstr("had not arrived"),
-                     Not(HasSubstr("rank 0"))));
+                     Not(HasSubstr("rank 0")))));
 }
 
 TEST(DeadlineTest, RunPhaseErrorSaysWhoHadNotArrived) {
@@ -87,14 +78,10 @@ TEST(DeadlineTest, RunPhaseErrorSaysWhoHadNotArrived) {
       job.Start(0, request, [&](auto& args) { WithDeadline(job, args); });
   auto& second = job.Start(1, request);
   job.environment().Advance(absl::Seconds(3));
-  for (LocalJob::Call* call : {&first, &second}) {
-    ExpectFailed(*call, StatusCode::kDeadlineExceeded,
-                 AllOf(HasSubstr("run phase"), HasSubstr("rank 2"),
-                       HasSubstr("had not arrived")));
-  }
+  ExpectEnds({&first, &second},
+             IsDeadlineExceeded("run phase", "rank 2", "had not arrived"));
   // A late member learns of the end, too.
-  ExpectFailed(job.Start(2, request), StatusCode::kDeadlineExceeded,
-               HasSubstr("run phase"));
+  ExpectEnds({&job.Start(2, request)}, IsDeadlineExceeded("run phase"));
   RunOnce(job, request);
 }
 
@@ -106,12 +93,11 @@ TEST(DeadlineTest, RunPhaseErrorSaysWhatThoseWaitForWhoHadArrived) {
       job.Start(0, request, [&](auto& args) { WithDeadline(job, args); });
   job.Start(1, request);
   job.environment().Advance(absl::Seconds(3));
-  ExpectFailed(
-      first, StatusCode::kDeadlineExceeded,
-      AllOf(HasSubstr("device:CPU:2) had not arrived; the others wait for "
-                      "data of rank 0 for rank 1 (tag "),
-            HasSubstr("data of rank 2 for rank 0 (tag "),
-            HasSubstr("; rank 2 to ask rank 1 for data (tag ")));
+  ExpectEnds({&first}, IsDeadlineExceeded(
+                           "device:CPU:2) had not arrived; the others wait for "
+                           "data of rank 0 for rank 1 (tag ",
+                           "data of rank 2 for rank 0 (tag ",
+                           "; rank 2 to ask rank 1 for data (tag "));
 }
 
 TEST(DeadlineTest, PastDeadlineFailsAtOnce) {
@@ -119,7 +105,7 @@ TEST(DeadlineTest, PastDeadlineFailsAtOnce) {
   auto& call = job.Start(0, job.AllReduceRequest(8), [&](auto& args) {
     args.deadline = job.environment().get().clock->Now();
   });
-  ExpectFailed(call, StatusCode::kDeadlineExceeded, HasSubstr("instance 1"));
+  ExpectEnds({&call}, IsDeadlineExceeded("instance 1"));
 }
 
 TEST(DeadlineTest, AlarmIsDroppedWhenTheCallEndsInTime) {
@@ -128,7 +114,7 @@ TEST(DeadlineTest, AlarmIsDroppedWhenTheCallEndsInTime) {
                                 [&](auto& args) { WithDeadline(job, args); });
   EXPECT_EQ(job.environment().num_alarms(), 0u);
   job.environment().Advance(absl::Seconds(5));
-  for (const LocalJob::Call* call : calls) EXPECT_THAT(*call->status, IsOk());
+  ExpectEnds(calls, IsOk());
 }
 
 // Cancels member 1's call. Expects all three calls to end with this error, and
@@ -146,18 +132,15 @@ void ExpectOneCancellationEndsTheExecution(LocalJob& job,
   job.environment().RunAll();
   EXPECT_TRUE(bystander.pending());
   auto& third = job.Start(2, request);
-  for (LocalJob::Call* call : {&first, &second, &third}) {
-    ExpectFailed(*call, StatusCode::kCancelled,
-                 HasSubstr(absl::StrCat("changed my mind (",
-                                        job.devices()[1]->full_name(),
-                                        " cancelled its call)")));
-  }
+  ExpectEnds({&first, &second, &third},
+             IsCancelled(absl::StrCat("changed my mind (",
+                                      job.devices()[1]->full_name(),
+                                      " cancelled its call)")));
   RunOnce(job, request);
   job.Start(1, other);
   job.Start(2, other);
   job.environment().RunAll();
-  ASSERT_EQ(bystander.num_done, 1);
-  EXPECT_THAT(*bystander.status, IsOk());
+  ExpectEnds({&bystander}, IsOk());
 }
 
 TEST(CancellationTest, OneCallInTheGroupPhaseEndsItOnAllMembersAndNothingElse) {
@@ -187,7 +170,7 @@ TEST(CancellationTest, CancelledTokenEndsTheCallAtOnce) {
   token->Cancel(absl::CancelledError("before"));
   auto& call = job.Start(0, job.AllReduceRequest(8),
                          [&](auto& args) { args.cancellation = token; });
-  ExpectFailed(call, StatusCode::kCancelled, HasSubstr("before"));
+  ExpectEnds({&call}, IsCancelled("before"));
 }
 
 TEST(CancellationTest, TokenIsLetGoWhenTheCallEnds) {
@@ -196,7 +179,7 @@ TEST(CancellationTest, TokenIsLetGoWhenTheCallEnds) {
   const auto calls = job.RunAll(job.AllReduceRequest(8),
                                 [&](auto& args) { args.cancellation = token; });
   token->Cancel(absl::CancelledError("too late"));
-  for (const LocalJob::Call* call : calls) EXPECT_THAT(*call->status, IsOk());
+  ExpectEnds(calls, IsOk());
   EXPECT_EQ(token.use_count(), 1);
 }
 
@@ -211,11 +194,8 @@ TEST(AbortTest, EndsPendingAndLaterCallsOfTheStepWithTheFirstError) {
   job.executor().StartAbort(absl::DataLossError("first"));
   job.executor().StartAbort(absl::InternalError("second"));
   auto& later = job.Start(2, request);
-  for (LocalJob::Call* call : {&running, &resolving, &later}) {
-    ExpectFailed(*call, StatusCode::kDataLoss, HasSubstr("first"));
-  }
-  EXPECT_THAT(job.executor().status(),
-              StatusIs(StatusCode::kDataLoss, HasSubstr("first")));
+  ExpectEnds({&running, &resolving, &later}, IsDataLoss("first"));
+  EXPECT_THAT(job.executor().status(), IsDataLoss("first"));
 }
 
 // Counts executions cancelled one by one, before the step is aborted.
@@ -247,9 +227,7 @@ TEST(AbortTest, EndsTheTransfersOfAllCallsAtOnce) {
   std::vector<LocalJob::Call*> calls;
   for (int i = 0; i < 3; ++i) calls.push_back(&job.Start(0, request));
   job.executor().StartAbort(absl::DataLossError("first"));
-  for (LocalJob::Call* call : calls) {
-    ExpectFailed(*call, StatusCode::kDataLoss, HasSubstr("first"));
-  }
+  ExpectEnds(calls, IsDataLoss("first"));
   EXPECT_EQ(num_cancels, 0);
 }
 
@@ -261,8 +239,7 @@ TEST(AbortTest, NewStepStartsClean) {
   job.BeginNextStep();
   const auto calls = job.RunAll(request);
   for (const LocalJob::Call* call : calls) {
-    ASSERT_EQ(call->num_done, 1);
-    EXPECT_THAT(*call->status, IsOk());
+    ExpectEnds({call}, IsOk());
     EXPECT_THAT(call->result(), Each(3.0f));
   }
 }
@@ -277,10 +254,9 @@ TEST(AbortTest, GroupThatEndsTakesItsCallsWithItAndCanBeFormedAgain) {
   auto& ended = job.Start(0, request);
   auto& bystander = job.Start(0, other_group);
   job.resolver().EndGroup(1, absl::AbortedError("member lost"));
-  ExpectFailed(ended, StatusCode::kAborted, HasSubstr("member lost"));
+  ExpectEnds({&ended}, IsAborted("member lost"));
   EXPECT_TRUE(bystander.pending());
-  ExpectFailed(job.Start(1, request), StatusCode::kAborted,
-               HasSubstr("member lost"));
+  ExpectEnds({&job.Start(1, request)}, IsAborted("member lost"));
   RunOnce(job, request);
   job.Start(1, other_group);
   job.environment().RunAll();
@@ -295,10 +271,7 @@ void RunBackwards(LocalJob& job, CollectiveRequest request, int num_devices) {
     calls.push_back(&job.Start(device, request));
   }
   job.environment().RunAll();
-  for (const LocalJob::Call* call : calls) {
-    ASSERT_EQ(call->num_done, 1);
-    EXPECT_THAT(*call->status, IsOk());
-  }
+  ExpectEnds(calls, IsOk());
 }
 
 // Reuses the step, in which the other members have already counted executions.
@@ -320,13 +293,11 @@ TEST(AbortTest, WhoIsNewInAGroupThatIsFormedAgainMeetsTheOthers) {
     job.resolver().EndGroup(1, absl::AbortedError("of another size"));
     EXPECT_EQ(failed.num_done, 1);
     auto& early = job.Start(2, request);
-    ExpectFailed(job.Start(0, request), StatusCode::kAborted,
-                 HasSubstr("of another size"));
+    ExpectEnds({&job.Start(0, request)}, IsAborted("of another size"));
     EXPECT_TRUE(early.pending());
     for (const int device : {0, 1}) job.Start(device, request);
     job.environment().RunAll();
-    EXPECT_EQ(early.num_done, 1);
-    EXPECT_THAT(*early.status, IsOk());
+    ExpectEnds({&early}, IsOk());
     RunBackwards(job, request, 3);
   }
 }
@@ -358,12 +329,11 @@ TEST(AbortTest, WhatANewMemberHasPreparedMeetsTheOthers) {
        .input = input,
        .output = &output},
       [&](auto given) { prepared = *std::move(given); });
-  ExpectFailed(
-      job.Start(0, request,
-                [](auto& args) { args.deadline = absl::InfinitePast(); }),
-      StatusCode::kDeadlineExceeded, HasSubstr("deadline passed"));
-  ExpectFailed(job.Start(1, request), StatusCode::kDeadlineExceeded,
-               HasSubstr("deadline passed"));
+  ExpectEnds(
+      {&job.Start(0, request,
+                  [](auto& args) { args.deadline = absl::InfinitePast(); })},
+      IsDeadlineExceeded("deadline passed"));
+  ExpectEnds({&job.Start(1, request)}, IsDeadlineExceeded("deadline passed"));
   ASSERT_EQ(prepared, nullptr);
   const auto& first = job.Start(0, request);
   const auto& second = job.Start(1, request);
@@ -404,10 +374,9 @@ TEST(AbortTest, FirstExecutionOfAReformedGroupIsWokenByItsDeadline) {
   for (const LocalJob::Call* call : calls) EXPECT_TRUE(call->pending());
   job.environment().Advance(absl::Seconds(2));
   for (const LocalJob::Call* call : calls) {
-    ExpectFailed(
-        *call, StatusCode::kDeadlineExceeded,
-        AllOf(HasSubstr("run phase"),
-              HasSubstr("who wait for data of rank 0 for rank 1 (tag ")));
+    ExpectEnds({call}, IsDeadlineExceeded(
+                           "run phase",
+                           "who wait for data of rank 0 for rank 1 (tag "));
   }
 }
 

@@ -28,9 +28,7 @@
 namespace tutti {
 namespace engine_test {
 
-using absl::StatusCode;
 using testing::Each;
-using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
 // Number of elements for which each chunk of a ring goes to the work queue.
@@ -76,10 +74,8 @@ class FailureTest
       if (call->status->ok()) {
         EXPECT_TRUE(HoldsOnly(call->result(), sum())) << "failure at " << n;
       } else {
-        EXPECT_THAT(
-            *call->status,
-            StatusIs(StatusCode::kUnavailable,
-                     HasSubstr(absl::StrCat("transfer ", to_fail, " "))));
+        EXPECT_THAT(*call->status,
+                    IsUnavailable(absl::StrCat("transfer ", to_fail, " ")));
       }
     }
     EXPECT_EQ(num_failed > 0, failed) << n;
@@ -101,8 +97,7 @@ class FailureTest
 
   void ExpectAllEndWell(LocalJob& job, const std::string& when) {
     for (const LocalJob::Call* call : job.RunAll(Request(job))) {
-      EXPECT_EQ(call->num_done, 1);
-      EXPECT_THAT(*call->status, IsOk());
+      ExpectEnds({call}, IsOk());
       EXPECT_TRUE(HoldsOnly(call->result(), sum())) << when;
     }
   }
@@ -139,11 +134,7 @@ TEST(EngineTest, DoneWaitsForTheStepThatStillReadsABuffer) {
   job.executor().StartAbort(absl::AbortedError("stop"));
   EXPECT_TRUE(calls[0]->pending() && calls[1]->pending());
   job.environment().RunAll();
-  for (const LocalJob::Call* call : calls) {
-    ASSERT_EQ(call->num_done, 1);
-    EXPECT_THAT(*call->status,
-                StatusIs(StatusCode::kAborted, HasSubstr("stop")));
-  }
+  ExpectEnds(calls, IsAborted("stop"));
 }
 
 TEST(EngineTest, SmallScheduleRunsOnTheCallersThread) {
@@ -256,8 +247,7 @@ TEST(EngineTest, ManyExecutionsOfOneInstanceCanBeUnderWay) {
     }
     job.environment().RunAll();
     for (const LocalJob::Call* call : calls) {
-      ASSERT_EQ(call->num_done, 1);
-      EXPECT_THAT(*call->status, IsOk());
+      ExpectEnds({call}, IsOk());
       EXPECT_THAT(call->result(), Each(6.0f));
     }
   }
@@ -283,8 +273,7 @@ TEST_P(InPlaceTest, MembersMayChangeFromExecutionToExecution) {
     }
     job.environment().RunAll();
     for (const LocalJob::Call* call : calls) {
-      ASSERT_EQ(call->num_done, 1);
-      EXPECT_THAT(*call->status, IsOk());
+      ExpectEnds({call}, IsOk());
       EXPECT_THAT(call->result(), Each(6.0f));
     }
   }

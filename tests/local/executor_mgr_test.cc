@@ -19,9 +19,7 @@ namespace tutti {
 namespace executor_mgr_test {
 
 using absl::StatusCode;
-using testing::AllOf;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 TEST(ExecutorMgrTest, FindsTheExecutorThatItCreatedForAStep) {
   LocalJob job({});
@@ -34,11 +32,8 @@ TEST(ExecutorMgrTest, FindsTheExecutorThatItCreatedForAStep) {
 TEST(ExecutorMgrTest, StepWithoutATransportEndsAllItsCalls) {
   LocalJob job({.devices_per_task = 2,
                 .make_peer_access = [](int64_t) { return nullptr; }});
-  for (const LocalJob::Call* call : job.RunAll(job.AllReduceRequest(2))) {
-    ASSERT_EQ(call->num_done, 1);
-    EXPECT_THAT(*call->status, StatusIs(StatusCode::kInternal,
-                                        HasSubstr("gave step 1 no transport")));
-  }
+  ExpectEnds(job.RunAll(job.AllReduceRequest(2)),
+             IsInternal("gave step 1 no transport"));
   job.manager().Cleanup(1);
 }
 
@@ -56,9 +51,8 @@ TEST(ExecutorMgrTest, TransportIsMadeOnceAndWithNoLockHeld) {
   EXPECT_EQ(num_made, 2);
 }
 
-testing::Matcher<const absl::Status&> SaysThatStep1IsUsedTwice() {
-  return StatusIs(StatusCode::kFailedPrecondition,
-                  AllOf(HasSubstr("step 1 "), HasSubstr("twice")));
+auto SaysThatStep1IsUsedTwice() {
+  return IsFailedPrecondition("step 1 ", "twice");
 }
 
 TEST(ExecutorMgrTest, SecondUseOfAStepIdIsRefused) {
@@ -68,10 +62,7 @@ TEST(ExecutorMgrTest, SecondUseOfAStepIdIsRefused) {
     job.manager().Cleanup(1);
     EXPECT_THAT(job.manager().FindOrCreate(1)->status(),
                 SaysThatStep1IsUsedTwice());
-    for (const LocalJob::Call* call : job.RunAll(job.AllReduceRequest(2))) {
-      ASSERT_EQ(call->num_done, 1);
-      EXPECT_THAT(*call->status, SaysThatStep1IsUsedTwice());
-    }
+    ExpectEnds(job.RunAll(job.AllReduceRequest(2)), SaysThatStep1IsUsedTwice());
   }
   absl::Status prepared;
   job.manager().FindOrCreate(1)->Prepare(
@@ -81,18 +72,14 @@ TEST(ExecutorMgrTest, SecondUseOfAStepIdIsRefused) {
       [&](const auto& given) { prepared = given.status(); });
   EXPECT_THAT(prepared, SaysThatStep1IsUsedTwice());
   job.BeginNextStep();
-  for (const LocalJob::Call* call : job.RunAll(job.AllReduceRequest(2))) {
-    EXPECT_THAT(*call->status, IsOk());
-  }
+  ExpectEnds(job.RunAll(job.AllReduceRequest(2)), IsOk());
 }
 
 // A clean-up by another task may come before the step's first call.
 TEST(ExecutorMgrTest, StepThatIsCleanedUpBeforeItsFirstUseIsRefused) {
   LocalJob job({.devices_per_task = 2});
   job.manager().Cleanup(1);
-  for (const LocalJob::Call* call : job.RunAll(job.AllReduceRequest(2))) {
-    EXPECT_THAT(*call->status, SaysThatStep1IsUsedTwice());
-  }
+  ExpectEnds(job.RunAll(job.AllReduceRequest(2)), SaysThatStep1IsUsedTwice());
 }
 
 TEST(ExecutorMgrTest, CallbackOfACleanupMayAskForTheStep) {
@@ -106,7 +93,7 @@ TEST(ExecutorMgrTest, CallbackOfACleanupMayAskForTheStep) {
        .input = *Tensor::Allocate(request.dtype, request.shape),
        .output = &output},
       [&](const absl::Status& end) {
-        EXPECT_THAT(end, StatusIs(StatusCode::kCancelled, HasSubstr("step 1")));
+        EXPECT_THAT(end, IsCancelled("step 1"));
         job.manager().Cleanup(1);
         again = job.manager().FindOrCreate(1)->status();
       });
@@ -123,11 +110,8 @@ TEST(ExecutorMgrTest, CleanupEndsOneStepAndNoOther) {
   const auto cleaned = job.manager().FindOrCreate(1);
   job.manager().Cleanup(1);
   job.manager().Cleanup(1);  // Idempotent.
-  ASSERT_EQ(pending.num_done, 1);
-  EXPECT_THAT(*pending.status,
-              StatusIs(StatusCode::kCancelled, HasSubstr("step 1")));
-  EXPECT_THAT(cleaned->status(),
-              StatusIs(StatusCode::kCancelled, HasSubstr("step 1")));
+  ExpectEnds({&pending}, IsCancelled("step 1"));
+  EXPECT_THAT(cleaned->status(), IsCancelled("step 1"));
   EXPECT_THAT(other->status(), IsOk());
   EXPECT_EQ(job.manager().FindOrCreate(2), other);
 }
@@ -137,10 +121,8 @@ TEST(ExecutorMgrTest, CleanupAllEndsEveryStep) {
   const auto first = job.manager().FindOrCreate(1);
   const auto second = job.manager().FindOrCreate(2);
   job.manager().CleanupAll();
-  EXPECT_THAT(first->status(),
-              StatusIs(StatusCode::kCancelled, HasSubstr("step 1")));
-  EXPECT_THAT(second->status(),
-              StatusIs(StatusCode::kCancelled, HasSubstr("step 2")));
+  EXPECT_THAT(first->status(), IsCancelled("step 1"));
+  EXPECT_THAT(second->status(), IsCancelled("step 2"));
 }
 
 TEST(ExecutorMgrTest, DestructionEndsWhatIsPending) {
@@ -184,13 +166,8 @@ TEST(ExecutorMgrTest, WhatIsBegunDuringTheDestructionEndsToo) {
     call(2, [&](absl::Status second) { ends.push_back(std::move(second)); });
   });
   job.reset();
-  EXPECT_THAT(
-      ends,
-      ElementsAre(
-          StatusIs(StatusCode::kCancelled,
-                   AllOf(HasSubstr("step 1"), HasSubstr("was destroyed"))),
-          StatusIs(StatusCode::kCancelled,
-                   AllOf(HasSubstr("step 2"), HasSubstr("was destroyed")))));
+  EXPECT_THAT(ends, ElementsAre(IsCancelled("step 1", "was destroyed"),
+                                IsCancelled("step 2", "was destroyed")));
 }
 
 // Another task cleans the step up while its executor is being created.
@@ -213,10 +190,9 @@ TEST(ExecutorMgrTest, CleanupWaitsForTheExecutorThatIsBeingMade) {
   may_make.DecrementCount();
   maker.join();
   cleaner.join();
-  EXPECT_THAT(made->status(),
-              StatusIs(StatusCode::kCancelled, HasSubstr("step 7")));
+  EXPECT_THAT(made->status(), IsCancelled("step 7"));
   EXPECT_THAT(job.manager().FindOrCreate(7)->status(),
-              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("step 7")));
+              IsFailedPrecondition("step 7"));
 }
 
 TEST(ExecutorMgrTest, CallAfterShutdownIsCancelled) {
@@ -226,12 +202,11 @@ TEST(ExecutorMgrTest, CallAfterShutdownIsCancelled) {
   absl::Status status;
   executor->ExecuteAsync({.device = job.devices()[0]},
                          [&](absl::Status given) { status = given; });
-  EXPECT_THAT(status, StatusIs(StatusCode::kCancelled, HasSubstr("step 1")));
+  EXPECT_THAT(status, IsCancelled("step 1"));
 }
 
 TEST(ExecutorMgrTest, MissingOptionsAreInvalid) {
-  EXPECT_THAT(CollectiveExecutorMgr::Create({}),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("clock")));
+  EXPECT_THAT(CollectiveExecutorMgr::Create({}), IsInvalidArgument("clock"));
 }
 
 TEST(StepSequenceTest, UnknownGraphMustBeRefreshed) {
@@ -284,10 +259,9 @@ TEST(DeviceResolverTest, KnowsTheDevicesOfThisProcess) {
 TEST(DeviceResolverTest, UnknownNamesAreNotFound) {
   LocalJob job({});
   DeviceResolverInterface& resolver = job.manager().device_resolver();
-  EXPECT_THAT(resolver.GetDeviceAttributes("/job:x"),
-              StatusIs(StatusCode::kNotFound, HasSubstr("/job:x")));
+  EXPECT_THAT(resolver.GetDeviceAttributes("/job:x"), IsNotFound("/job:x"));
   EXPECT_THAT(resolver.GetTaskDevices("/job:localhost/replica:0/task:9"),
-              StatusIs(StatusCode::kNotFound, HasSubstr("task:9")));
+              IsNotFound("task:9"));
 }
 
 }  // namespace executor_mgr_test

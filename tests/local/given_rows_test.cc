@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +24,6 @@ namespace tutti {
 namespace given_rows_test {
 
 using absl::StatusCode;
-using testing::AllOf;
 using testing::AnyOf;
 using testing::Each;
 using testing::HasSubstr;
@@ -98,12 +96,8 @@ class GivenRowsTest : public testing::TestWithParam<Case> {
     const std::vector<LocalJob::Call*> calls = {
         &start(0, rows), &start(1, of_rank_1), &start(2, rows)};
     job.environment().RunAll();
-    for (const LocalJob::Call* call : calls) {
-      EXPECT_THAT(
-          call->status,
-          Optional(StatusIs(StatusCode::kInvalidArgument,
-                            AnyOf(HasSubstr("rows"), HasSubstr("bytes")))));
-    }
+    ExpectEnds(calls, StatusIs(StatusCode::kInvalidArgument,
+                               AnyOf(HasSubstr("rows"), HasSubstr("bytes"))));
   }
 
   LocalJob job_{{.num_tasks = GetParam().num_tasks,
@@ -223,12 +217,8 @@ TEST_P(GivenRowsTest, RowsThatDoNotSuitTheShapeFailTheExecution) {
     std::vector<LocalJob::Call*> calls = {&Start(0, rows), &Start(1, rows)};
     calls.push_back(&job_.Start(2, Request(/*own_rows=*/2, rows)));
     job_.environment().RunAll();
-    for (const LocalJob::Call* call : calls) {
-      EXPECT_THAT(call->status,
-                  Optional(StatusIs(StatusCode::kInvalidArgument,
-                                    AllOf(HasSubstr("rank 2 has 3 rows"),
-                                          HasSubstr("its shape is [2,2]")))));
-    }
+    ExpectEnds(calls,
+               IsInvalidArgument("rank 2 has 3 rows", "its shape is [2,2]"));
   }
 }
 
@@ -239,8 +229,7 @@ TEST_P(GivenRowsTest, AGroupOfAnotherSizeFailsTheExecution) {
   request.group_size = 1;
   LocalJob::Call& wrong = job_.Start(0, request);
   job_.environment().RunAll();
-  EXPECT_THAT(wrong.status, Optional(StatusIs(StatusCode::kInvalidArgument,
-                                              HasSubstr("group size"))));
+  EXPECT_THAT(wrong.status, Optional(IsInvalidArgument("group size")));
 }
 
 TEST_P(GivenRowsTest, AllMembersGiveThemOrNone) {
@@ -248,14 +237,9 @@ TEST_P(GivenRowsTest, AllMembersGiveThemOrNone) {
   std::vector<LocalJob::Call*> calls = {&Start(0, rows), &Start(1, rows)};
   calls.push_back(&job_.Start(2, Request(/*own_rows=*/3, {})));
   job_.environment().RunAll();
-  for (const LocalJob::Call* call : calls) {
-    EXPECT_THAT(
-        call->status,
-        Optional(StatusIs(
-            StatusCode::kInvalidArgument,
-            HasSubstr("members differ in AllGather::rows: ranks 0, 1 have "
-                      "given; rank 2 has not given"))));
-  }
+  ExpectEnds(calls, IsInvalidArgument(
+                        "members differ in AllGather::rows: ranks 0, 1 have "
+                        "given; rank 2 has not given"));
 }
 
 }  // namespace given_rows_test

@@ -1,6 +1,8 @@
 // LocalReduce, LocalReduceScatter and ShuffleReduce sum in rank order,
 // whichever rank comes last, and round 16-bit floats once. Another schedule in
-// rank order rounds in every step.
+// rank order rounds in every step. An empty tensor may have the address of
+// another member's tensor: the member with the empty tensor does not run in
+// place.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 #include <tuple>
@@ -38,76 +41,102 @@ Bytes BytesOf(const Tensor& tensor) {
   return Bytes(bytes, bytes + tensor.size_bytes());
 }
 
+struct Execution {
+  CollectiveOp op = AllReduce();
+  std::string implementation;
+  FinalOp final_op;
+  std::vector<int> order;      // Of arrival; empty: rank order.
+  bool half_in_place = false;  // Every second member runs in place.
+};
+
+// Outputs of all members of an execution with these inputs.
+std::vector<Bytes> OutputsOf(DType dtype, const std::vector<Bytes>& inputs,
+                             Execution execution) {
+  const auto num_devices = static_cast<int>(inputs.size());
+  LocalJob job({.devices_per_task = num_devices});
+  CollectiveRequest request = job.AllReduceRequest(
+      static_cast<int64_t>(inputs[0].size() / SizeOf(dtype)),
+      execution.implementation);
+  request.dtype = dtype;
+  request.op = execution.op;
+  request.final_op = execution.final_op;
+  const auto shared =
+      std::make_shared<const CollectiveRequest>(std::move(request));
+  if (execution.order.empty()) {
+    execution.order.resize(inputs.size());
+    std::iota(execution.order.begin(), execution.order.end(), 0);
+  }
+  std::vector<Tensor> outputs(inputs.size());
+  int num_ok = 0;
+  for (const int rank : execution.order) {
+    const auto index = static_cast<size_t>(rank);
+    const Tensor input = TensorOf(dtype, inputs[index]);
+    if (execution.half_in_place && rank % 2 == 1) outputs[index] = input;
+    job.executor().ExecuteAsync(
+        {.device = job.devices()[index],
+         .request = shared,
+         .input = input,
+         .output = &outputs[index]},
+        [&](const absl::Status& status) { num_ok += status.ok(); });
+  }
+  job.environment().RunAll();
+  EXPECT_EQ(num_ok, num_devices);
+  std::vector<Bytes> results;
+  for (const Tensor& output : outputs) results.push_back(BytesOf(output));
+  return results;
+}
+
+std::vector<Bytes> InputsOf(DType dtype, int num_devices,
+                            int64_t num_elements = 5001) {
+  std::vector<Bytes> inputs;
+  for (int rank = 0; rank < num_devices; ++rank) {
+    inputs.push_back(RandomElements(dtype, static_cast<size_t>(num_elements),
+                                    static_cast<uint64_t>(rank)));
+  }
+  return inputs;
+}
+
+Bytes ReducedInOnePass(DType dtype, const std::vector<Bytes>& inputs,
+                       int64_t divisor) {
+  std::vector<const uint8_t*> pointers;
+  for (const Bytes& input : inputs) pointers.push_back(input.data());
+  Bytes reduced(inputs[0].size());
+  ReferenceReduceMany(ReductionKind::kSum, dtype, pointers, reduced.data(),
+                      reduced.size() / SizeOf(dtype), divisor);
+  return reduced;
+}
+
 // Dtype, elements of an input, order of arrival.
 using Param = std::tuple<DType, int64_t, std::vector<int>>;
 
 class LocalReductionTest : public testing::TestWithParam<Param> {
  protected:
-  LocalReductionTest() {
-    for (int device = 0; device < kNumDevices; ++device) {
-      inputs_.push_back(RandomElements(dtype_,
-                                       static_cast<size_t>(num_elements_),
-                                       static_cast<uint64_t>(device)));
-    }
-  }
-
-  // Runs one execution; returns the outputs.
-  std::vector<Bytes> Run(decltype(CollectiveRequest::op) op,
-                         const std::string& implementation) {
-    CollectiveRequest request =
-        job_.AllReduceRequest(num_elements_, implementation);
-    request.dtype = dtype_;
-    request.op = std::move(op);
-    request.final_op = FinalOp::DivideByGroupSize();
-    const auto shared =
-        std::make_shared<const CollectiveRequest>(std::move(request));
-    std::vector<Tensor> outputs(kNumDevices);
-    int num_ok = 0;
-    for (const int device : std::get<2>(GetParam())) {
-      const auto index = static_cast<size_t>(device);
-      job_.executor().ExecuteAsync(
-          {.device = job_.devices()[index],
-           .request = shared,
-           .input = TensorOf(dtype_, inputs_[index]),
-           .output = &outputs[index]},
-          [&](const absl::Status& status) { num_ok += status.ok(); });
-    }
-    job_.environment().RunAll();
-    EXPECT_EQ(num_ok, kNumDevices);
-    std::vector<Bytes> results;
-    for (const Tensor& output : outputs) results.push_back(BytesOf(output));
-    return results;
-  }
-
-  Bytes Expected() const {
-    Bytes expected(inputs_[0].size());
-    const std::vector<const uint8_t*> pointers = {
-        inputs_[0].data(), inputs_[1].data(), inputs_[2].data()};
-    ReferenceReduceMany(ReductionKind::kSum, dtype_, pointers, expected.data(),
-                        static_cast<size_t>(num_elements_), kNumDevices);
-    return expected;
+  std::vector<Bytes> Run(CollectiveOp op, const std::string& implementation) {
+    return OutputsOf(dtype_, inputs_,
+                     {.op = std::move(op),
+                      .implementation = implementation,
+                      .final_op = FinalOp::DivideByGroupSize(),
+                      .order = std::get<2>(GetParam())});
   }
 
   const DType dtype_ = std::get<0>(GetParam());
-  const int64_t num_elements_ = std::get<1>(GetParam());
-  LocalJob job_{{.devices_per_task = kNumDevices}};
-  std::vector<Bytes> inputs_;
+  const std::vector<Bytes> inputs_ =
+      InputsOf(dtype_, kNumDevices, std::get<1>(GetParam()));
+  const Bytes expected_ = ReducedInOnePass(dtype_, inputs_, kNumDevices);
 };
 
 TEST_P(LocalReductionTest, AllReduceAddsInRankOrderAndRoundsOnce) {
-  const Bytes expected = Expected();
   for (const Bytes& output : Run(AllReduce(), "LocalReduce")) {
-    EXPECT_TRUE(output == expected);
+    EXPECT_TRUE(output == expected_);
   }
 }
 
 TEST_P(LocalReductionTest, ReduceScatterAddsInRankOrderAndRoundsOnce) {
-  const Bytes expected = Expected();
   Bytes joined;
   for (const Bytes& output : Run(ReduceScatter(), "LocalReduceScatter")) {
     joined.insert(joined.end(), output.begin(), output.end());
   }
-  EXPECT_TRUE(joined == expected);
+  EXPECT_TRUE(joined == expected_);
 }
 
 // The larger size is cut into slices, and written past the caches.
@@ -127,29 +156,17 @@ INSTANTIATE_TEST_SUITE_P(
 // Bits of the sum of these float16 elements, one of each device.
 uint16_t SumOf(const std::vector<uint16_t>& codes,
                const std::string& implementation) {
-  LocalJob job({.devices_per_task = kNumDevices});
-  // An element for each owner of a chunk.
-  CollectiveRequest request = job.AllReduceRequest(kNumDevices, implementation);
-  request.dtype = DType::kFloat16;
-  const auto shared =
-      std::make_shared<const CollectiveRequest>(std::move(request));
-  std::vector<Tensor> outputs(kNumDevices);
-  for (size_t i = 0; i < kNumDevices; ++i) {
-    Bytes input;
-    for (int owner = 0; owner < kNumDevices; ++owner) {
-      const Bytes element = Element(DType::kFloat16, codes[i]);
+  std::vector<Bytes> inputs;
+  for (const uint16_t code : codes) {
+    Bytes& input = inputs.emplace_back();
+    for (int owner = 0; owner < kNumDevices; ++owner) {  // Of a chunk.
+      const Bytes element = Element(DType::kFloat16, code);
       input.insert(input.end(), element.begin(), element.end());
     }
-    job.executor().ExecuteAsync(
-        {.device = job.devices()[i],
-         .request = shared,
-         .input = TensorOf(DType::kFloat16, input),
-         .output = &outputs[i]},
-        [](const absl::Status& status) { EXPECT_THAT(status, IsOk()); });
   }
-  job.environment().RunAll();
   std::set<uint16_t> sums;
-  for (const Tensor& output : outputs) {
+  for (const Bytes& output :
+       OutputsOf(DType::kFloat16, inputs, {.implementation = implementation})) {
     const auto* begin = reinterpret_cast<const uint16_t*>(output.data());
     sums.insert(begin, begin + kNumDevices);
   }
@@ -166,57 +183,6 @@ TEST(RoundingTest, OnePassRoundsOnceAndAScheduleOncePerStep) {
   EXPECT_EQ(SumOf({kOne, kOne, k2048}, "TreeReduce"), k2050);  // Rank order.
 }
 
-constexpr int64_t kNumElements = 5001;
-
-std::vector<Bytes> InputsOf(DType dtype, int num_devices) {
-  std::vector<Bytes> inputs;
-  for (int rank = 0; rank < num_devices; ++rank) {
-    inputs.push_back(
-        RandomElements(dtype, kNumElements, static_cast<uint64_t>(rank)));
-  }
-  return inputs;
-}
-
-Bytes ReducedInOnePass(DType dtype, const std::vector<Bytes>& inputs,
-                       int64_t divisor) {
-  std::vector<const uint8_t*> pointers;
-  for (const Bytes& input : inputs) pointers.push_back(input.data());
-  Bytes reduced(inputs[0].size());
-  ReferenceReduceMany(ReductionKind::kSum, dtype, pointers, reduced.data(),
-                      kNumElements, divisor);
-  return reduced;
-}
-
-// Outputs of all members; every second member runs in place.
-std::vector<Bytes> AllReduced(DType dtype, const std::vector<Bytes>& inputs,
-                              const std::string& implementation,
-                              const FinalOp& final_op) {
-  const auto num_devices = static_cast<int>(inputs.size());
-  LocalJob job({.devices_per_task = num_devices});
-  CollectiveRequest request =
-      job.AllReduceRequest(kNumElements, implementation);
-  request.dtype = dtype;
-  request.final_op = final_op;
-  const auto shared = std::make_shared<const CollectiveRequest>(request);
-  std::vector<Tensor> outputs(inputs.size());
-  int num_ok = 0;
-  for (size_t rank = 0; rank < inputs.size(); ++rank) {
-    const Tensor input = TensorOf(dtype, inputs[rank]);
-    if (rank % 2 == 1) outputs[rank] = input;
-    job.executor().ExecuteAsync(
-        {.device = job.devices()[rank],
-         .request = shared,
-         .input = input,
-         .output = &outputs[rank]},
-        [&](const absl::Status& status) { num_ok += status.ok(); });
-  }
-  job.environment().RunAll();
-  EXPECT_EQ(num_ok, num_devices);
-  std::vector<Bytes> results;
-  for (const Tensor& output : outputs) results.push_back(BytesOf(output));
-  return results;
-}
-
 // More members than the kernels read at once.
 using ManyParam = std::tuple<DType, int>;
 class ManyMembersTest : public testing::TestWithParam<ManyParam> {};
@@ -226,7 +192,8 @@ TEST_P(ManyMembersTest, AllReduceAddsInRankOrderAndRoundsOnce) {
   const std::vector<Bytes> inputs = InputsOf(dtype, num_devices);
   const Bytes expected = ReducedInOnePass(dtype, inputs, /*divisor=*/1);
   for (const Bytes& output :
-       AllReduced(dtype, inputs, "LocalReduce", FinalOp())) {
+       OutputsOf(dtype, inputs,
+                 {.implementation = "LocalReduce", .half_in_place = true})) {
     EXPECT_TRUE(output == expected);
   }
 }
@@ -250,7 +217,10 @@ TEST(RoundingTest, AveragesOfOnePassAndOfOneStepAreRoundedOnce) {
       const Bytes expected = ReducedInOnePass(dtype, inputs, num_devices);
       for (const char* const name : {"LocalReduce", "ShuffleReduce"}) {
         for (const Bytes& output :
-             AllReduced(dtype, inputs, name, FinalOp::DivideByGroupSize())) {
+             OutputsOf(dtype, inputs,
+                       {.implementation = name,
+                        .final_op = FinalOp::DivideByGroupSize(),
+                        .half_in_place = true})) {
           EXPECT_TRUE(output == expected)
               << name << " of " << Name(dtype) << " among " << num_devices;
         }
@@ -258,6 +228,52 @@ TEST(RoundingTest, AveragesOfOnePassAndOfOneStepAreRoundedOnce) {
     }
   }
 }
+
+constexpr int64_t kRows = 4;
+
+// Member 0 or 1 sends all its rows to the other member, which sends nothing.
+class OneWayTest : public testing::TestWithParam<int> {
+ protected:
+  void Call(int device, std::vector<int64_t> send_rows, Tensor input,
+            Tensor* output) {
+    CollectiveRequest request =
+        job_.AllReduceRequest(input.num_elements(), "LocalAllToAll");
+    request.op = AllToAll{.send_rows = std::move(send_rows)};
+    job_.executor().ExecuteAsync(
+        {.device = job_.devices()[static_cast<size_t>(device)],
+         .request = std::make_shared<const CollectiveRequest>(request),
+         .input = std::move(input),
+         .output = output},
+        [this](const absl::Status& status) {
+          EXPECT_THAT(status, IsOk());
+          ++num_done_;
+        });
+  }
+
+  LocalJob job_{{.devices_per_task = 2}};
+  int num_done_ = 0;
+};
+
+TEST_P(OneWayTest, EmptyInputAtTheAddressOfTheOutputIsNotInPlace) {
+  const int sender = GetParam();
+  const int receiver = 1 - sender;
+  const TensorShape shape = TensorShape::Vector(kRows);
+  float values[] = {1, 2, 3, 4};
+  Tensor sent = *Tensor::Wrap(DType::kFloat32, shape, values);
+  Tensor received = *Tensor::Allocate(DType::kFloat32, shape);
+  Tensor nothing = *sent.Slice(0, 0);
+  std::vector<int64_t> send_rows(2, 0);
+  send_rows[static_cast<size_t>(receiver)] = kRows;
+  Call(sender, send_rows, sent, &nothing);
+  Call(receiver, {0, 0}, *received.Slice(0, 0), &received);
+  job_.environment().RunAll();
+  EXPECT_EQ(num_done_, 2);
+  const auto* const results = reinterpret_cast<const float*>(received.data());
+  EXPECT_EQ(std::vector<float>(results, results + kRows),
+            (std::vector<float>{1, 2, 3, 4}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sender, OneWayTest, testing::Values(0, 1));
 
 }  // namespace local_reduction_test
 }  // namespace tutti

@@ -8,115 +8,162 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "tests/doubles/local_job.h"
 #include "tests/doubles/status_matchers.h"
+#include "tests/local/repeated_testing.h"
 #include "tutti/executor.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
 namespace repeated_calls_test {
 
-using absl::StatusCode;
 using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::SizeIs;
 
-constexpr int kNumDevices = 3;
-constexpr int64_t kNumElements = 5;
-
-class RepeatedCallsTest : public testing::TestWithParam<std::string> {
+// Promises of calls and of starts of what was prepared. The second parameter:
+// whether each device prepares once and then starts.
+class RepeatedRunsTest
+    : public RepeatedFixture,
+      public testing::WithParamInterface<std::tuple<std::string, bool>> {
  protected:
-  RepeatedCallsTest() {
-    for (int device = 0; device < kNumDevices; ++device) {
-      inputs_.push_back(*Tensor::Allocate(DType::kFloat32,
-                                          TensorShape::Vector(kNumElements)));
+  RepeatedRunsTest() : RepeatedFixture(std::get<0>(GetParam())) {
+    if (is_prepared_) PrepareAll();
+    RunAllAndExpect(IsOk());  // Later calls are repetitions.
+  }
+
+  void Run(int device) {
+    is_prepared_ ? Start(device) : Call(Args(device), device);
+  }
+
+  void RunAndCancel(int device) {
+    const auto cancellation = std::make_shared<Cancellation>();
+    if (is_prepared_) {
+      Start(device, {.cancellation = cancellation});
+    } else {
+      CollectiveArgs limited = Args(device);
+      limited.cancellation = cancellation;
+      Call(limited, device);
     }
-    SetInputs(1);
-    CallAllAndExpect(IsOk());  // Later calls are repetitions.
-  }
-
-  static float* FloatsOf(Tensor& tensor) {
-    return reinterpret_cast<float*>(tensor.mutable_data());
-  }
-
-  // Sets the inputs of device d to (d + 1) * factor.
-  void SetInputs(float factor) {
-    for (int device = 0; device < kNumDevices; ++device) {
-      for (int64_t i = 0; i < kNumElements; ++i) {
-        FloatsOf(inputs_[device])[i] = static_cast<float>(device + 1) * factor;
-      }
-    }
-  }
-
-  std::vector<float> Result(int device) {
-    const float* const begin = FloatsOf(outputs_[device]);
-    return std::vector<float>(begin, begin + kNumElements);
-  }
-
-  std::shared_ptr<const CollectiveRequest> Request(InstanceKey instance = 1) {
-    CollectiveRequest request = job_.AllReduceRequest(kNumElements, GetParam());
-    request.instance_key = instance;
-    return std::make_shared<const CollectiveRequest>(request);
-  }
-
-  CollectiveArgs Args(int device) {
-    return {.device = job_.devices()[static_cast<size_t>(device)],
-            .request = request_,
-            .input = inputs_[static_cast<size_t>(device)],
-            .output = &outputs_[device]};
-  }
-
-  void Call(CollectiveArgs args, int device) {
-    job_.executor().ExecuteAsync(std::move(args),
-                                 [this, device](absl::Status status) {
-                                   ends_[device].push_back(std::move(status));
-                                 });
+    cancellation->Cancel(absl::CancelledError("changed my mind"));
     job_.environment().RunAll();
   }
+
+  void RunAllAndExpect(const testing::Matcher<absl::Status>& matcher) {
+    ClearEnds();
+    for (int device = 0; device < kNumDevices; ++device) Run(device);
+    ExpectAllEnded(matcher);
+  }
+
+  const bool is_prepared_ = std::get<1>(GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Implementations, RepeatedRunsTest,
+    testing::Combine(testing::Values("LocalReduce", "RingReduce", "TreeReduce",
+                                     "ShuffleReduce", "RecursiveDoublingReduce",
+                                     "LocalThenRing"),
+                     testing::Bool()),
+    [](const auto& info) {
+      return std::get<0>(info.param) +
+             (std::get<1>(info.param) ? "_prepared" : "_called");
+    });
+
+TEST_P(RepeatedRunsTest, ReadTheInputsOfTheDay) {
+  for (int i = 2; i < 7; ++i) {
+    SetInputs(static_cast<float>(i));
+    RunAllAndExpect(IsOk());
+    for (int device = 0; device < kNumDevices; ++device) {
+      EXPECT_THAT(Result(device), AllOf(SizeIs(kNumElements), Each(6 * i)));
+    }
+  }
+}
+
+TEST_P(RepeatedRunsTest, ACallbackMayBeginTheNextOne) {
+  int num_left[kNumDevices];
+  std::function<void(int)> run = [&](int device) {
+    StatusCallback done = [&, device](absl::Status status) {
+      ASSERT_THAT(status, IsOk());
+      if (--num_left[device] > 0) run(device);
+    };
+    if (is_prepared_) return prepared_[device]->Start(std::move(done));
+    job_.executor().ExecuteAsync(Args(device), std::move(done));
+  };
+  for (int device = 0; device < kNumDevices; ++device) {
+    num_left[device] = 20'000;
+    run(device);
+  }
+  job_.environment().RunAll();
+  EXPECT_THAT(num_left, Each(0));
+}
+
+TEST_P(RepeatedRunsTest, AnAbortEndsThoseUnderWayAndLaterOnes) {
+  ClearEnds();
+  Run(0);
+  Run(1);
+  job_.executor().StartAbort(absl::DataLossError("first"));
+  job_.environment().RunAll();
+  EXPECT_THAT(ends_[0], ElementsAre(IsDataLoss("first")));
+  EXPECT_THAT(ends_[1], ElementsAre(IsDataLoss("first")));
+  RunAllAndExpect(IsDataLoss("first"));
+}
+
+TEST_P(RepeatedRunsTest, TheEndOfTheGroupEndsThoseUnderWayAlone) {
+  ClearEnds();
+  Run(0);
+  job_.resolver().EndGroup(1, absl::UnavailableError("lost"));
+  job_.environment().RunAll();
+  EXPECT_THAT(ends_[0], ElementsAre(IsUnavailable("lost")));
+  Run(1);
+  Run(2);
+  ExpectAllEnded(IsUnavailable("lost"));
+  for (int i = 1; i < 4; ++i) {  // In the new generation.
+    SetInputs(static_cast<float>(i));
+    RunAllAndExpect(IsOk());
+    EXPECT_THAT(Result(1), Each(6 * i));
+  }
+}
+
+TEST_P(RepeatedRunsTest, AnothersLimitEndsThemForThisExecution) {
+  for (int device = 0; device < kNumDevices; ++device) {
+    ClearEnds();
+    Run((device + 1) % kNumDevices);
+    RunAndCancel(device);
+    Run((device + 2) % kNumDevices);
+    ExpectAllEnded(IsCancelled("changed my mind"));
+    RunAllAndExpect(IsOk());
+    EXPECT_THAT(Result(1), Each(6));
+  }
+}
+
+// Calls alone.
+class RepeatedCallsTest : public RepeatedFixture,
+                          public testing::WithParamInterface<std::string> {
+ protected:
+  RepeatedCallsTest() : RepeatedFixture(GetParam()) {
+    CallAllAndExpect(IsOk());
+  }
+
+  using RepeatedFixture::Call;
   void Call(int device) { Call(Args(device), device); }
 
-  // Ends the execution on all members.
-  void CallAndCancel(int device) {
-    CollectiveArgs limited = Args(device);
-    limited.cancellation = std::make_shared<Cancellation>();
-    Call(limited, device);
-    limited.cancellation->Cancel(absl::CancelledError("changed my mind"));
-    job_.environment().RunAll();
-  }
-
   void CallAllAndExpect(const testing::Matcher<absl::Status>& matcher) {
-    for (auto& ends : ends_) ends.clear();
+    ClearEnds();
     for (int device = 0; device < kNumDevices; ++device) Call(device);
-    for (const auto& ends : ends_) EXPECT_THAT(ends, ElementsAre(matcher));
+    ExpectAllEnded(matcher);
   }
-
-  LocalJob job_{{.devices_per_task = kNumDevices}};
-  const std::shared_ptr<const CollectiveRequest> request_ = Request();
-  std::vector<Tensor> inputs_;
-  Tensor outputs_[kNumDevices];
-  std::vector<absl::Status> ends_[kNumDevices];
 };
 
 INSTANTIATE_TEST_SUITE_P(Implementations, RepeatedCallsTest,
                          testing::Values("LocalReduce", "RingReduce",
                                          "TreeReduce", "LocalThenRing"),
                          [](const auto& info) { return info.param; });
-
-TEST_P(RepeatedCallsTest, ReadTheInputsOfTheDay) {
-  for (int i = 2; i < 7; ++i) {
-    SetInputs(static_cast<float>(i));
-    CallAllAndExpect(IsOk());
-    for (int device = 0; device < kNumDevices; ++device) {
-      EXPECT_THAT(Result(device), AllOf(SizeIs(kNumElements), Each(6 * i)));
-    }
-  }
-}
 
 TEST_P(RepeatedCallsTest, AllocateAnOutputThatIsNotSet) {
   for (Tensor& output : outputs_) output = Tensor();
@@ -151,22 +198,6 @@ TEST_P(RepeatedCallsTest, NeedNoCallback) {
   for (int device = 0; device < kNumDevices; ++device) {
     EXPECT_THAT(Result(device), Each(6));
   }
-}
-
-TEST_P(RepeatedCallsTest, ACallbackMayMakeTheNextCall) {
-  int num_left[kNumDevices];
-  std::function<void(int)> call = [&](int device) {
-    job_.executor().ExecuteAsync(Args(device), [&, device](absl::Status s) {
-      ASSERT_THAT(s, IsOk());
-      if (--num_left[device] > 0) call(device);
-    });
-  };
-  for (int device = 0; device < kNumDevices; ++device) {
-    num_left[device] = 20'000;
-    call(device);
-  }
-  job_.environment().RunAll();
-  EXPECT_THAT(num_left, Each(0));
 }
 
 TEST_P(RepeatedCallsTest, ManyMayBeUnderWay) {
@@ -205,21 +236,13 @@ TEST_P(RepeatedCallsTest, KeepNeitherBuffersNorWhatTheCallbackHolds) {
   EXPECT_EQ(held.use_count(), 1);
 }
 
-TEST_P(RepeatedCallsTest, AnAbortEndsThoseUnderWayAndLaterOnes) {
-  for (auto& ends : ends_) ends.clear();
-  Call(0);
-  Call(1);
-  job_.executor().StartAbort(absl::DataLossError("first"));
-  job_.environment().RunAll();
-  const auto first = StatusIs(StatusCode::kDataLoss, HasSubstr("first"));
-  EXPECT_THAT(ends_[0], ElementsAre(first));
-  EXPECT_THAT(ends_[1], ElementsAre(first));
-  CallAllAndExpect(first);
-}
-
 TEST_P(RepeatedCallsTest, BuffersAreFreeWhenAnEarlyErrorIsReported) {
   Call(0);
-  CallAndCancel(1);
+  CollectiveArgs limited = Args(1);
+  limited.cancellation = std::make_shared<Cancellation>();
+  Call(limited, 1);
+  limited.cancellation->Cancel(absl::CancelledError("changed my mind"));
+  job_.environment().RunAll();
   bool is_free = false;
   bool was_free = false;
   CollectiveArgs late = Args(2);
@@ -233,64 +256,29 @@ TEST_P(RepeatedCallsTest, BuffersAreFreeWhenAnEarlyErrorIsReported) {
   EXPECT_TRUE(was_free);
 }
 
-TEST_P(RepeatedCallsTest, TheEndOfTheGroupEndsThoseUnderWayAlone) {
-  for (auto& ends : ends_) ends.clear();
-  Call(0);
-  Call(1);
-  job_.resolver().EndGroup(1, absl::UnavailableError("lost"));
-  job_.environment().RunAll();
-  Call(2);
-  for (const auto& ends : ends_) {
-    EXPECT_THAT(ends, ElementsAre(StatusIs(StatusCode::kUnavailable,
-                                           HasSubstr("lost"))));
-  }
-  CallAllAndExpect(IsOk());  // In the new generation.
-  SetInputs(2);
-  CallAllAndExpect(IsOk());
-  EXPECT_THAT(Result(1), Each(12));
-}
-
-TEST_P(RepeatedCallsTest, AnothersLimitEndsThemForThisExecution) {
-  for (auto& ends : ends_) ends.clear();
-  Call(0);
-  CallAndCancel(1);
-  Call(2);
-  for (const auto& ends : ends_) {
-    EXPECT_THAT(ends, ElementsAre(StatusIs(StatusCode::kCancelled,
-                                           HasSubstr("changed my mind"))));
-  }
-  CallAllAndExpect(IsOk());
-}
-
 TEST_P(RepeatedCallsTest, AWrongBufferEndsTheCallOnAllMembers) {
-  for (auto& ends : ends_) ends.clear();
+  ClearEnds();
   Call(0);
   CollectiveArgs wrong = Args(1);
   wrong.input = *Tensor::Allocate(DType::kFloat32, TensorShape::Vector(4));
   Call(wrong, 1);
   Call(2);
-  for (const auto& ends : ends_) {
-    EXPECT_THAT(
-        ends,
-        ElementsAre(StatusIs(
-            StatusCode::kInvalidArgument,
-            AllOf(HasSubstr("rank 1"), HasSubstr("the input is float32[4]")))));
-  }
+  ExpectAllEnded(IsInvalidArgument("rank 1", "the input is float32[4]"));
   CallAllAndExpect(IsOk());
 }
 
 TEST_P(RepeatedCallsTest, NoPlaceForTheOutputIsAnError) {
-  for (auto& ends : ends_) ends.clear();
+  ClearEnds();
   CollectiveArgs wrong = Args(0);
   wrong.output = nullptr;
   Call(wrong, 0);
-  EXPECT_THAT(ends_[0], ElementsAre(StatusIs(
-                            StatusCode::kInvalidArgument,
-                            HasSubstr("there is no place for the output"))));
+  EXPECT_THAT(
+      ends_[0],
+      ElementsAre(IsInvalidArgument("there is no place for the output")));
 }
 
 TEST_P(RepeatedCallsTest, OthersMayCallWithAnEqualRequestOrWithSegments) {
-  for (auto& ends : ends_) ends.clear();
+  ClearEnds();
   Call(0);
   CollectiveArgs equal = Args(1);
   equal.request = Request();
@@ -300,7 +288,7 @@ TEST_P(RepeatedCallsTest, OthersMayCallWithAnEqualRequestOrWithSegments) {
   segments.input = Tensor();
   segments.output = nullptr;
   Call(segments, 2);
-  for (const auto& ends : ends_) EXPECT_THAT(ends, ElementsAre(IsOk()));
+  ExpectAllEnded(IsOk());
   for (int device = 0; device < kNumDevices; ++device) {
     EXPECT_THAT(Result(device), Each(6));
   }

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -30,9 +29,7 @@
 namespace tutti {
 namespace segments_test {
 
-using absl::StatusCode;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::Optional;
 using testing::SizeIs;
 
@@ -177,9 +174,7 @@ TEST_P(SegmentsSumTest, AMemberWithOneTensorMeetsOthersWithSegments) {
     }));
   }
   job_.environment().RunAll();
-  for (const LocalJob::Call* call : calls) {
-    ASSERT_THAT(call->status, Optional(IsOk()));
-  }
+  ExpectEnds(calls, IsOk());
   EXPECT_TRUE(OutputsOf(*list) == expected);
   EXPECT_EQ(
       std::memcmp(calls[1]->output.data(), expected.data(), expected.size()),
@@ -264,14 +259,10 @@ TEST_P(SegmentsTest, AnotherNumberOfElementsThanTheRequestsEndsTheExecution) {
     if (args.device != job_.devices()[1]) return;
     SetSegments(args, TwoSegments(1));
   });
-  for (const LocalJob::Call* call : calls) {
-    EXPECT_THAT(
-        call->status,
-        Optional(StatusIs(
-            StatusCode::kInvalidArgument,
-            HasSubstr("device:CPU:1): the segments have 3 elements of float32, "
-                      "wanted 4 of float32"))));
-  }
+  ExpectEnds(calls,
+             IsInvalidArgument(
+                 "device:CPU:1): the segments have 3 elements of float32, "
+                 "wanted 4 of float32"));
 }
 
 TEST_P(SegmentsTest, AnotherDTypeThanTheRequestsEndsTheExecution) {
@@ -280,12 +271,8 @@ TEST_P(SegmentsTest, AnotherDTypeThanTheRequestsEndsTheExecution) {
   const auto calls = job_.RunAll(request, [&](CollectiveArgs& args) {
     SetSegments(args, TwoSegments(0));
   });
-  for (const LocalJob::Call* call : calls) {
-    EXPECT_THAT(call->status,
-                Optional(StatusIs(
-                    StatusCode::kInvalidArgument,
-                    HasSubstr("3 elements of float32, wanted 3 of int32"))));
-  }
+  ExpectEnds(calls,
+             IsInvalidArgument("3 elements of float32, wanted 3 of int32"));
 }
 
 class SegmentsRecorder : public CollectiveObserver {
@@ -391,22 +378,16 @@ TEST(SegmentsCallTest, OnlyAllReduceTakesThem) {
   CollectiveRequest request = job.AllReduceRequest(1);
   request.op = ReduceToRoot{.root = 0};
   const auto list = ListOf({{Floats({1}), Floats({0})}});
-  for (const LocalJob::Call* call : job.RunAll(
-           request, [&](CollectiveArgs& args) { SetSegments(args, list); })) {
-    EXPECT_THAT(
-        call->status,
-        Optional(StatusIs(StatusCode::kInvalidArgument,
-                          HasSubstr("only all_reduce takes segments"))));
-  }
+  ExpectEnds(job.RunAll(request,
+                        [&](CollectiveArgs& args) { SetSegments(args, list); }),
+             IsInvalidArgument("only all_reduce takes segments"));
 }
 
 TEST_P(SegmentsTest, ThereMayBeNoElementsAtAll) {
   const auto calls = job_.RunAll(Request(0), [&](CollectiveArgs& args) {
     SetSegments(args, ListOf({{Floats({}), Floats({})}}));
   });
-  for (const LocalJob::Call* call : calls) {
-    EXPECT_THAT(call->status, Optional(IsOk()));
-  }
+  ExpectEnds(calls, IsOk());
 }
 
 TEST_P(SegmentsTest, OpsOfTheCallerReduceThem) {
@@ -443,8 +424,7 @@ TEST_P(SegmentsTest, ACancellationEndsThoseWhoWaitAndFreesTheTensors) {
   EXPECT_TRUE(call.pending());
   cancellation->Cancel(absl::AbortedError("not wanted"));
   job_.environment().RunAll();
-  EXPECT_THAT(call.status, Optional(StatusIs(StatusCode::kAborted,
-                                             HasSubstr("not wanted"))));
+  EXPECT_THAT(call.status, Optional(IsAborted("not wanted")));
   EXPECT_TRUE(list.expired());
 }
 
@@ -455,16 +435,14 @@ TEST(SegmentsCallTest, ThereIsNoInputOrOutputBesides) {
       job.Start(0, job.AllReduceRequest(1),
                 [&](CollectiveArgs& args) { args.segments = list; });
   EXPECT_THAT(with_both.status,
-              Optional(StatusIs(StatusCode::kInvalidArgument,
-                                HasSubstr("segments and an input besides"))));
+              Optional(IsInvalidArgument("segments and an input besides")));
   const LocalJob::Call& with_output =
       job.Start(0, job.AllReduceRequest(1), [&](CollectiveArgs& args) {
         args.input = Tensor();
         args.segments = list;
       });
   EXPECT_THAT(with_output.status,
-              Optional(StatusIs(StatusCode::kInvalidArgument,
-                                HasSubstr("segments and an output besides"))));
+              Optional(IsInvalidArgument("segments and an output besides")));
 }
 
 }  // namespace segments_test

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -26,10 +25,8 @@
 namespace tutti {
 namespace shared_output_test {
 
-using absl::StatusCode;
 using testing::Each;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::SizeIs;
 
 constexpr int kNumDevices = 3;
@@ -206,8 +203,7 @@ TEST_F(SharedOutputTest, WithoutMemoryForItAllMembersGetTheError) {
         [&](absl::Status status) { ended.push_back(std::move(status)); });
   }
   EXPECT_THAT(ended, SizeIs(kNumDevices));
-  EXPECT_THAT(ended, Each(StatusIs(StatusCode::kResourceExhausted,
-                                   HasSubstr("no memory"))));
+  EXPECT_THAT(ended, Each(IsResourceExhausted("no memory")));
 }
 
 TEST_F(SharedOutputTest, WhatFailsBeforeAllAreHereSetsNoOutput) {
@@ -218,8 +214,7 @@ TEST_F(SharedOutputTest, WhatFailsBeforeAllAreHereSetsNoOutput) {
   const auto& late = job_.Start(1, request, Allow);
   job_.environment().RunAll();
   for (const auto* call : {&early, &late}) {
-    EXPECT_THAT(call->status, testing::Optional(StatusIs(StatusCode::kDataLoss,
-                                                         HasSubstr("lost"))));
+    EXPECT_THAT(call->status, testing::Optional(IsDataLoss("lost")));
     EXPECT_FALSE(call->output.is_set());
   }
 }

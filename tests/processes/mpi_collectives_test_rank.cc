@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "tests/doubles/status_matchers.h"
 #include "tests/processes/mpi_collectives_testing.h"
@@ -24,9 +23,6 @@
 namespace tutti {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 TEST_F(MpiCollectivesTest, AllReduceGivesAllTheReductionOfEveryDType) {
   for (const DType dtype : kAllDTypes) {
     if (dtype == DType::kBool) continue;
@@ -34,8 +30,7 @@ TEST_F(MpiCollectivesTest, AllReduceGivesAllTheReductionOfEveryDType) {
       for (const bool in_place : {false, true}) {
         SCOPED_TRACE(absl::StrCat(Name(dtype), " ", count));
         const TensorShape shape = TensorShape::Vector(count);
-        Call call{.request = RequestOf("MpiReduce", AllReduce(), dtype, shape),
-                  .input = Filled(dtype, shape, rank())};
+        Call call = CallOf("MpiReduce", AllReduce(), dtype, shape);
         if (in_place) call.output = call.input;
         RunAndCheck(call, [&](int64_t i) { return SumOf(i); });
       }
@@ -46,9 +41,7 @@ TEST_F(MpiCollectivesTest, AllReduceGivesAllTheReductionOfEveryDType) {
 TEST_F(MpiCollectivesTest, ReduceGivesTheRootTheReduction) {
   for (int root = 0; root < size(); ++root) {
     const TensorShape shape = TensorShape::Vector(1001);
-    Call call{.request = RequestOf("MpiReduce", ReduceToRoot{root},
-                                   DType::kInt64, shape),
-              .input = Filled(DType::kInt64, shape, rank())};
+    Call call = CallOf("MpiReduce", ReduceToRoot{root}, DType::kInt64, shape);
     Start(call);
     ASSERT_THAT(call.Wait(), IsOk());
     if (rank() == root) Check(call.output, [&](int64_t i) { return SumOf(i); });
@@ -60,9 +53,7 @@ TEST_F(MpiCollectivesTest, ReduceScatterGivesEachItsBlock) {
     for (const int64_t block : kCounts) {
       for (const bool in_place : {false, true}) {
         const TensorShape shape = TensorShape::Vector(block * size());
-        Call call{.request = RequestOf("MpiReduceScatter", ReduceScatter(),
-                                       dtype, shape),
-                  .input = Filled(dtype, shape, rank())};
+        Call call = CallOf("MpiReduceScatter", ReduceScatter(), dtype, shape);
         if (in_place) {
           call.output = *call.input.Slice(block * rank(), block * (rank() + 1));
         }
@@ -77,8 +68,7 @@ TEST_F(MpiCollectivesTest, GatherGivesAllEveryBlock) {
     for (const int64_t count : kCounts) {
       for (const bool in_place : {false, true}) {
         const TensorShape shape = TensorShape::Vector(count);
-        Call call{.request = RequestOf("MpiGather", AllGather(), dtype, shape),
-                  .input = Filled(dtype, shape, rank())};
+        Call call = CallOf("MpiGather", AllGather(), dtype, shape);
         if (in_place) {
           call.output =
               *Tensor::Allocate(dtype, TensorShape::Vector(count * size()));
@@ -99,9 +89,8 @@ TEST_F(MpiCollectivesTest, GatherGivesAllEveryBlock) {
 TEST_F(MpiCollectivesTest, GatherTakesAnyNumberOfRowsOfEach) {
   const auto rows_of = [](int rank) { return (rank * 3) % 7; };
   const TensorShape shape = *TensorShape::Create({rows_of(rank()), 11});
-  Call call{.request = RequestOf("MpiGather", AllGather{.uneven = true},
-                                 DType::kInt32, shape),
-            .input = Filled(DType::kInt32, shape, rank())};
+  Call call =
+      CallOf("MpiGather", AllGather{.uneven = true}, DType::kInt32, shape);
   std::vector<int> wanted;
   for (int r = 0; r < size(); ++r) {
     for (int64_t i = 0; i < rows_of(r) * 11; ++i) wanted.push_back(Value(r, i));
@@ -132,9 +121,7 @@ TEST_F(MpiCollectivesTest, AllToAllGivesEachItsBlockOfEach) {
   for (const int64_t block : kCounts) {
     for (const bool in_place : {false, true}) {
       const TensorShape shape = TensorShape::Vector(block * size());
-      Call call{
-          .request = RequestOf("MpiAllToAll", AllToAll(), DType::kInt8, shape),
-          .input = Filled(DType::kInt8, shape, rank())};
+      Call call = CallOf("MpiAllToAll", AllToAll(), DType::kInt8, shape);
       if (in_place) call.output = call.input;
       RunAndCheck(call, [&](int64_t i) {
         return Value(static_cast<int>(i / block), i % block + block * rank());
@@ -151,8 +138,7 @@ TEST_F(MpiCollectivesTest, AllToAllTakesAnyNumberOfRowsForEach) {
   const int64_t rows =
       std::accumulate(op.send_rows.begin(), op.send_rows.end(), int64_t{0});
   const TensorShape shape = *TensorShape::Create({rows, 3});
-  Call call{.request = RequestOf("MpiAllToAll", op, DType::kInt64, shape),
-            .input = Filled(DType::kInt64, shape, rank())};
+  Call call = CallOf("MpiAllToAll", op, DType::kInt64, shape);
   std::vector<int> wanted;
   for (int a = 0; a < size(); ++a) {
     int64_t begin = 0;
@@ -167,15 +153,12 @@ TEST_F(MpiCollectivesTest, AllToAllTakesAnyNumberOfRowsForEach) {
 
 TEST_F(MpiCollectivesTest, ANameThatCannotServeIsAnErrorThatListsWhatCan) {
   const TensorShape shape = TensorShape::Vector(4);
-  Call call{
-      .request = RequestOf("MpiGather", AllReduce(), DType::kInt32, shape),
-      .input = Filled(DType::kInt32, shape, rank())};
+  Call call = CallOf("MpiGather", AllReduce(), DType::kInt32, shape);
   Start(call);
   EXPECT_THAT(call.Wait(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("MpiGather does not do all_reduce; "
-                                       "these can serve: "),
-                             HasSubstr("MpiReduce"))));
+              IsInvalidArgument("MpiGather does not do all_reduce; "
+                                "these can serve: ",
+                                "MpiReduce"));
 }
 
 }  // namespace

@@ -77,6 +77,13 @@ class MpiCollectivesTest : public testing::Test {
     return request;
   }
 
+  // A call of this rank whose input is Filled().
+  Call CallOf(const std::string& implementation, CollectiveOp op, DType dtype,
+              const TensorShape& shape) {
+    return {.request = RequestOf(implementation, std::move(op), dtype, shape),
+            .input = Filled(dtype, shape, rank())};
+  }
+
   void Start(Call& call, int64_t step = 1,
              std::shared_ptr<Cancellation> cancellation = nullptr,
              size_t device = 0,

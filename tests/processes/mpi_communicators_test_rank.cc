@@ -105,9 +105,7 @@ TEST_F(MpiCommunicatorsTest, WhoLeavesKeepsNone) {
   for (int round = 0; round < 5; ++round) {
     // Runs one after the other, so that earlier messages have arrived.
     for (int i = 0; i < 3; ++i) {
-      Call call{
-          .request = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape),
-          .input = Filled(DType::kInt32, shape, rank())};
+      Call call = CallOf("MpiReduce", AllReduce(), DType::kInt32, shape);
       RunAndCheck(call, [&](int64_t i) { return SumOf(i); });
     }
     EXPECT_EQ(num_communicators, 1);
@@ -121,9 +119,7 @@ TEST_F(MpiCommunicatorsTest, SmallReductionsMakeNone) {
   ExpectAllAreFreed();  // From earlier tests.
   const TensorShape shape = TensorShape::Vector(kFew);
   for (const bool to_root : {false, true}) {
-    Call call{
-        .request = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape),
-        .input = Filled(DType::kInt32, shape, rank())};
+    Call call = CallOf("MpiReduce", AllReduce(), DType::kInt32, shape);
     if (to_root) call.request.op = ReduceToRoot{0};
     Start(call);
     ASSERT_THAT(call.Wait(), IsOk());

@@ -48,8 +48,6 @@ void operator delete(void* memory, std::align_val_t) noexcept { Free(memory); }
 namespace tutti {
 namespace {
 
-using testing::HasSubstr;
-
 // Less than the last of kCounts, with 4 bytes each.
 constexpr size_t kFewBytes = 150'000;
 
@@ -59,9 +57,7 @@ TEST_F(MpiCollectivesTest, MembersReduceInPlaceOrNotAsTheyLike) {
     for (const int parity : {0, 1}) {
       SCOPED_TRACE(count);
       const TensorShape shape = TensorShape::Vector(count);
-      Call call{.request =
-                    RequestOf("MpiReduce", AllReduce(), DType::kFloat32, shape),
-                .input = Filled(DType::kFloat32, shape, rank())};
+      Call call = CallOf("MpiReduce", AllReduce(), DType::kFloat32, shape);
       const bool in_place = rank() % 2 == parity;
       call.output =
           in_place ? call.input : *Tensor::Allocate(DType::kFloat32, shape);
@@ -103,8 +99,7 @@ TEST_F(MpiCollectivesTest, WithoutMemoryItEndsOnAllAndTheNextOneRuns) {
       if (step == 2) {
         EXPECT_THAT(status, IsOk());
       } else {
-        EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
-                                     HasSubstr("no memory for")));
+        EXPECT_THAT(status, IsResourceExhausted("no memory for"));
       }
     }
   }

@@ -28,9 +28,7 @@
 namespace tutti {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::Each;
-using ::testing::HasSubstr;
 
 // Blocks, since other threads answer the calls.
 bool WaitForAll(const std::vector<NamedCallPtr>& calls) {
@@ -184,10 +182,9 @@ TEST_F(MpiNamedTensorsTest, ALimitEndsATensorThatStalls) {
       if (rank != requester) others.push_back(rank);
     }
     EXPECT_THAT(ReduceAndWait("slow"),
-                StatusIs(absl::StatusCode::kDeadlineExceeded,
-                         AllOf(HasSubstr("tensor \"slow\""),
-                               HasSubstr(absl::StrCat("ranks that have not: ",
-                                                      RanksText(others))))));
+                IsDeadlineExceeded(
+                    "tensor \"slow\"",
+                    absl::StrCat("ranks that have not: ", RanksText(others))));
   }
 }
 
@@ -247,10 +244,9 @@ class ShutdownTest : public MpiNamedTensorsTest {
       EXPECT_THAT(call.status, IsOk());
       EXPECT_THAT(call.Values(), Each(static_cast<float>(size())));
     } else {
-      EXPECT_THAT(call.status,
-                  StatusIs(absl::StatusCode::kCancelled,
-                           HasSubstr(by < 0 ? "task "
-                                            : absl::StrCat("task ", by, " "))));
+      EXPECT_THAT(
+          call.status,
+          IsCancelled(by < 0 ? "task " : absl::StrCat("task ", by, " ")));
     }
   }
 
@@ -283,8 +279,7 @@ TEST_F(ShutdownTest, LeavesNobodyWaitingInAnyState) {
         if (activity == Activity::kAllRequest) ran.push_back(call->status.ok());
       }
       for (int i = 0; i < 2; ++i) {
-        EXPECT_THAT(ReduceAndWait("late"),
-                    StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut")));
+        EXPECT_THAT(ReduceAndWait("late"), IsCancelled("shut"));
       }
     }
   }

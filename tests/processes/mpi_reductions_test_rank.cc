@@ -1,6 +1,8 @@
 // Tests of reductions by MPI: in MPI's order, by each merge op and then by the
-// final op. Part of the program of mpi_collectives_test_rank.cc.
+// final op; and of gathers in which members pass the rows of all. Part of the
+// program of mpi_collectives_test_rank.cc.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +11,7 @@
 #include <cstring>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -19,7 +22,7 @@
 #include "tutti/tensor.h"
 
 namespace tutti {
-namespace {
+namespace mpi_reductions_test_rank {
 
 auto IsBroken() {
   return StatusIs(absl::StatusCode::kDataLoss,
@@ -60,8 +63,7 @@ TEST_F(MpiCollectivesTest, EveryReductionIsThatOfTheOtherImplementations) {
       if (!CheckSupported(kind, dtype).ok()) continue;
       SCOPED_TRACE(absl::StrCat(Name(kind), " ", Name(dtype), " ", count));
       const TensorShape shape = TensorShape::Vector(count);
-      Call by_mpi{.request = RequestOf("MpiReduce", AllReduce(), dtype, shape),
-                  .input = Filled(dtype, shape, rank())};
+      Call by_mpi = CallOf("MpiReduce", AllReduce(), dtype, shape);
       by_mpi.request.merge_op = kind;
       Call other{.request = RequestOf("RingReduce", AllReduce(), dtype, shape),
                  .input = by_mpi.input};
@@ -93,16 +95,13 @@ TEST_F(MpiCollectivesTest, TheFinalOpComesLastHoweverManyElements) {
 TEST_F(MpiCollectivesTest, CustomMergeOpsAreRunByMpi) {
   for (const int64_t count : kCounts) {
     const TensorShape shape = TensorShape::Vector(count);
-    Call call{
-        .request = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape),
-        .input = Filled(DType::kInt32, shape, rank())};
+    Call call = CallOf("MpiReduce", AllReduce(), DType::kInt32, shape);
     call.request.merge_op = *MergeOp::Custom(CustomSum("add"));
     RunAndCheck(call, [&](int64_t i) { return SumOf(i); });
 
     const TensorShape blocks = TensorShape::Vector(count * size());
-    Call scatter{.request = RequestOf("MpiReduceScatter", ReduceScatter(),
-                                      DType::kInt32, blocks),
-                 .input = Filled(DType::kInt32, blocks, rank())};
+    Call scatter =
+        CallOf("MpiReduceScatter", ReduceScatter(), DType::kInt32, blocks);
     scatter.request.merge_op = call.request.merge_op;
     RunAndCheck(scatter, [&](int64_t i) { return SumOf(i + count * rank()); });
   }
@@ -120,9 +119,7 @@ TEST_F(MpiCollectivesTest, AMergeOpThatFailsEndsTheExecutionOnItsRanks) {
   for (const int64_t count : {int64_t{1}, kMany, 40 * kMany}) {
     SCOPED_TRACE(count);
     const TensorShape shape = TensorShape::Vector(count * size());
-    Call reduce{
-        .request = RequestOf("MpiReduce", AllReduce(), DType::kInt32, shape),
-        .input = Filled(DType::kInt32, shape, rank())};
+    Call reduce = CallOf("MpiReduce", AllReduce(), DType::kInt32, shape);
     reduce.request.merge_op = broken;
     Call scatter{.request = RequestOf("MpiReduceScatter", ReduceScatter(),
                                       DType::kInt32, shape),
@@ -135,5 +132,75 @@ TEST_F(MpiCollectivesTest, AMergeOpThatFailsEndsTheExecutionOnItsRanks) {
   }
 }
 
-}  // namespace
+// Gathers of one instance; each execution passes the rows of all members.
+class MpiGivenRowsTest : public MpiCollectivesTest {
+ protected:
+  void Begin(const char* implementation) {
+    request_ =
+        RequestOf(implementation, AllGather{}, DType::kInt32, TensorShape());
+  }
+
+  void Start(Call& call, const std::vector<int64_t>& rows) {
+    request_.op = AllGather{.uneven = true, .rows = rows};
+    request_.shape = *TensorShape::Create({rows[rank()], 11});
+    call.request = request_;
+    call.input = Filled(DType::kInt32, request_.shape, rank());
+    MpiCollectivesTest::Start(call);
+  }
+
+  void RunAndCheck(const std::vector<int64_t>& rows) {
+    std::vector<int> wanted;
+    for (int r = 0; r < size(); ++r) {
+      for (int64_t i = 0; i < rows[r] * 11; ++i) wanted.push_back(Value(r, i));
+    }
+    Call call;
+    Start(call, rows);
+    ASSERT_THAT(call.Wait(), IsOk());
+    ASSERT_EQ(call.output.num_elements(), static_cast<int64_t>(wanted.size()));
+    Check(call.output, [&](int64_t i) { return wanted[i]; });
+  }
+
+  // Runs a gather in which the last rank has 2 rows, while the others expect
+  // `of_last` rows from it.
+  absl::Status RunWithOthersFor(int64_t of_last) {
+    std::vector<int64_t> rows(size(), 1);
+    rows.back() = rank() == size() - 1 ? 2 : of_last;
+    Call call;
+    Start(call, rows);
+    return call.Wait();
+  }
+
+ private:
+  CollectiveRequest request_;
+};
+
+TEST_F(MpiGivenRowsTest, MayChangeWithEachExecutionByMpiAndByMessages) {
+  for (const char* implementation : {"MpiGather", "RingGather"}) {
+    Begin(implementation);
+    for (int execution = 0; execution < 5; ++execution) {
+      std::vector<int64_t> rows;
+      for (int r = 0; r < size(); ++r) {
+        rows.push_back((r + execution) % 3 + execution / 4);
+      }
+      RunAndCheck(rows);
+    }
+  }
+}
+
+// Covers the case that a rank expects no rows, while another rank sends some.
+TEST_F(MpiGivenRowsTest, WhereTheyDifferItEndsAndTheNextOneRuns) {
+  if (size() == 1) return;
+  for (const auto& [implementation, text] :
+       {std::pair{"MpiGather", "gives other rows than rank 0"},
+        {"RingGather", "bytes"}}) {
+    Begin(implementation);
+    for (const int64_t of_last : {3, 0}) {
+      EXPECT_THAT(RunWithOthersFor(of_last), IsInvalidArgument(text))
+          << implementation << " " << of_last;
+    }
+    EXPECT_THAT(RunWithOthersFor(2), IsOk());
+  }
+}
+
+}  // namespace mpi_reductions_test_rank
 }  // namespace tutti

@@ -27,8 +27,6 @@
 namespace tutti {
 namespace connection_gate_test {
 
-using testing::HasSubstr;
-
 // Gate with its accepted connections.
 class ConnectionGateTest : public testing::Test {
  protected:
@@ -247,7 +245,7 @@ TEST_F(ConnectionGateTest, ATakenPortIsAnError) {
       ConnectionGate::Listen({.endpoints = {absl::StrCat("127.0.0.1:", port_)},
                               .clock = simulated_.get().clock})
           .status(),
-      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("address in use")));
+      IsUnavailable("address in use"));
 }
 
 }  // namespace connection_gate_test

@@ -10,7 +10,7 @@ namespace tutti {
 absl::Status PartFeeder::Feed(absl::Span<const std::byte> bytes) {
   absl::Status status = Mend(bytes);
   if (!status.ok()) return status;
-  const size_t num_torn = bytes.size() % SizeOf(ask_.dtype);
+  const size_t num_torn = bytes.size() % SizeOf(recv_.dtype);
   status = Give(bytes.first(bytes.size() - num_torn));
   if (num_torn > 0) {
     std::memcpy(torn_.data(), bytes.last(num_torn).data(), num_torn);
@@ -23,12 +23,12 @@ absl::Status PartFeeder::Give(absl::Span<const std::byte> part) {
   if (part.empty()) return absl::OkStatus();
   const size_t offset = given_bytes_;
   given_bytes_ += part.size();
-  return ask_.receiver->OnPart(ask_.id, offset, part);
+  return recv_.receiver->OnPart(recv_.id, offset, part);
 }
 
 absl::Status PartFeeder::Mend(absl::Span<const std::byte>& bytes) {
   if (num_torn_ == 0) return absl::OkStatus();
-  const size_t size = SizeOf(ask_.dtype);
+  const size_t size = SizeOf(recv_.dtype);
   const size_t num_new = std::min(size - num_torn_, bytes.size());
   if (num_new > 0) {
     std::memcpy(torn_.data() + num_torn_, bytes.data(), num_new);

@@ -17,7 +17,7 @@ namespace tutti {
 class PartFeeder {
  public:
   // REQUIRES: the dtype is valid.
-  explicit PartFeeder(const RecvRequest& recv) : ask_(recv) {}
+  explicit PartFeeder(const RecvRequest& recv) : recv_(recv) {}
 
   // Feeds the next bytes. Errors: the receiver's; feed no more bytes then.
   absl::Status Feed(absl::Span<const std::byte> bytes);
@@ -28,7 +28,7 @@ class PartFeeder {
   // Completes the split element from the front of `bytes`.
   absl::Status Mend(absl::Span<const std::byte>& bytes);
 
-  const RecvRequest ask_;
+  const RecvRequest recv_;
   size_t given_bytes_ = 0;
 
   // Beginning of an element whose rest has not come yet.

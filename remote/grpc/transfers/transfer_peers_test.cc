@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "remote/grpc/connection/file_descriptor.h"
 #include "remote/grpc/connection/listen_address.h"
 #include "remote/grpc/fake_peers.h"
+#include "remote/grpc/running_tasks_testing.h"
 #include "remote/grpc/test_tasks.h"
 #include "remote/grpc/wire/transfer_wire.h"
 #include "tests/doubles/simulated_environment.h"
@@ -33,47 +35,25 @@
 namespace tutti {
 namespace transfer_peers_test {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
-// More bytes than a socket buffer holds.
-constexpr size_t kLargeBytes = size_t{64} << 20;
-
 std::string Request(uint64_t id, int tag, size_t num_bytes) {
-  const EncodedRecord record = Encode(TransferRecord{.id = id,
-                                                     .key = KeyOf(tag),
-                                                     .num_bytes = num_bytes,
-                                                     .dtype = DType::kUint8});
-  return std::string(reinterpret_cast<const char*>(record.data()),
-                     record.size());
+  return RequestRecord(id, tag, num_bytes);
 }
 
 std::string Cancel(uint64_t id) {
   constexpr absl::string_view kMessage = "enough";
-  const EncodedRecord record =
-      Encode(TransferRecord{.kind = RecordKind::kCancel,
-                            .id = id,
-                            .num_bytes = kMessage.size(),
-                            .code = absl::StatusCode::kAborted});
-  return absl::StrCat(
-      absl::string_view(reinterpret_cast<const char*>(record.data()),
-                        record.size()),
-      kMessage);
+  return absl::StrCat(Bytes(TransferRecord{.kind = RecordKind::kCancel,
+                                           .id = id,
+                                           .num_bytes = kMessage.size(),
+                                           .code = absl::StatusCode::kAborted}),
+                      kMessage);
 }
 
 TEST(TransferPeersTest, ATaskWithTooManyStreamsIsRefusedMore) {
-  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+  RunningTasks tasks(2, [](int, GrpcTransportOptions& options) {
     options.bounds.max_open_streams = 2;
   });
-  tasks.StartAll();
-  const std::vector<std::byte> bytes = Pattern(4);
-  WaitingSender sender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
-  const auto pull = [&tasks] {
-    WaitingReceiver receiver(4);
-    tasks.Request(0, 1, KeyOf(0), 4, receiver);
-    return receiver.Wait();
-  };
+  LentBytes lent(tasks, 4);
+  const auto pull = [&tasks] { return EndOfPull(tasks, 0, 1); };
   StallingPeer first(tasks.address(1), GoodFields(0, 1));
   first.Write(Request(1, 1, 4));
   tasks.table(1).WaitForRequests(1);
@@ -81,15 +61,13 @@ TEST(TransferPeersTest, ATaskWithTooManyStreamsIsRefusedMore) {
     StallingPeer second(tasks.address(1), GoodFields(0, 1));
     second.Write(Request(1, 2, 4));
     tasks.table(1).WaitForRequests(2);
-    EXPECT_THAT(pull(),
-                StatusIs(absl::StatusCode::kResourceExhausted,
-                         AllOf(HasSubstr("task 0"), HasSubstr("2 streams"))));
+    EXPECT_THAT(pull(), IsResourceExhausted("task 0", "2 streams"));
   }
   // Retry: there is room as soon as gRPC is done with a request.
   absl::Status status = pull();
   while (absl::IsResourceExhausted(status)) status = pull();
   EXPECT_THAT(status, IsOk());
-  EXPECT_THAT(sender.Wait(), IsOk());
+  EXPECT_THAT(lent.Wait(), IsOk());
 }
 
 // Waits for an alarm that is set `delay` from now.
@@ -119,20 +97,17 @@ TEST(TransferPeersTest,
      BytesThatStayWithGrpcAfterACancelAreFreedAfterTheGrace) {
   SimulatedEnvironment simulated(/*seed=*/1);
   WatchedClock clock(simulated.get().clock, absl::Seconds(2));
-  TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
+  RunningTasks tasks(2, [&](int, GrpcTransportOptions& options) {
     options.environment.clock = &clock;
   });
-  tasks.StartAll();
-  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingSender sender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+  LentBytes lent(tasks, kLargeBytes);
   StallingPeer peer(tasks.address(1), GoodFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Cancel(1));
   clock.WaitForAlarm();
   simulated.Advance(absl::Seconds(2));  // Ends the stream,
   simulated.Advance(absl::Seconds(2));  // and then the connection.
-  EXPECT_THAT(sender.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_THAT(lent.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
 }
 
 TEST(TransferPeersTest, ShutdownWithdrawsWhatHasTheIdOfARefusedRequest) {
@@ -142,9 +117,7 @@ TEST(TransferPeersTest, ShutdownWithdrawsWhatHasTheIdOfARefusedRequest) {
     options.bounds.max_frame_bytes = size_t{16} << 20;
   });
   tasks.StartAll();
-  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingSender sender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+  LentBytes lent(tasks, kLargeBytes);
   StallingPeer peer(tasks.address(1), GoodFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes) + Request(2, 1, 4));
   {
@@ -159,41 +132,68 @@ TEST(TransferPeersTest, ShutdownWithdrawsWhatHasTheIdOfARefusedRequest) {
   peer.Write(Request(3, 4, 4));
   tasks.table(1).WaitForRequests(1);
   peer.ReadFromNowOn();
-  EXPECT_THAT(sender.Wait(), IsOk());  // The refusal has been sent by now.
+  EXPECT_THAT(lent.Wait(), IsOk());  // The refusal has been sent by now.
   tasks.Stop(1);
   tasks.table(1).WaitForRequests(0);
 }
 
-TEST(TransferPeersTest, AReceiverThatGoesAwayMidTransferFreesTheLender) {
-  TestTasks tasks(2);
-  tasks.StartAll();
-  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingSender sender;
-  {
-    StallingPeer peer(tasks.address(1), GoodFields(0, 1));
-    peer.Write(Request(1, 0, kLargeBytes));
-    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
-    peer.Write(Request(2, 1, 4));
-    tasks.table(1).WaitForRequests(1);
+// Peer that stalls, and to which task 1 lends many bytes; another request of it
+// waits. The parameter: whether the peer reads the bytes from memory. Clock
+// stands still unless a test advances it: no grace ends.
+class StallingPeerTest : public testing::TestWithParam<bool> {
+ protected:
+  StallingPeerTest() {
+    peer_->Write(RequestRecord(1, 0, kLargeBytes, GetParam()));
+    peer_->Write(RequestRecord(2, 1, 4, GetParam()));
+    tasks_.table(1).WaitForRequests(1);
   }
-  EXPECT_THAT(sender.Wait(), StatusIs(absl::StatusCode::kUnavailable,
-                                      absl::StrCat("task 0 (", tasks.address(0),
-                                                   "): connection closed")));
-  tasks.table(1).WaitForRequests(0);
+
+  SimulatedEnvironment simulated_{/*seed=*/1};
+  RunningTasks tasks_{2, [this](int, GrpcTransportOptions& options) {
+                        options.environment.clock = simulated_.get().clock;
+                      }};
+  LentBytes lent_{tasks_, kLargeBytes};
+  std::optional<StallingPeer> peer_{
+      std::in_place, tasks_.address(1),
+      GetParam() ? MemoryRequestFields(0, 1) : GoodFields(0, 1)};
+};
+
+INSTANTIATE_TEST_SUITE_P(ReadsMemory, StallingPeerTest, testing::Bool());
+
+TEST_P(StallingPeerTest, FreesTheLenderWhenItGoesAway) {
+  peer_.reset();
+  EXPECT_THAT(lent_.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                     absl::StrCat("task 0 (", tasks_.address(0),
+                                                  "): connection closed")));
+  tasks_.table(1).WaitForRequests(0);
 }
 
-TEST(TransferPeersTest, ShutdownFreesTheLenderOfAReceiverThatStalls) {
-  TestTasks tasks(2);
-  tasks.StartAll();
-  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingSender sender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
-  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
-  peer.Write(Request(1, 0, kLargeBytes));
-  peer.Write(Request(2, 1, 4));
-  tasks.table(1).WaitForRequests(1);
-  tasks.Stop(1);
-  EXPECT_TRUE(absl::IsUnavailable(sender.Wait())) << sender.Wait();
+TEST_P(StallingPeerTest, FreesTheLenderWhenTheSenderIsShutDown) {
+  tasks_.Stop(1);
+  EXPECT_TRUE(absl::IsUnavailable(lent_.Wait())) << lent_.Wait();
+}
+
+// A TCP connection stalls while gRPC is writing; what may be read from memory
+// is free at once.
+TEST_P(StallingPeerTest, FreesTheLenderAfterACancelAndASecondGrace) {
+  for (const uint64_t id : {1, 2}) peer_->Write(Cancel(id));
+  tasks_.table(1).WaitForRequests(0);
+  for (int i = 0; i < 2 && !GetParam(); ++i) {
+    simulated_.Advance(absl::Seconds(2));
+  }
+  EXPECT_THAT(lent_.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+}
+
+TEST_P(StallingPeerTest, FreesTheLenderAtOnceWhenItsProcessIsDropped) {
+  const absl::Status lost = absl::UnavailableError("task 0 was lost");
+  Transport& transport = tasks_.transport(1);
+  // Dropping another process of the task, or another task, changes nothing.
+  transport.Drop({.task = 0, .incarnation = 6}, lost);
+  transport.Drop({.task = 1, .incarnation = 5}, lost);
+  tasks_.table(1).WaitForRequests(1);
+  transport.Drop({.task = 0, .incarnation = 5}, lost);
+  EXPECT_EQ(lent_.Wait(), lost);
+  tasks_.table(1).WaitForRequests(0);
 }
 
 // Returns the end of a request for 8 bytes, which `server` answers. Task 0 must
@@ -202,7 +202,7 @@ absl::Status EndOfRequest(FakeServer::Answer answer) {
   TestTasks tasks(2);
   tasks.Start(0);
   FakeServer server(tasks.address(1), std::move(answer));
-  WaitingReceiver first(8), second(8);
+  WaitingReceiver first(8);
   tasks.Request(0, 1, KeyOf(0), 8, first);
   absl::Status status = first.Wait();
   tasks.Stop(0);
@@ -210,10 +210,7 @@ absl::Status EndOfRequest(FakeServer::Answer answer) {
 }
 
 std::string Frame(const FrameHeader& header, size_t num_bytes) {
-  const EncodedFrameHeader encoded = Encode(header);
-  return std::string(reinterpret_cast<const char*>(encoded.data()),
-                     encoded.size()) +
-         std::string(num_bytes, 'x');
+  return Bytes(header) + std::string(num_bytes, 'x');
 }
 
 TEST(TransferPeersTest, FramesThatWereNotAskedForEndTheStream) {
@@ -221,98 +218,36 @@ TEST(TransferPeersTest, FramesThatWereNotAskedForEndTheStream) {
     return EndOfRequest({.message = message, .finishes = false});
   };
   const auto is_broken =
-      StatusIs(absl::StatusCode::kInternal,
-               AllOf(HasSubstr("task 1 (127.0.0.1:"),
-                     HasSubstr("sent what was not asked for")));
+      IsInternal("task 1 (127.0.0.1:", "sent what was not asked for");
   const FrameHeader good{.id = 1, .length = 8, .is_last = true};
   EXPECT_THAT(ends(Frame(good, 8)), IsOk());
 
-  FrameHeader header = good;
-  header.id = 2;
-  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
-  header = good;
-  header.offset = 1;
-  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
-  header = good;
-  header.offset = ~uint64_t{0};
-  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
-  header = good;
-  header.length = 9;
-  EXPECT_THAT(ends(Frame(header, 9)), is_broken);
-  header = good;
-  header.length = 7;
-  EXPECT_THAT(ends(Frame(header, 7)), is_broken);
-  header = good;
-  header.is_last = false;
-  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
-  // Payload shorter than the header says.
-  header = good;
-  EXPECT_THAT(ends(Frame(header, 7)), is_broken);
-  header.length = ~uint32_t{0};
-  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
+  const std::pair<ChangeFrame, size_t> wrong_frames[] = {
+      {[](auto& h) { h.id = 2; }, 8},
+      {[](auto& h) { h.offset = 1; }, 8},
+      {[](auto& h) { h.offset = ~uint64_t{0}; }, 8},
+      {[](auto& h) { h.length = 9; }, 9},
+      {[](auto& h) { h.length = 7; }, 7},
+      {[](auto& h) { h.is_last = false; }, 8},
+      {[](auto&) {}, 7},  // Payload shorter than the header says.
+      {[](auto& h) { h.length = ~uint32_t{0}; }, 8},
+      {[](auto& h) { h.code = static_cast<absl::StatusCode>(17); }, 8}};
+  for (const auto& [change, num_bytes] : wrong_frames) {
+    FrameHeader header = good;
+    change(header);
+    EXPECT_THAT(ends(Frame(header, num_bytes)), is_broken);
+  }
   EXPECT_THAT(ends(Frame(good, 8).substr(0, 31)), is_broken);
   EXPECT_THAT(ends("x"), is_broken);
+  EXPECT_THAT(ends(std::string(1000, '\xff')), is_broken);
   // More bytes than requested.
   EXPECT_THAT(ends(Frame(good, 8) + Frame(good, 8)), IsOk());
-  EXPECT_THAT(ends(std::string(1000, '\xff')), is_broken);
-  header = good;
-  header.code = static_cast<absl::StatusCode>(17);
-  EXPECT_THAT(ends(Frame(header, 8)), is_broken);
 }
 
 TEST(TransferPeersTest, APeerThatEndsTheStreamMidTransferIsNamed) {
   const FrameHeader half{.id = 1, .length = 4};
   EXPECT_THAT(EndOfRequest({.message = Frame(half, 4)}),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       AllOf(HasSubstr("task 1 (127.0.0.1:"),
-                             HasSubstr("connection closed"))));
-}
-
-// Stalls the TCP connection while gRPC is writing.
-TEST(TransferPeersTest, AConnectionThatStallsIsBrokenAfterASecondGrace) {
-  SimulatedEnvironment simulated(/*seed=*/1);
-  TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
-    options.environment.clock = simulated.get().clock;
-  });
-  tasks.StartAll();
-  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingSender sender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
-  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
-  peer.Write(Request(1, 0, kLargeBytes));
-  peer.Write(Request(2, 1, 4));
-  tasks.table(1).WaitForRequests(1);
-  peer.Write(Cancel(1));
-  peer.Write(Cancel(2));
-  tasks.table(1).WaitForRequests(0);
-  simulated.Advance(absl::Seconds(2));
-  simulated.Advance(absl::Seconds(2));
-  EXPECT_THAT(sender.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
-}
-
-// Clock stands still: no grace ends.
-TEST(TransferPeersTest, WhatIsOnItsWayToAProcessThatIsDroppedIsFreeAtOnce) {
-  SimulatedEnvironment simulated(/*seed=*/1);
-  TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
-    options.environment.clock = simulated.get().clock;
-  });
-  tasks.StartAll();
-  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingSender sender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
-  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
-  peer.Write(Request(1, 0, kLargeBytes));
-  peer.Write(Request(2, 1, 4));
-  tasks.table(1).WaitForRequests(1);
-  const absl::Status lost = absl::UnavailableError("task 0 was lost");
-  Transport& transport = tasks.transport(1);
-  // Dropping another process of the task, or another task, changes nothing.
-  transport.Drop({.task = 0, .incarnation = 6}, lost);
-  transport.Drop({.task = 1, .incarnation = 5}, lost);
-  tasks.table(1).WaitForRequests(1);
-  transport.Drop({.task = 0, .incarnation = 5}, lost);
-  EXPECT_EQ(sender.Wait(), lost);
-  tasks.table(1).WaitForRequests(0);
+              IsUnavailable("task 1 (127.0.0.1:", "connection closed"));
 }
 
 // Table whose Withdraw() takes as long as the test says.
@@ -429,29 +364,24 @@ TEST(TransferPeersTest, WhatIsAskedOfAReplacementDoesNotEndWithWhomItReplaced) {
 TEST(TransferPeersTest, MessagesThatAreTooLargeEndTheStream) {
   EXPECT_THAT(
       EndOfRequest({.message = std::string(32 << 20, 'x'), .finishes = false}),
-      StatusIs(absl::StatusCode::kResourceExhausted,
-               HasSubstr("task 1 (127.0.0.1:")));
+      IsResourceExhausted("task 1 (127.0.0.1:"));
 }
 
 TEST(TransferPeersTest, RecordsThatMakeNoSenseEndTheStreamAtTheSender) {
-  TestTasks tasks(2);
-  tasks.StartAll();
+  RunningTasks tasks(2);
   const auto sends = [&](const std::string& message) {
     return CallAs(tasks.address(1), GoodFields(0, 1), "/tutti.Transfers/Pull",
                   message)
         .error_code();
   };
+  const std::string request = Request(1, 0, 4), cancel = Cancel(1);
   EXPECT_EQ(sends(""), grpc::StatusCode::OK);
-  EXPECT_EQ(sends("x"), grpc::StatusCode::INTERNAL);
-  EXPECT_EQ(sends(Request(1, 0, 4).substr(1)), grpc::StatusCode::INTERNAL);
-  EXPECT_EQ(sends(std::string(kRecordBytes, '\xff')),
-            grpc::StatusCode::INTERNAL);
-  EXPECT_EQ(sends(Request(1, 0, 4) + Request(1, 1, 4)),
-            grpc::StatusCode::INTERNAL);
-  const std::string cancel = Cancel(1);
   EXPECT_EQ(sends(cancel), grpc::StatusCode::OK);
-  EXPECT_EQ(sends(cancel.substr(0, cancel.size() - 1)),
-            grpc::StatusCode::INTERNAL);
+  for (const std::string& message :
+       {std::string("x"), request.substr(1), std::string(kRecordBytes, '\xff'),
+        request + Request(1, 1, 4), cancel.substr(0, cancel.size() - 1)}) {
+    EXPECT_EQ(sends(message), grpc::StatusCode::INTERNAL) << message;
+  }
   EXPECT_EQ(sends(std::string(100'000, '\0')),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
   tasks.table(1).WaitForRequests(0);

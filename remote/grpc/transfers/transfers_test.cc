@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "remote/fake_services.h"
+#include "remote/grpc/running_tasks_testing.h"
 #include "remote/grpc/test_tasks.h"
 #include "remote/grpc/transfers/receive_stream.h"
 #include "tests/doubles/status_matchers.h"
@@ -29,12 +30,7 @@
 namespace tutti {
 namespace transfers_test {
 
-using testing::AllOf;
 using testing::Each;
-using testing::HasSubstr;
-
-// More bytes than a socket buffer holds.
-constexpr size_t kLargeBytes = size_t{64} << 20;
 
 // Value of `cancel_grace`. This process may stand still for longer than the
 // default, which would end other requests of the stream.
@@ -59,40 +55,24 @@ INSTANTIATE_TEST_SUITE_P(Paths, EveryWayTest,
                                          Path::kSameHostMemory));
 
 TEST_P(EveryWayTest, BytesOfEverySizeArriveAndTheLenderIsTold) {
-  TestTasks tasks(2, Way());
-  tasks.StartAll();
+  RunningTasks tasks(2, Way());
   for (const size_t num_bytes :
        {size_t{0}, size_t{1}, size_t{7}, size_t{1001}, size_t{1024},
         size_t{1025}, kMinMemoryBytes - 1, kMinMemoryBytes, kMinMemoryBytes + 1,
         size_t{4} << 20, (size_t{4} << 20) + 1, kLargeBytes + 3}) {
-    const std::vector<std::byte> bytes = Pattern(num_bytes);
-    WaitingSender sender;
-    WaitingReceiver receiver(num_bytes);
-    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
-    tasks.Request(0, 1, KeyOf(0), num_bytes, receiver);
-    EXPECT_THAT(receiver.Wait(), IsOk());
-    EXPECT_THAT(sender.Wait(), IsOk());
-    EXPECT_TRUE(receiver.bytes() == bytes) << num_bytes;
+    ExpectArrive(tasks, num_bytes);
   }
 }
 
 TEST(TransfersTest, PartsAreWholeElementsOfEveryType) {
   // Cut frames inside elements.
-  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+  RunningTasks tasks(2, [](int, GrpcTransportOptions& options) {
     options.bounds.max_frame_bytes = 1027;
   });
-  tasks.StartAll();
   for (const DType dtype : kAllDTypes) {
     const size_t num_bytes = SizeOf(dtype) * 100'003;
-    const std::vector<std::byte> bytes = Pattern(num_bytes);
-    WaitingSender sender;
-    WaitingReceiver receiver(num_bytes);
-    tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
-    tasks.Request(0, 1, KeyOf(0), num_bytes, receiver, dtype);
-    EXPECT_THAT(receiver.Wait(), IsOk());
-    EXPECT_THAT(sender.Wait(), IsOk());
-    EXPECT_TRUE(receiver.bytes() == bytes) << Name(dtype);
-    EXPECT_THAT(receiver.part_sizes(), Each(testing::Truly([&](size_t size) {
+    const auto sizes = ExpectArrive(tasks, num_bytes, dtype);
+    EXPECT_THAT(sizes, Each(testing::Truly([&](size_t size) {
                   return size > 0 && size % SizeOf(dtype) == 0;
                 })));
   }
@@ -100,11 +80,10 @@ TEST(TransfersTest, PartsAreWholeElementsOfEveryType) {
 
 TEST_P(EveryWayTest, AThousandAtATimeArrive) {
   constexpr int kNumTransfers = 1000;
-  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+  RunningTasks tasks(2, [](int, GrpcTransportOptions& options) {
     options.transfer_lanes = 2;
     Choose(options);
   });
-  tasks.StartAll();
   std::vector<std::vector<std::byte>> bytes(kNumTransfers);
   std::vector<WaitingSender> senders(kNumTransfers);
   std::vector<std::unique_ptr<WaitingReceiver>> receivers;
@@ -125,24 +104,16 @@ TEST_P(EveryWayTest, AThousandAtATimeArrive) {
 }
 
 TEST(TransfersTest, BothDirectionsAndATaskWithItselfWork) {
-  TestTasks tasks(2);
-  tasks.StartAll();
-  const std::vector<std::byte> bytes = Pattern(100'000);
+  RunningTasks tasks(2);
   for (int from = 0; from < 2; ++from) {
     for (int to = 0; to < 2; ++to) {
-      WaitingSender sender;
-      WaitingReceiver receiver(bytes.size());
-      tasks.table(to).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
-      tasks.Request(from, to, KeyOf(0), bytes.size(), receiver);
-      EXPECT_THAT(receiver.Wait(), IsOk());
-      EXPECT_THAT(sender.Wait(), IsOk());
+      ExpectArrive(tasks, 100'000, DType::kUint8, /*tag=*/0, from, to);
     }
   }
 }
 
 TEST(TransfersTest, ACancelledRequestThatWaitsIsWithdrawn) {
-  TestTasks tasks(2);
-  tasks.StartAll();
+  RunningTasks tasks(2);
   WaitingReceiver receiver(4);
   tasks.Request(0, 1, KeyOf(0), 4, receiver);
   tasks.table(1).WaitForRequests(1);
@@ -155,22 +126,19 @@ TEST(TransfersTest, ACancelledRequestThatWaitsIsWithdrawn) {
   EXPECT_EQ(tasks.table(1).num_withdrawn(), 1);
 
   // The stream and the key are free again.
-  const std::vector<std::byte> bytes = Pattern(4);
-  WaitingSender sender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+  LentBytes lent(tasks, 4);
   tasks.Request(0, 1, KeyOf(0), 4, second);
   EXPECT_THAT(second.Wait(), IsOk());
-  EXPECT_THAT(sender.Wait(), IsOk());
+  EXPECT_THAT(lent.Wait(), IsOk());
 }
 
 TEST_P(EveryWayTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
-  TestTasks tasks(2, Way());
-  tasks.StartAll();
+  RunningTasks tasks(2, Way());
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
   for (int i = 0; i < 20; ++i) {
     WaitingSender sender;
-    WaitingReceiver receiver(kLargeBytes);
     tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .sender = &sender});
+    WaitingReceiver receiver(kLargeBytes);
     tasks.Request(0, 1, KeyOf(i), kLargeBytes, receiver);
     receiver.WaitForPart();
     tasks.transport(0).transfers().Cancel(1, KeyOf(i), &receiver,
@@ -183,13 +151,12 @@ TEST_P(EveryWayTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
 }
 
 TEST_P(EveryWayTest, ABorrowerThatRefusesAPartIsToldItsReason) {
-  TestTasks tasks(2, Way());
-  tasks.StartAll();
+  RunningTasks tasks(2, Way());
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
   for (int i = 0; i < 3; ++i) {
     WaitingSender sender;
-    RefusingReceiver receiver(/*offset=*/0, absl::DataLossError("not these"));
     tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .sender = &sender});
+    RefusingReceiver receiver(/*offset=*/0, absl::DataLossError("not these"));
     tasks.Request(0, 1, KeyOf(i), kLargeBytes, receiver);
     EXPECT_THAT(receiver.Wait(),
                 StatusIs(absl::StatusCode::kDataLoss, "not these"));
@@ -237,10 +204,8 @@ TEST(TransfersTest, ManyLongReasonsFitIntoMessagesHoweverSmallTheirBound) {
     options.same_host_memory = false;
   });
   tasks.StartAll();
-  const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingSender sender;
+  LentBytes lent(tasks, kLargeBytes, -1);
   DelayedReceiver large;
-  tasks.table(1).Provide(KeyOf(-1), {.bytes = bytes, .sender = &sender});
   tasks.Request(0, 1, KeyOf(-1), kLargeBytes, large);
   large.WaitForPart();
   std::vector<std::unique_ptr<WaitingReceiver>> receivers;
@@ -260,43 +225,36 @@ TEST(TransfersTest, ManyLongReasonsFitIntoMessagesHoweverSmallTheirBound) {
   large.GoOn();
   EXPECT_THAT(large.Wait(), IsOk());
   EXPECT_EQ(large.num_bytes(), kLargeBytes);
-  EXPECT_THAT(sender.Wait(), IsOk());
+  EXPECT_THAT(lent.Wait(), IsOk());
   for (int i = 0; i < kNumRequests; ++i) {
     EXPECT_EQ(receivers[i]->Wait(), reason(i));
   }
 }
 
 TEST(TransfersTest, ALoanOfAnotherSizeEndsBothSides) {
-  TestTasks tasks(2);
-  tasks.StartAll();
-  const std::vector<std::byte> bytes = Pattern(8);
-  WaitingSender sender;
+  RunningTasks tasks(2);
+  LentBytes lent(tasks, 8);
   WaitingReceiver receiver(4);
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
   tasks.Request(0, 1, KeyOf(0), 4, receiver);
-  const auto is_wrong =
-      StatusIs(absl::StatusCode::kInternal, HasSubstr("8 bytes are lent"));
+  const auto is_wrong = IsInternal("8 bytes are lent");
   EXPECT_THAT(receiver.Wait(), is_wrong);
-  EXPECT_THAT(sender.Wait(), is_wrong);
+  EXPECT_THAT(lent.Wait(), is_wrong);
 }
 
 TEST(TransfersTest, TheSameKeyIsAskedForOnceAtATime) {
-  TestTasks tasks(2);
-  tasks.StartAll();
+  RunningTasks tasks(2);
   WaitingReceiver first(4), second(4);
   tasks.Request(0, 1, KeyOf(0), 4, first);
   tasks.Request(0, 1, KeyOf(0), 4, second);
-  EXPECT_THAT(second.Wait(), StatusIs(absl::StatusCode::kAlreadyExists,
-                                      HasSubstr("asked twice")));
+  EXPECT_THAT(second.Wait(), IsAlreadyExists("asked twice"));
   tasks.Stop(0);
   EXPECT_TRUE(absl::IsCancelled(first.Wait()));
 }
 
 TEST(TransfersTest, TheKeyOfACancelledRequestIsFreeBeforeItsBorrowerIsTold) {
-  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+  RunningTasks tasks(2, [](int, GrpcTransportOptions& options) {
     options.cancel_grace = kNoLimit;
   });
-  tasks.StartAll();
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
   WaitingSender sender, second_lender;
   DelayedReceiver first;
@@ -318,21 +276,17 @@ TEST(TransfersTest, TheKeyOfACancelledRequestIsFreeBeforeItsBorrowerIsTold) {
 }
 
 TEST(TransfersTest, ASizeThatIsNoNumberOfElementsIsRefused) {
-  TestTasks tasks(2);
-  tasks.StartAll();
+  RunningTasks tasks(2);
   WaitingReceiver receiver(6);
   tasks.Request(0, 1, KeyOf(0), 6, receiver, DType::kFloat32);
-  EXPECT_THAT(receiver.Wait(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                        HasSubstr("float32")));
+  EXPECT_THAT(receiver.Wait(), IsInvalidArgument("float32"));
   WaitingReceiver other(6);
   tasks.Request(0, 1, KeyOf(0), 6, other, static_cast<DType>(99));
-  EXPECT_THAT(other.Wait(),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("99")));
+  EXPECT_THAT(other.Wait(), IsInvalidArgument("99"));
 }
 
 TEST(TransfersTest, ThePeerThatGoesAwayIsNamed) {
-  TestTasks tasks(2);
-  tasks.StartAll();
+  RunningTasks tasks(2);
   WaitingReceiver receiver(4);
   tasks.Request(0, 1, KeyOf(0), 4, receiver);
   tasks.table(1).WaitForRequests(1);
@@ -344,36 +298,30 @@ TEST(TransfersTest, ThePeerThatGoesAwayIsNamed) {
 }
 
 TEST(TransfersTest, ShutdownEndsRequestsAndWithdrawsThem) {
-  TestTasks tasks(2);
-  tasks.StartAll();
+  RunningTasks tasks(2);
   WaitingReceiver receiver(4);
   tasks.Request(0, 1, KeyOf(0), 4, receiver);
   tasks.table(1).WaitForRequests(1);
   tasks.Stop(0);
-  EXPECT_THAT(receiver.Wait(),
-              StatusIs(absl::StatusCode::kCancelled, HasSubstr("shut down")));
+  EXPECT_THAT(receiver.Wait(), IsCancelled("shut down"));
   tasks.table(1).WaitForRequests(0);
 }
 
 TEST(TransfersTest, ATaskWithTooManyRequestsIsRefusedMore) {
-  TestTasks tasks(2, [](int, GrpcTransportOptions& options) {
+  RunningTasks tasks(2, [](int, GrpcTransportOptions& options) {
     options.bounds.max_open_transfers = 3;
   });
-  tasks.StartAll();
   std::vector<std::unique_ptr<WaitingReceiver>> receivers;
   for (int i = 0; i < 4; ++i) {
     receivers.push_back(std::make_unique<WaitingReceiver>(4));
     tasks.Request(0, 1, KeyOf(i), 4, *receivers[i]);
   }
   EXPECT_THAT(receivers[3]->Wait(),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       AllOf(HasSubstr("task 0"), HasSubstr("3 requests"))));
+              IsResourceExhausted("task 0", "3 requests"));
   // Room for another one once one has ended.
-  const std::vector<std::byte> bytes = Pattern(4);
-  WaitingSender sender;
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
+  LentBytes lent(tasks, 4);
   EXPECT_THAT(receivers[0]->Wait(), IsOk());
-  EXPECT_THAT(sender.Wait(), IsOk());
+  EXPECT_THAT(lent.Wait(), IsOk());
   WaitingReceiver fifth(4);
   tasks.Request(0, 1, KeyOf(5), 4, fifth);
   tasks.table(1).WaitForRequests(3);
@@ -381,15 +329,9 @@ TEST(TransfersTest, ATaskWithTooManyRequestsIsRefusedMore) {
 }
 
 TEST(TransfersTest, WhatIsAskedOfAProcessThatIsDroppedEnds) {
-  TestTasks tasks(2);
-  tasks.StartAll();
-  const std::vector<std::byte> bytes = Pattern(4);
-  WaitingSender sender;
-  WaitingReceiver first(4), second(4), third(4);
-  tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
-  tasks.Request(0, 1, KeyOf(0), 4, first);
-  EXPECT_THAT(first.Wait(), IsOk());  // The peer is known now.
-  EXPECT_THAT(sender.Wait(), IsOk());
+  RunningTasks tasks(2);
+  ExpectArrive(tasks, 4);  // The peer is known now.
+  WaitingReceiver second(4), third(4);
   tasks.Request(0, 1, KeyOf(1), 4, second);
   tasks.table(1).WaitForRequests(1);
   const absl::Status lost = absl::UnavailableError("task 1 was lost");
@@ -409,8 +351,7 @@ TEST(TransfersTest, WhatIsAskedForWhileAStreamEndsEndsWithItOrComes) {
   constexpr int kNumRequests = 64;
   const std::vector<std::byte> bytes = Pattern(4);
   WaitingSender sender;
-  TestTasks tasks(2);
-  tasks.StartAll();
+  RunningTasks tasks(2);
   const absl::Status lost = absl::UnavailableError("task 1 was lost");
   for (int round = 0; round < kNumRounds; ++round) {
     const int first_tag = round * kNumRequests;
@@ -451,8 +392,7 @@ TEST(TransfersTest, WhatIsCancelledWhileAStreamEndsIsToldOnce) {
   WaitingSender sender;
   WaitingReceiver first(4);
   std::vector<CountingReceiver> receivers(kNumRounds * kNumRequests);
-  TestTasks tasks(2);
-  tasks.StartAll();
+  RunningTasks tasks(2);
   tasks.table(1).Provide(KeyOf(-1), {.bytes = bytes, .sender = &sender});
   tasks.Request(0, 1, KeyOf(-1), 4, first);
   EXPECT_THAT(first.Wait(), IsOk());  // The peer is known now.

@@ -7,24 +7,28 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "remote/mpi/collectives/mpi_communicators.h"
+#include "remote/mpi/messages/mpi_note.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/collective.h"
 #include "tutti/implementation.h"
 #include "tutti/params.h"
+#include "tutti/peer_access.h"
 #include "tutti/reduction.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
 namespace mpi_operation_test {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
+using testing::ElementsAre;
+using testing::IsEmpty;
 
 constexpr int kGroupSize = 4;
 constexpr int64_t kTooMany = int64_t{1} << 31;
@@ -35,10 +39,9 @@ absl::Status CheckOf(CollectiveType type, int64_t num_elements) {
 }
 
 auto IsTooMany(int rank, int64_t num_elements) {
-  return StatusIs(absl::StatusCode::kInvalidArgument,
-                  AllOf(HasSubstr(absl::StrCat("rank ", rank, " has ",
-                                               num_elements, " elements")),
-                        HasSubstr("choose another implementation")));
+  return IsInvalidArgument(
+      absl::StrCat("rank ", rank, " has ", num_elements, " elements"),
+      "choose another implementation");
 }
 
 TEST(MpiOperationTest, BlocksHaveNoMoreElementsThanAnIntCounts) {
@@ -76,9 +79,8 @@ TEST(MpiOperationTest, WhatGoesInPiecesHasAnyNumberOfElements) {
 }
 
 TEST(MpiOperationTest, WhatItDoesNotDoIsRefused) {
-  EXPECT_THAT(
-      CheckOf(CollectiveType::kPermute, 1),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("permute")));
+  EXPECT_THAT(CheckOf(CollectiveType::kPermute, 1),
+              IsInvalidArgument("permute"));
 }
 
 // Operation of one member, on tensors of uint8.
@@ -168,12 +170,24 @@ TEST(MpiOperationTest, SmallInputsAreMergedAndTheFinalOpComesLast) {
 TEST(MpiOperationTest, SmallInputsOfAnotherLengthAreAnError) {
   Member member(CollInstanceParams(), 3, 2);
   EXPECT_THAT(member.operation().Merge({"ab", "abc", "ab"}).status(),
-              StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("rank 1 sent 3 bytes, not 2")));
+              IsInternal("rank 1 sent 3 bytes, not 2"));
   EXPECT_THAT(member.operation().FinishMerged("abc"),
-              StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("rank 0 sent 3 bytes, not 2")));
+              IsInternal("rank 0 sent 3 bytes, not 2"));
   EXPECT_EQ(member.output(), std::string(2, '\0'));
+}
+
+// Without MPI no communicator is made.
+TEST(MpiCommunicatorsTest, AGroupThatHasNoneEndsAtOnce) {
+  std::vector<MpiNote::Kind> sent;
+  std::vector<ExecKey> freed;
+  MpiCommunicators communicators(
+      {.send = [&](int /*task*/,
+                   const MpiNote& note) { sent.push_back(note.kind); },
+       .on_free = [&](const ExecKey& key) { freed.push_back(key); }});
+  const ExecKey key{.generation = 1, .group = 2};
+  communicators.Release(key);
+  EXPECT_THAT(freed, ElementsAre(key));
+  EXPECT_THAT(sent, IsEmpty());
 }
 
 }  // namespace mpi_operation_test

@@ -1,0 +1,442 @@
+// Tasks that talk over gRPC: steps that are cleaned up while much goes on in
+// them, named tensors, and outfeeds.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "outfeed/outfeed_testing.h"
+#include "outfeed/remote/remote_outfeed_pair.h"
+#include "outfeed/remote/stream_link.h"
+#include "tests/cluster/grpc_tasks.h"
+#include "tests/cluster/named_call.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/collective.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
+#include "tutti/executor.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace tasks_grpc_test {
+
+using testing::Each;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr int kTasks = 3;
+constexpr int kInstances = 20;
+constexpr int kRounds = 40;
+
+// Call of a task; all elements of a tensor are the same.
+struct Call {
+  Tensor output;
+  std::shared_ptr<Cancellation> cancellation = std::make_shared<Cancellation>();
+  absl::Status status;
+  BlockingCounter ended{1};
+};
+
+class EndedStepGrpcTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto runtimes = JoinedGrpcTasks(kTasks, environment_.get());
+    ASSERT_THAT(runtimes, IsOk());
+    runtimes_ = *std::move(runtimes);
+  }
+
+  // Requests few and many bytes, by different algorithms.
+  std::shared_ptr<const CollectiveRequest> Request(int instance) const {
+    constexpr int64_t kCounts[] = {1, 100, 1000, 50'000, 200'000};
+    constexpr const char* kAlgorithms[] = {
+        "RingReduce", "RecursiveDoublingReduce", "TreeReduce", "ShuffleReduce"};
+    auto request = std::make_shared<CollectiveRequest>();
+    request->group_key = group_key_;
+    request->group_size = kTasks;
+    request->instance_key = instance;
+    request->op = AllReduce{};
+    request->impl_details.implementation = kAlgorithms[instance % 4];
+    request->shape = TensorShape::Vector(kCounts[instance % 5]);
+    return request;
+  }
+
+  std::shared_ptr<CollectiveExecutor> ExecutorOf(int task, int64_t step) {
+    return runtimes_[task]->manager().FindOrCreate(step);
+  }
+
+  void Start(Call& call, int task, int64_t step, int instance, float value) {
+    const auto request = Request(instance);
+    Tensor input = *Tensor::Allocate(request->dtype, request->shape);
+    std::fill_n(reinterpret_cast<float*>(input.mutable_data()),
+                input.num_elements(), value);
+    ExecutorOf(task, step)
+        ->ExecuteAsync(
+            {.device = runtimes_[task]->devices()[0],
+             .request = request,
+             .input = std::move(input),
+             .output = &call.output,
+             .deadline = environment_.get().clock->Now() + absl::Seconds(60),
+             .cancellation = call.cancellation},
+            [&call](absl::Status status) {
+              call.status = std::move(status);
+              call.ended.DecrementCount();
+            });
+  }
+
+  void CleanUp(int task, int64_t step) {
+    BlockingCounter cleaned_up(1);
+    runtimes_[task]->CleanupStep(step, [&](const absl::Status& status) {
+      EXPECT_THAT(status, IsOk());
+      cleaned_up.DecrementCount();
+    });
+    cleaned_up.Wait();
+  }
+
+  // All instances; `value` of task 0, and one more of each other one.
+  void StartAll(std::deque<Call>& calls, int64_t step, int value) {
+    for (int instance = 0; instance < kInstances; ++instance) {
+      for (int task = 0; task < kTasks; ++task) {
+        Start(calls.emplace_back(), task, step, instance,
+              static_cast<float>(value + task));
+      }
+    }
+  }
+
+  // All instances but for a task that does not come to some, and one that gives
+  // one up.
+  void StartSome(std::deque<Call>& calls, int64_t step) {
+    for (int instance = 0; instance < kInstances; ++instance) {
+      const auto late = static_cast<int>(draw_() % (kTasks + 1));
+      for (int task = 0; task < kTasks; ++task) {
+        if (task != late) {
+          Start(calls.emplace_back(), task, step, instance, 1000);
+        }
+      }
+    }
+    for (auto turns = draw_() % 200; turns > 0; --turns) {
+      std::this_thread::yield();
+    }
+    if (draw_() % 2 == 0) return;
+    calls[draw_() % calls.size()].cancellation->Cancel(
+        absl::CancelledError("at will"));
+  }
+
+  // Cleans one step up on the way, and runs the next.
+  void InterruptAndRunNext(int64_t step, int round) {
+    std::deque<Call> interrupted, late, next;
+    StartSome(interrupted, step);
+    CleanUp(static_cast<int>(draw_() % kTasks), step);
+    StartAll(next, step + 1, round);
+    StartSome(late, step);
+    for (auto* const calls : {&interrupted, &late, &next}) {
+      for (Call& call : *calls) call.ended.Wait();
+    }
+    for (const Call& call : late) {
+      ASSERT_THAT(call.status, IsFailedPrecondition("twice"));
+    }
+    for (const Call& call : next) {
+      ASSERT_THAT(call.status, IsOk()) << "round " << round;
+      const auto* const sums =
+          reinterpret_cast<const float*>(call.output.data());
+      const auto sum = static_cast<float>(0 + 1 + 2 + kTasks * round);
+      ASSERT_EQ(std::count(sums, sums + call.output.num_elements(), sum),
+                call.output.num_elements())
+          << "round " << round;
+    }
+    CleanUp(0, step + 1);
+  }
+
+  DefaultEnvironment environment_{2};
+  std::mt19937_64 draw_{1};
+  GroupKey group_key_ = 1;
+  std::vector<std::unique_ptr<ClusterRuntime>> runtimes_;
+};
+
+TEST_F(EndedStepGrpcTest, WhatACleanupInterruptsDoesNotMeetTheNextStep) {
+  std::deque<Call> settling;
+  StartAll(settling, /*step=*/1, /*value=*/0);
+  for (Call& call : settling) {
+    call.ended.Wait();
+    ASSERT_THAT(call.status, IsOk());
+  }
+  for (int round = 0; round < kRounds && !HasFailure(); ++round) {
+    InterruptAndRunNext(/*step=*/5 + 2 * round, round);
+  }
+}
+
+TEST_F(EndedStepGrpcTest, NorWhereItsGroupsWereNotSettledBefore) {
+  for (int round = 0; round < kRounds && !HasFailure(); ++round) {
+    ++group_key_;
+    InterruptAndRunNext(/*step=*/5 + 2 * round, round);
+  }
+}
+
+constexpr int kNumRanks = 3;
+
+class NamedTensorsGrpcTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto runtimes = JoinedGrpcTasks(kNumRanks, environment_.get());
+    ASSERT_THAT(runtimes, IsOk());
+    runtimes_ = *std::move(runtimes);
+  }
+
+  // Reduces the names on all ranks, each rank starting with a different name.
+  // Returns the calls with their results.
+  std::vector<NamedCall> ReduceOnAll(const std::vector<std::string>& names,
+                                     const std::vector<Tensor>& inputs) {
+    std::vector<NamedCall> calls(kNumRanks * names.size());
+    BlockingCounter left(static_cast<int>(calls.size()));
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const size_t rank = i % kNumRanks;
+      const size_t name = (i / kNumRanks + rank * 17) % names.size();
+      runtimes_[rank]->coordinator().AllReduce(
+          {.name = names[name],
+           .input = inputs[rank],
+           .output = &calls[i].output},
+          [&call = calls[i], &left](absl::Status status) {
+            call.Set()(std::move(status));
+            left.DecrementCount();
+          });
+    }
+    left.Wait();
+    return calls;
+  }
+
+  DefaultEnvironment environment_{/*num_workers=*/2};
+  std::vector<std::unique_ptr<ClusterRuntime>> runtimes_;
+};
+
+TEST_F(NamedTensorsGrpcTest, RanksMeetHearWhatDiffersAndShutDown) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 200; ++i) names.push_back(absl::StrCat("tensor ", i));
+  names.push_back(std::string("a\0b", 3));
+  names.push_back(std::string(kMaxTensorNameBytes, '\xff'));
+  std::vector<Tensor> inputs, others;
+  for (int rank = 0; rank < kNumRanks; ++rank) {
+    inputs.push_back(Filled(DType::kFloat32, TensorShape::Vector(100),
+                            static_cast<float>(rank + 1)));
+    others.push_back(Filled(DType::kFloat32, TensorShape::Vector(rank), 0));
+  }
+  for (int round = 0; round < 2; ++round) {
+    for (const NamedCall& call : ReduceOnAll(names, inputs)) {
+      ASSERT_THAT(call.status, IsOk());
+      EXPECT_THAT(call.Values(), Each(6));
+    }
+    for (const NamedCall& call : ReduceOnAll(names, others)) {
+      EXPECT_THAT(call.status,
+                  IsFailedPrecondition("mismatched allreduce tensor shapes"));
+    }
+  }
+  const auto waiting =
+      CallAllGather(runtimes_[2]->coordinator(), "one asks", inputs[2]);
+  BlockingCounter down(kNumRanks);
+  for (const auto& runtime : runtimes_) {
+    runtime->coordinator().Shutdown([&down](const absl::Status& status) {
+      EXPECT_THAT(status, IsOk());
+      down.DecrementCount();
+    });
+  }
+  down.Wait();
+  EXPECT_THAT(waiting->status, IsCancelled("shut down"));
+}
+
+TEST_F(NamedTensorsGrpcTest, GathersOfOtherRowsAndOfNoneMeet) {
+  for (int round = 0; round < 2 * kNumRanks; ++round) {
+    std::vector<NamedCallPtr> calls;
+    std::vector<float> wanted;
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      const int rows = (rank + round) % kNumRanks;  // 0 on one rank.
+      wanted.insert(wanted.end(), rows, static_cast<float>(rank));
+      calls.push_back(
+          CallAllGather(runtimes_[rank]->coordinator(), "rows",
+                        Filled(DType::kFloat32, TensorShape::Vector(rows),
+                               static_cast<float>(rank))));
+    }
+    for (const NamedCallPtr& call : calls) {
+      call->Wait();
+      ASSERT_THAT(call->status, IsOk());
+      EXPECT_EQ(call->Values(), wanted);
+    }
+  }
+}
+
+// Each rank waits for another one, which makes no request; the destruction ends
+// this.
+TEST_F(NamedTensorsGrpcTest, DestructionEndsWhatWaits) {
+  const auto first =
+      CallAllReduce(runtimes_[1]->coordinator(), "x",
+                    Filled(DType::kFloat32, TensorShape::Vector(1), 0));
+  runtimes_.clear();
+  EXPECT_EQ(first->num_answers, 1);
+  EXPECT_FALSE(first->status.ok());
+}
+
+constexpr int kNumTasks = 2;
+constexpr int64_t kStep = 11;
+constexpr uint32_t kSmallId = 1;
+constexpr uint32_t kLargeId = 2;
+constexpr int64_t kLargeBytes = 300'000;
+constexpr int64_t kNoLimit = int64_t{1} << 40;
+
+class OutfeedGrpcTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto runtimes = JoinedGrpcTasks(kNumTasks, environment_.get());
+    ASSERT_THAT(runtimes, IsOk());
+    runtimes_ = *std::move(runtimes);
+  }
+
+  OutfeedConnection Connection(size_t task) {
+    return {.executor = runtimes_[task]->manager().FindOrCreate(kStep),
+            .device = runtimes_[task]->devices()[0],
+            .group_key = 5,
+            .instance_key = 6,
+            .deadline = environment_.get().clock->Now() + absl::Seconds(60)};
+  }
+
+  void Start(int64_t max_queued_bytes) {
+    pair_ = std::make_unique<RemoteOutfeedPair>(Connection(0), Connection(1));
+    OutfeedRegistry& registry = pair_->registry();
+    const ArraySpec number{DType::kInt32, TensorShape()};
+    const ArraySpec large{DType::kUint8, TensorShape::Vector(kLargeBytes)};
+    ASSERT_THAT(registry.Register(kSmallId, {number}), IsOk());
+    ASSERT_THAT(registry.Register(kLargeId, {number, large}), IsOk());
+    const auto on_item = [this](Device& device, uint32_t id,
+                                absl::Span<Tensor> arrays) {
+      bool is_right = NumberIn(arrays[0]) == num_received_;
+      is_right &= device.attributes().name.task == 1;
+      if (id == kLargeId) {
+        const auto last = arrays[1].data()[kLargeBytes - 1];
+        is_right &= last == static_cast<std::byte>(num_received_);
+      }
+      num_wrong_ += is_right ? 0 : 1;
+      ++num_received_;
+      return callback_ ? callback_() : absl::OkStatus();
+    };
+    ASSERT_THAT(pair_->Start(on_item, max_queued_bytes), IsOk());
+  }
+
+  absl::Status SendAll(int num_items) {
+    const OutfeedSender sender = pair_->sender();
+    absl::Status status;
+    for (int i = 0; i < num_items && status.ok(); ++i) {
+      if (i % 10 < 9) {
+        status = sender.SendAndWait(kSmallId, {Number(i)});
+        continue;
+      }
+      Tensor large = Bytes(kLargeBytes);
+      large.mutable_data()[kLargeBytes - 1] = static_cast<std::byte>(i);
+      status = sender.SendAndWait(kLargeId, {Number(i), large});
+    }
+    return status;
+  }
+
+  DefaultEnvironment environment_{/*num_workers=*/2};
+  std::vector<std::unique_ptr<ClusterRuntime>> runtimes_;
+  int num_received_ = 0;  // Used by callbacks, then by the test.
+  int num_wrong_ = 0;
+  std::function<absl::Status()> callback_;
+  std::unique_ptr<RemoteOutfeedPair> pair_;
+};
+
+TEST_F(OutfeedGrpcTest, AWorkersItemsComeToTaskZeroInOrder) {
+  Start(kNoLimit);
+  EXPECT_THAT(SendAll(5000), IsOk());
+  EXPECT_THAT(pair_->Shutdown(), IsOk());
+  EXPECT_EQ(num_received_, 5000);
+  EXPECT_EQ(num_wrong_, 0);
+  EXPECT_THAT(pair_->AwaitExportEnd(), IsOk());
+}
+
+TEST_F(OutfeedGrpcTest, ASlowCallbackHoldsTheWorkerBack) {
+  BlockingCounter may_go_on(1);
+  callback_ = [&] {
+    may_go_on.Wait();
+    return absl::OkStatus();
+  };
+  Start(/*max_queued_bytes=*/100);
+  const OutfeedSender sender = pair_->sender();
+  // Capacity of both channels, the window and the receiver together.
+  constexpr int kMostThatFit = 40;
+  std::atomic<int> num_sent{0};
+  BlockingCounter sent(2 * kMostThatFit);
+  for (int i = 0; i < 2 * kMostThatFit; ++i) {
+    Tensor large = Bytes(kLargeBytes);
+    large.mutable_data()[kLargeBytes - 1] = static_cast<std::byte>(i);
+    sender.Send(kLargeId, {Number(i), large}, [&](absl::Status status) {
+      EXPECT_THAT(status, IsOk());
+      ++num_sent;
+      sent.DecrementCount();
+    });
+  }
+  EXPECT_LT(num_sent, kMostThatFit);
+  may_go_on.DecrementCount();
+  sent.Wait();
+  EXPECT_THAT(pair_->Shutdown(), IsOk());
+  EXPECT_EQ(num_received_, 2 * kMostThatFit);
+  EXPECT_EQ(num_wrong_, 0);
+}
+
+TEST_F(OutfeedGrpcTest, AFailedCallbackReachesTheWorker) {
+  callback_ = [this] {
+    return num_received_ < 100 ? absl::OkStatus()
+                               : absl::DataLossError("no disk");
+  };
+  Start(/*max_queued_bytes=*/1000);
+  const auto failed = IsDataLoss("task:1", "no disk");
+  EXPECT_THAT(SendAll(100'000'000), failed);
+  EXPECT_THAT(pair_->AwaitExportEnd(), failed);
+  EXPECT_EQ(num_received_, 100);
+}
+
+TEST_F(OutfeedGrpcTest, TheLossOfTheWorkerEndsTheReceiver) {
+  Start(kNoLimit);
+  EXPECT_THAT(SendAll(100), IsOk());
+  runtimes_[1].reset();
+  EXPECT_THAT(pair_->AwaitExportEnd(), Not(IsOk()));
+  // If the stream still runs, Shutdown() ends it with the same error.
+  EXPECT_THAT(pair_->Shutdown().message(), HasSubstr("task:1/"));
+}
+
+TEST_F(OutfeedGrpcTest, TheLossOfTaskZeroEndsTheWorker) {
+  Start(/*max_queued_bytes=*/1000);
+  EXPECT_THAT(SendAll(100), IsOk());
+  runtimes_[0].reset();
+  EXPECT_THAT(SendAll(100'000'000), Not(IsOk()));
+  EXPECT_THAT(pair_->AwaitExportEnd().message(), HasSubstr("task:0/"));
+}
+
+TEST_F(OutfeedGrpcTest, AnAbortAtTaskZeroReachesTheWorker) {
+  Start(/*max_queued_bytes=*/1000);
+  runtimes_[0]->manager().FindOrCreate(kStep)->StartAbort(
+      absl::AbortedError("stopped"));
+  EXPECT_THAT(SendAll(100'000'000), IsAborted("stopped"));
+  EXPECT_THAT(pair_->Shutdown(), IsAborted());
+}
+
+TEST_F(OutfeedGrpcTest, TheEndOfTheGroupEndsBothEnds) {
+  Start(/*max_queued_bytes=*/1000);
+  runtimes_[0]->ReformGroup(5, absl::UnavailableError("reformed"));
+  EXPECT_THAT(SendAll(100'000'000), IsUnavailable("reformed"));
+  EXPECT_THAT(pair_->Shutdown(), IsUnavailable("reformed"));
+}
+
+}  // namespace tasks_grpc_test
+}  // namespace tutti
