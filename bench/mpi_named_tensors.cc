@@ -147,7 +147,7 @@ class NamedTensors {
     *shares = {IdleShare(clock)};
     absl::Status late;
     BlockingCounter ended(1);
-    const auto recv = [&] {
+    const auto reduce = [&] {
       coordinator_.AllReduce(
           {.name = "late", .input = small_, .output = &small_},
           [&](absl::Status status) {
@@ -155,9 +155,9 @@ class NamedTensors {
             ended.DecrementCount();
           });
     };
-    if (rank() == 0) request();
+    if (rank() == 0) reduce();
     shares->push_back(IdleShare(clock));
-    if (rank() != 0) request();
+    if (rank() != 0) reduce();
     ended.Wait();
     if (!late.ok()) return late;
     return TakeGreatest(shares);

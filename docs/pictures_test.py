@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Whether the pictures of algorithms.md are what the tool draws.
+"""Whether the pictures of algorithms.md are what the tool draws, and its times
+what debug_a_hang.md lists.
 
 usage: pictures_test.py TUTTI ALGORITHMS_MD
 
@@ -53,6 +54,12 @@ class PicturesTest(unittest.TestCase):
         self.assertGreater(len(names), 30)
         self.assertEqual([name for name in names
                           if not re.search(rf"\b{name}\b", text)], [])
+
+    def test_every_time_is_listed(self):
+        times = subprocess.run([TUTTI, "info", "--times"], check=True,
+                               text=True, capture_output=True).stdout
+        self.assertIn(f"```\n{times}```\n",
+                      (PAGE.parent / "debug_a_hang.md").read_text())
 
 
 if __name__ == "__main__":

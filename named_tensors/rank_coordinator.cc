@@ -10,10 +10,6 @@
 namespace tutti {
 namespace {
 
-// Deadline of the message about the end. A task that it does not reach finds
-// the end by itself.
-constexpr absl::Duration kTellLimit = absl::Seconds(10);
-
 absl::Status CheckOutput(const PendingTensor& pending) {
   const Tensor& input = pending.tensor.input;
   const Tensor& output = *pending.tensor.output;
@@ -360,7 +356,7 @@ void RankCoordinator::ReportEnd(const absl::Status& reason, DecidedRuns runs,
     return Call(std::move(request), std::move(done));
   options_.channel->Call(
       /*task=*/0, std::move(request),
-      {.deadline = options_.environment.clock->Now() + kTellLimit},
+      {.deadline = options_.environment.clock->Now() + DefaultTime("end")},
       std::move(done));
 }
 
@@ -425,7 +421,8 @@ void RankCoordinator::GiveUpRuns(const absl::Status& reason) {
     executor = executor_;
   }
   if (executor == nullptr) return;  // Nothing was decided.
-  const absl::Time deadline = options_.environment.clock->Now() + kTellLimit;
+  const absl::Time deadline =
+      options_.environment.clock->Now() + DefaultTime("end");
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
     if (task == rank()) continue;
     proto::ControlRequest request;

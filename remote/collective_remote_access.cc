@@ -20,10 +20,6 @@
 namespace tutti {
 namespace {
 
-// Time limit for a report of a failed execution to another task. A task that is
-// away for longer is lost.
-constexpr absl::Duration kTellTimeout = absl::Seconds(10);
-
 // Return the lowest key of the execution, the group, or the step.
 BufKey FirstOf(const ExecKey& exec) {
   constexpr int32_t kLeast = std::numeric_limits<int32_t>::min();
@@ -50,7 +46,7 @@ class CollectiveRemoteAccess::Receive
  public:
   Receive(std::shared_ptr<CollectiveRemoteAccess> access, int task,
           const BufKey& key, const RecvRequest& recv)
-      : task(task), key(key), request(recv), access_(std::move(access)) {}
+      : task(task), key(key), recv(recv), access_(std::move(access)) {}
 
   absl::Status OnPart(int32_t /*id*/, size_t offset,
                       absl::Span<const std::byte> part) override {
@@ -315,7 +311,8 @@ void CollectiveRemoteAccess::TellOthers(const CollGroupParams& group,
     const auto task = options_.cluster.TaskOf(member.device.name);
     if (task.ok() && *task != options_.cluster.this_task) tasks.insert(*task);
   }
-  const absl::Time deadline = options_.environment.clock->Now() + kTellTimeout;
+  const absl::Time deadline =
+      options_.environment.clock->Now() + DefaultTime("end");
   for (const int task : tasks) {
     options_.transport->control().Call(task, request, {.deadline = deadline},
                                        [](const ControlAnswer&) {});

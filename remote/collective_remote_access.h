@@ -58,7 +58,7 @@ class CollectiveRemoteAccess
     size_t max_waiting_requests = size_t{1} << 16;
 
     // Time for which a request waits until this process knows its group.
-    absl::Duration early_ask_lifetime = absl::Seconds(30);
+    absl::Duration early_ask_lifetime = DefaultTime("early request");
 
     // Largest number of failed executions, reported by other tasks, whose group
     // is not known yet; more are refused with RESOURCE_EXHAUSTED. A report

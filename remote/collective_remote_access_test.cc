@@ -575,7 +575,7 @@ TEST_P(CollectiveRemoteAccessTest, AnAskInAGenerationThatEndsEnds) {
   tasks_[0]->groups->End(kGroup, 1, absl::UnavailableError("task 2 was lost"));
   environment_.RunAll();
   const auto error =
-      StatusIs(absl::StatusCode::kAborted,
+      StatusIs(absl::StatusCode::kUnavailable,
                HasSubstr("generation 1 of group 7 has ended: task 2 was lost"));
   EXPECT_THAT(*received.end, error);
   Receive(Key(0, 1), &late);
@@ -615,10 +615,10 @@ TEST_P(CollectiveRemoteAccessTest, RefusesATaskMoreAsksThanItsBound) {
                              {.num_bytes = 8, .receiver = &side});
   };
   Side known(8), early(8), refused(8), of_other(8), again(8);
-  request(1, 1, known);
-  request(1, 9, early);
-  request(1, 8, refused);
-  request(2, 1, of_other);
+  recv(1, 1, known);
+  recv(1, 9, early);
+  recv(1, 8, refused);
+  recv(2, 1, of_other);
   EXPECT_FALSE(known.end.has_value());
   EXPECT_FALSE(early.end.has_value());
   ASSERT_TRUE(refused.end.has_value());
@@ -629,7 +629,7 @@ TEST_P(CollectiveRemoteAccessTest, RefusesATaskMoreAsksThanItsBound) {
   EXPECT_FALSE(of_other.end.has_value());
   environment_.Advance(absl::Seconds(31));
   EXPECT_TRUE(early.end.has_value());
-  request(1, 8, again);  // Room again.
+  recv(1, 8, again);  // Room again.
   EXPECT_FALSE(again.end.has_value());
   environment_.Advance(absl::Seconds(31));
   tasks_[0]->step.reset();

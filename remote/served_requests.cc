@@ -20,10 +20,7 @@ class ServedRequests::Request : public Receiver,
  public:
   Request(std::shared_ptr<ServedRequests> requests, const ControlCaller& caller,
           const BufKey& key, const RecvRequest& recv)
-      : caller(caller),
-        key(key),
-        request(recv),
-        requests_(std::move(requests)) {}
+      : caller(caller), key(key), recv(recv), requests_(std::move(requests)) {}
 
   void OnDelivery(int32_t /*id*/, absl::Status status,
                   Delivery delivery) override {

@@ -31,9 +31,6 @@ namespace {
 constexpr int64_t kCoordinatorStep = std::numeric_limits<int64_t>::max();
 constexpr GroupKey kCoordinatorGroup = std::numeric_limits<GroupKey>::max();
 
-// Deadline for the other tasks to end a step.
-constexpr absl::Duration kCleanupLimit = absl::Seconds(10);
-
 absl::Status CheckSettings(const CoordinatorSettings& settings) {
   if (settings.fusion_bytes < 0) {
     return absl::InvalidArgumentError(
@@ -211,7 +208,7 @@ class ClusterRuntime::Impl {
     EndStep(step_id);
     reported->Add(absl::OkStatus());
     const absl::Time deadline =
-        options_.environment.clock->Now() + kCleanupLimit;
+        options_.environment.clock->Now() + DefaultTime("end");
     for (int task = 0; task < num_tasks; ++task) {
       if (task == options_.cluster.this_task) continue;
       proto::ControlRequest request;

@@ -64,7 +64,7 @@ void ChunkMap::SetBlocks(const CollectiveParams& params) {
   };
   // A block of an exchange goes from one rank to another; other blocks belong
   // to one rank.
-  const bool exchanges = instance.type == CollectiveType::kAllToAll;
+  const bool exchanges = ExchangesBlocks(instance.type);
   const auto sent = begins([&](int block) {
     return BlockRows(instance, group_size_, exchanges ? rank_ : block, block);
   });

@@ -18,7 +18,7 @@ absl::Status GroupMemory::CheckNumChunks() const {
   if (num_chunks > kMaxChunks) {
     return wrong(absl::StrCat("at most ", kMaxChunks));
   }
-  if (type == CollectiveType::kAllToAll && num_chunks != num_ranks) {
+  if (ExchangesBlocks(type) && num_chunks != num_ranks) {
     return wrong("one for each rank");
   }
   if (HasRankBlocks(type) && num_chunks % num_ranks != 0) {
@@ -65,7 +65,7 @@ Slot GroupMemory::Canonical(int rank, const Slot& slot) const {
 int64_t GroupMemory::SizeClass(int rank, const Slot& slot) const {
   if (!HasRankBlocks(type)) return slot.chunk;
   if (!uneven) return slot.chunk % pieces();
-  if (type != CollectiveType::kAllToAll) return slot.chunk;
+  if (!ExchangesBlocks(type)) return slot.chunk;
   // Each pair of sender and receiver is a class. A member that works in place
   // sends and receives equally much.
   int64_t from = rank;

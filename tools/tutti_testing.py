@@ -16,7 +16,8 @@ import numpy as np
 
 TUTTI = os.path.abspath(sys.argv[1])
 
-DTYPES = ["float16", "float32", "float64", "int8", "uint8", "int32", "int64"]
+DTYPES = ["float16", "float32", "float64", "int8", "uint8", "int32", "int64",
+          "int16", "uint16", "uint32", "uint64"]
 
 
 # No test is to see what the machine says of who takes part, and how.

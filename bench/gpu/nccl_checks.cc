@@ -4,6 +4,8 @@
 // cases of tests/conformance/ and compare bit by bit: inputs of floats are such
 // that no result is rounded.
 
+#include "gpu/nccl/nccl_checks.h"
+
 #include <cstdint>
 #include <string>
 #include <tuple>
@@ -33,8 +35,8 @@ constexpr const char* kHybrids[] = {"NcclThenRing", "NcclThenShuffle",
 
 // NCCL refuses other reductions, and functions of the caller.
 bool HasNccl(const Case& c) {
-  return !c.merge_op.is_custom() && !c.final_op.is_custom() &&
-         c.merge_op.kind() <= ReductionKind::kMax;
+  return !Reduces(c.type) ||
+         WhyNotWithNccl(c.dtype, c.merge_op, c.final_op).empty();
 }
 
 // Two whole chunks and some of a third: one is between the tasks, the next is

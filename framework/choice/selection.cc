@@ -54,7 +54,7 @@ std::string WhyNotDelegated(const ImplementationTraits& traits,
   return "needs each member in a process of its own";
 }
 
-// Returns the reason why it cannot reduce with the request's ops; empty if it
+// Returns the reason why it cannot reduce what the request asks; empty if it
 // can.
 std::string WhyNotReduced(const ImplementationTraits& traits,
                           const SelectionRequest& request) {
@@ -64,7 +64,7 @@ std::string WhyNotReduced(const ImplementationTraits& traits,
            "commute needs";
   }
   if (traits.why_not_ops == nullptr) return "";
-  return traits.why_not_ops(request.merge_op, request.final_op);
+  return traits.why_not_ops(request.dtype, request.merge_op, request.final_op);
 }
 
 Candidate Judge(const CollectiveRegistry::Entry& entry,

@@ -219,7 +219,7 @@ std::vector<Demand> Demands(CollectiveType type) {
       {"ShortList", traits, traits},    {"Steps", traits, traits}};
   demands[0].second.determinism = Determinism::kByRankOrder;
   demands[1].second.preserves_rank_order = true;
-  demands[2].first.why_not_ops = [](const MergeOp&, const FinalOp&) {
+  demands[2].first.why_not_ops = [](DType, const MergeOp&, const FinalOp&) {
     return std::string("does not reduce so");
   };
   demands[3].second.supports_uneven = true;

@@ -328,8 +328,9 @@ TEST_F(SelectionTest, WhereNothingIsReducedAnyOrderWillDo) {
 TEST_F(SelectionTest, WhoCannotReduceWithTheOpsIsRuledOut) {
   ImplementationTraits sums_alone = AllReduceTraits(OneSecond);
   sums_alone.collectives.push_back(CollectiveType::kAllGather);
-  sums_alone.why_not_ops = [](const MergeOp& merge_op,
+  sums_alone.why_not_ops = [](DType dtype, const MergeOp& merge_op,
                               const FinalOp& final_op) -> std::string {
+    if (dtype == DType::kInt8) return "has no int8";
     if (merge_op != ReductionKind::kSum) return "does sums alone";
     return final_op.is_identity() ? "" : "divides nothing";
   };
@@ -341,6 +342,8 @@ TEST_F(SelectionTest, WhoCannotReduceWithTheOpsIsRuledOut) {
   EXPECT_EQ(WhyNot("SumsAlone"), "divides nothing");
   request_.merge_op = ReductionKind::kMax;
   EXPECT_EQ(WhyNot("SumsAlone"), "does sums alone");
+  request_.dtype = DType::kInt8;
+  EXPECT_EQ(WhyNot("SumsAlone"), "has no int8");
   request_.type = CollectiveType::kAllGather;
   EXPECT_EQ(Selected(), "SumsAlone");
 }

@@ -1,7 +1,9 @@
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/collective/op_fields.h"
 #include "tutti/collective.h"
 #include "tutti/tensor.h"
 
@@ -167,34 +169,22 @@ absl::Status ValidateDetails(const CollectiveRequest& request) {
 }
 
 absl::Status ValidateOp(const CollectiveRequest& request) {
-  struct Visitor {
-    const CollectiveRequest& request;
-    absl::Status operator()(AllReduce) { return absl::OkStatus(); }
-    absl::Status operator()(const AllGather& op) {
-      return ValidateGather(request, op);
-    }
-    absl::Status operator()(ReduceScatter) { return ValidateBlocks(request); }
-    absl::Status operator()(Broadcast) { return absl::OkStatus(); }
-    absl::Status operator()(const AllToAll& op) {
-      return ValidateSendRows(request, op.send_rows);
-    }
-    absl::Status operator()(const Permute& op) {
-      return ValidatePermutation(request, op.permutation);
-    }
-    absl::Status operator()(Barrier) { return absl::OkStatus(); }
-    absl::Status operator()(ReduceToRoot op) {
-      return ValidateRoot(request, op.root);
-    }
-    absl::Status operator()(GatherToRoot op) {
-      const absl::Status status = ValidateHasRows(request);
-      return status.ok() ? ValidateRoot(request, op.root) : status;
-    }
-    absl::Status operator()(ScatterFromRoot op) {
-      const absl::Status status = ValidateBlocks(request);
-      return status.ok() ? ValidateRoot(request, op.root) : status;
-    }
-  };
-  return std::visit(Visitor{request}, request.op);
+  const CollectiveType type = TypeOf(request.op);
+  absl::Status status;
+  if (const auto* gather = std::get_if<AllGather>(&request.op)) {
+    status = ValidateGather(request, *gather);
+  } else if (const auto* exchange = std::get_if<AllToAll>(&request.op)) {
+    status = ValidateSendRows(request, exchange->send_rows);
+  } else if (const auto* permute = std::get_if<Permute>(&request.op)) {
+    status = ValidatePermutation(request, permute->permutation);
+  } else if (InputIsOwnBlock(type)) {
+    status = ValidateHasRows(request);
+  } else if (OutputIsOwnBlock(type)) {
+    status = ValidateBlocks(request);
+  }
+  const std::optional<int> root = RootOf(request.op);
+  return status.ok() && root.has_value() ? ValidateRoot(request, *root)
+                                         : status;
 }
 
 }  // namespace

@@ -86,25 +86,15 @@ absl::StatusOr<TensorShape> OutputShape(const CollInstanceParams& instance,
   if (!HasOutput(instance.type, rank, instance.root)) {
     return TensorShape::Vector(0);
   }
-  switch (instance.type) {
-    case CollectiveType::kAllGather:
-    case CollectiveType::kGather: {
-      const absl::StatusOr<int64_t> rows = GatheredRows(instance, group_size);
-      if (!rows.ok()) return rows.status();
-      return WithRows(instance, *rows);
-    }
-    case CollectiveType::kReduceScatter:
-    case CollectiveType::kScatter:
-      return WithRows(instance, instance.shape.dim(0) / group_size);
-    case CollectiveType::kAllToAll: {
-      const absl::StatusOr<int64_t> rows =
-          ReceivedRows(instance, group_size, rank);
-      if (!rows.ok()) return rows.status();
-      return WithRows(instance, *rows);
-    }
-    default:
-      return instance.shape;
+  if (!HasRankBlocks(instance.type)) return instance.shape;
+  if (OutputIsOwnBlock(instance.type)) {
+    return WithRows(instance, instance.shape.dim(0) / group_size);
   }
+  const absl::StatusOr<int64_t> rows =
+      InputIsOwnBlock(instance.type) ? GatheredRows(instance, group_size)
+                                     : ReceivedRows(instance, group_size, rank);
+  if (!rows.ok()) return rows.status();
+  return WithRows(instance, *rows);
 }
 
 }  // namespace tutti

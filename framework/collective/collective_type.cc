@@ -1,4 +1,5 @@
-#include <string>
+#include <cstddef>
+#include <iterator>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -6,32 +7,54 @@
 #include "tutti/collective.h"
 
 namespace tutti {
+namespace {
 
-absl::string_view Name(CollectiveType type) {
-  switch (type) {
-    case CollectiveType::kAllReduce:
-      return "all_reduce";
-    case CollectiveType::kAllGather:
-      return "all_gather";
-    case CollectiveType::kReduceScatter:
-      return "reduce_scatter";
-    case CollectiveType::kBroadcast:
-      return "broadcast";
-    case CollectiveType::kAllToAll:
-      return "all_to_all";
-    case CollectiveType::kPermute:
-      return "permute";
-    case CollectiveType::kBarrier:
-      return "barrier";
-    case CollectiveType::kReduce:
-      return "reduce";
-    case CollectiveType::kGather:
-      return "gather";
-    case CollectiveType::kScatter:
-      return "scatter";
-  }
-  return "unknown";
+// Buffer of each member. Blocks: one for each rank. Own: the block of this
+// rank.
+enum class Side { kNone, kWhole, kWholeOfRoot, kBlocks, kBlocksOfRoot, kOwn };
+
+// Row of the table of collectives.
+struct Row {
+  absl::string_view name;
+  Side input;
+  Side output;
+  bool reduces = false;
+};
+
+// In the order of CollectiveType.
+constexpr Row kRows[] = {
+    {"all_reduce", Side::kWhole, Side::kWhole, /*reduces=*/true},
+    {"all_gather", Side::kOwn, Side::kBlocks},
+    {"reduce_scatter", Side::kBlocks, Side::kOwn, /*reduces=*/true},
+    {"broadcast", Side::kWholeOfRoot, Side::kWhole},
+    {"all_to_all", Side::kBlocks, Side::kBlocks},
+    {"permute", Side::kWhole, Side::kWhole},
+    {"barrier", Side::kNone, Side::kNone},
+    {"reduce", Side::kWhole, Side::kWholeOfRoot, /*reduces=*/true},
+    {"gather", Side::kOwn, Side::kBlocksOfRoot},
+    {"scatter", Side::kBlocksOfRoot, Side::kOwn},
+};
+static_assert(std::size(kRows) == kAllCollectiveTypes.size());
+
+// Row of any number: types of messages of other tasks are named before they are
+// refused.
+const Row& RowOf(CollectiveType type) {
+  static constexpr Row kUnknown = {"unknown", Side::kNone, Side::kNone};
+  const auto index = static_cast<size_t>(type);
+  return index < std::size(kRows) ? kRows[index] : kUnknown;
 }
+
+bool IsOfRoot(Side side) {
+  return side == Side::kWholeOfRoot || side == Side::kBlocksOfRoot;
+}
+
+bool Has(Side side, int rank, int root) {
+  return IsOfRoot(side) ? rank == root : side != Side::kNone;
+}
+
+}  // namespace
+
+absl::string_view Name(CollectiveType type) { return RowOf(type).name; }
 
 absl::StatusOr<CollectiveType> ParseCollectiveType(absl::string_view name) {
   for (CollectiveType type : kAllCollectiveTypes) {
@@ -45,54 +68,35 @@ absl::StatusOr<CollectiveType> ParseCollectiveType(absl::string_view name) {
                                  })));
 }
 
-bool Reduces(CollectiveType type) {
-  return type == CollectiveType::kAllReduce ||
-         type == CollectiveType::kReduceScatter ||
-         type == CollectiveType::kReduce;
-}
+bool Reduces(CollectiveType type) { return RowOf(type).reduces; }
 
 bool HasRoot(CollectiveType type) {
-  return type == CollectiveType::kBroadcast ||
-         type == CollectiveType::kReduce || type == CollectiveType::kGather ||
-         type == CollectiveType::kScatter;
+  return IsOfRoot(RowOf(type).input) || IsOfRoot(RowOf(type).output);
 }
 
 bool HasRankBlocks(CollectiveType type) {
-  return InputIsOwnBlock(type) || OutputIsOwnBlock(type) ||
-         type == CollectiveType::kAllToAll;
+  return RowOf(type).input >= Side::kBlocks;
 }
 
 bool InputIsOwnBlock(CollectiveType type) {
-  return type == CollectiveType::kAllGather || type == CollectiveType::kGather;
+  return RowOf(type).input == Side::kOwn;
 }
 
 bool OutputIsOwnBlock(CollectiveType type) {
-  return type == CollectiveType::kReduceScatter ||
-         type == CollectiveType::kScatter;
+  return RowOf(type).output == Side::kOwn;
+}
+
+bool ExchangesBlocks(CollectiveType type) {
+  return RowOf(type).input == Side::kBlocks &&
+         RowOf(type).output == Side::kBlocks;
 }
 
 bool HasInput(CollectiveType type, int rank, int root) {
-  switch (type) {
-    case CollectiveType::kBarrier:
-      return false;
-    case CollectiveType::kBroadcast:
-    case CollectiveType::kScatter:
-      return rank == root;
-    default:
-      return true;
-  }
+  return Has(RowOf(type).input, rank, root);
 }
 
 bool HasOutput(CollectiveType type, int rank, int root) {
-  switch (type) {
-    case CollectiveType::kBarrier:
-      return false;
-    case CollectiveType::kReduce:
-    case CollectiveType::kGather:
-      return rank == root;
-    default:
-      return true;
-  }
+  return Has(RowOf(type).output, rank, root);
 }
 
 }  // namespace tutti

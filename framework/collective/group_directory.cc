@@ -56,7 +56,8 @@ absl::StatusOr<std::shared_ptr<const CollGroupParams>> GroupDirectory::Find(
   if (found != entries_.end()) {
     const Entry& entry = found->second;
     if (generation <= entry.ended_generation) {
-      return absl::AbortedError(
+      return absl::Status(
+          entry.reason.code(),
           absl::StrCat("generation ", generation, " of group ", key,
                        " has ended: ", entry.reason.message()));
     }

@@ -41,8 +41,8 @@ class GroupDirectory {
   bool End(GroupKey key, uint64_t generation, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Errors: NOT_FOUND for a generation later than all known here; ABORTED, with
-  // the reason in the text, for an ended generation.
+  // Errors: NOT_FOUND for a generation later than all known here; for an ended
+  // generation the reason of its end.
   absl::StatusOr<std::shared_ptr<const CollGroupParams>> Find(
       GroupKey key, uint64_t generation) const ABSL_LOCKS_EXCLUDED(mu_);
 

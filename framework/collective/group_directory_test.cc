@@ -56,9 +56,9 @@ TEST(GroupDirectoryTest, SaysWhyAGenerationHasEnded) {
   EXPECT_FALSE(directory.End(1, 4, absl::UnknownError("later")));
   EXPECT_EQ(group->cancellation->status(), kLost);
   for (const uint64_t generation : {3, 4}) {
-    EXPECT_THAT(directory.Find(1, generation),
-                StatusIs(absl::StatusCode::kAborted,
-                         HasSubstr("has ended: task 3 was lost")));
+    EXPECT_THAT(
+        directory.Find(1, generation),
+        StatusIs(kLost.code(), HasSubstr("has ended: task 3 was lost")));
   }
   EXPECT_EQ(directory.EndedGeneration(1), 4);
   EXPECT_TRUE(directory.Living().empty());

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "framework/collective/op_fields.h"
 #include "tutti/collective.h"
 
 namespace tutti {
@@ -26,43 +26,16 @@ bool IsBarrier(const Request& request) {
 
 bool ReducesData(const Request& request) { return Reduces(TypeOf(request.op)); }
 
-// True if members may differ in the first dimension.
-bool HasOwnRows(const Request& request) {
-  const auto* gather = std::get_if<AllGather>(&request.op);
-  const auto* exchange = std::get_if<AllToAll>(&request.op);
-  return (gather != nullptr && gather->uneven) ||
-         (exchange != nullptr && !exchange->send_rows.empty());
-}
-
 bool GivesRows(const Request& request) { return !GivenRows(request).empty(); }
-
-std::optional<int> RootOf(const Request& request) {
-  if (const auto* reduce = std::get_if<ReduceToRoot>(&request.op)) {
-    return reduce->root;
-  }
-  if (const auto* gather = std::get_if<GatherToRoot>(&request.op)) {
-    return gather->root;
-  }
-  if (const auto* scatter = std::get_if<ScatterFromRoot>(&request.op)) {
-    return scatter->root;
-  }
-  return std::nullopt;
-}
-
-absl::Span<const int> PermutationOf(const Request& request) {
-  const auto* permute = std::get_if<Permute>(&request.op);
-  if (permute == nullptr) return {};
-  return permute->permutation;
-}
 
 // Dimensions that are equal for all members.
 absl::Span<const int64_t> CommonDims(const Request& request) {
   const auto dims = request.shape.dims();
-  return HasOwnRows(request) && !dims.empty() ? dims.subspan(1) : dims;
+  return IsUneven(request.op) && !dims.empty() ? dims.subspan(1) : dims;
 }
 
 std::string ShapeText(const Request& request) {
-  if (!HasOwnRows(request)) return request.shape.ToString();
+  if (!IsUneven(request.op)) return request.shape.ToString();
   const auto dims = CommonDims(request);
   return absl::StrCat("[*", dims.empty() ? "" : ",", absl::StrJoin(dims, ","),
                       "]");
@@ -107,10 +80,10 @@ constexpr RequestField kFields[] = {
      [](const Request& request) { return std::string(Name(request.dtype)); }},
     {"block sizes",
      [](const Request& a, const Request& b) {
-       return HasOwnRows(a) == HasOwnRows(b);
+       return IsUneven(a.op) == IsUneven(b.op);
      },
      [](const Request& request) {
-       return std::string(HasOwnRows(request) ? "uneven" : "even");
+       return std::string(IsUneven(request.op) ? "uneven" : "even");
      }},
     {"AllGather::rows",
      [](const Request& a, const Request& b) {
@@ -140,13 +113,17 @@ constexpr RequestField kFields[] = {
      }},
     {"permutation",
      [](const Request& a, const Request& b) {
-       return PermutationOf(a) == PermutationOf(b);
+       return PermutationOf(a.op) == PermutationOf(b.op);
      },
-     [](const Request& request) { return ListText(PermutationOf(request)); }},
-    {"root",
-     [](const Request& a, const Request& b) { return RootOf(a) == RootOf(b); },
      [](const Request& request) {
-       return absl::StrCat(RootOf(request).value_or(0));
+       return ListText(PermutationOf(request.op));
+     }},
+    {"root",
+     [](const Request& a, const Request& b) {
+       return RootOf(a.op) == RootOf(b.op);
+     },
+     [](const Request& request) {
+       return absl::StrCat(RootOf(request.op).value_or(0));
      }},
     {"implementation",
      [](const Request& a, const Request& b) {

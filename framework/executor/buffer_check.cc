@@ -64,7 +64,7 @@ bool IsInPlace(const CollectiveParams& params, const Tensor& input,
   if (OutputIsOwnBlock(type)) {
     return output.data() == input.data() + BlockOffsetBytes(params);
   }
-  if (type == CollectiveType::kAllToAll && !SendsWhatItReceives(params)) {
+  if (ExchangesBlocks(type) && !SendsWhatItReceives(params)) {
     return false;
   }
   return OverlapOf(input, output) == Overlap::kSame;

@@ -27,9 +27,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "framework/reduce/reduction_loop-inl.h"
 #include "hwy/highway.h"
+#include "tutti/tensor.h"
 
 // 1 if the target's conversions between float16 and float32 round to nearest
 // even and keep denormals, infinities and NaNs. Highway's emulated conversions
@@ -357,6 +359,24 @@ struct Float16Codec {
     }
   };
 };
+
+template <typename Element>
+struct CodecFor {
+  using Codec = std::conditional_t<std::is_integral_v<Element>,
+                                   IntegerCodec<Element>, FloatCodec<Element>>;
+};
+template <>
+struct CodecFor<Float16> {
+  using Codec = Float16Codec;
+};
+template <>
+struct CodecFor<BFloat16> {
+  using Codec = BFloat16Codec;
+};
+
+// Codec of the element type of a dtype.
+template <typename Element>
+using CodecOf = typename CodecFor<Element>::Codec;
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE

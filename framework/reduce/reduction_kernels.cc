@@ -77,15 +77,23 @@ void DivideFloats(uint8_t* values, size_t num_elements, int64_t divisor) {
 
 template <typename T>
 void DivideIntegers(uint8_t* values, size_t num_elements, int64_t divisor) {
+  using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
   for (size_t i = 0; i < num_elements; ++i) {
     T value;
     std::memcpy(&value, values + i * sizeof(T), sizeof(T));
-    value = static_cast<T>(int64_t{value} / divisor);
+    value = static_cast<T>(Wide{value} / static_cast<Wide>(divisor));
     std::memcpy(values + i * sizeof(T), &value, sizeof(T));
   }
 }
 
-void DivideNothing(uint8_t*, size_t, int64_t) {}
+template <typename Element>
+void DivideElements(uint8_t* values, size_t num_elements, int64_t divisor) {
+  if constexpr (kIsFloating<Element>) {
+    DivideFloats<CodecOf<Element>>(values, num_elements, divisor);
+  } else if constexpr (kIsInteger<Element>) {
+    DivideIntegers<Element>(values, num_elements, divisor);
+  }
+}
 
 template <class Codec, class Op>
 struct Combining {
@@ -96,70 +104,49 @@ struct Folding {
   static constexpr Fold kKernel = FoldElements<Codec, Op>;
 };
 
-// Rows of the tables, in the order of DType: Kernel<Codec, Op> for supported
-// dtypes, `nothing` for the others. Signed integers use the unsigned kernels of
-// operations that wrap around, which avoids undefined overflow.
-template <template <class, class> class Kernel, class Op>
-constexpr auto Wrapping(decltype(Kernel<Float16Codec, Op>::kKernel) nothing) {
-  return PerDType<std::remove_const_t<decltype(nothing)>>{
-      Kernel<Float16Codec, Op>::kKernel,
-      Kernel<BFloat16Codec, Op>::kKernel,
-      Kernel<FloatCodec<float>, Op>::kKernel,
-      Kernel<FloatCodec<double>, Op>::kKernel,
-      Kernel<IntegerCodec<uint8_t>, Op>::kKernel,
-      Kernel<IntegerCodec<uint8_t>, Op>::kKernel,
-      Kernel<IntegerCodec<uint32_t>, Op>::kKernel,
-      Kernel<IntegerCodec<uint64_t>, Op>::kKernel,
-      nothing};
+// Integers that an operation computes with: unsigned ones unless it compares
+// them, because overflow of signed ones is undefined.
+template <class Op, typename T>
+using IntegerFor =
+    std::conditional_t<std::is_same_v<Op, Min> || std::is_same_v<Op, Max>, T,
+                       std::make_unsigned_t<T>>;
+
+// Kernel<Codec, Op> for the element types that the operation supports,
+// `nothing` for the others.
+template <template <class, class> class Kernel, class Op, typename Element,
+          typename Function>
+constexpr Function KernelOf(Function nothing) {
+  constexpr bool kIsBitwise = std::is_same_v<Op, Band> ||
+                              std::is_same_v<Op, Bor> ||
+                              std::is_same_v<Op, Bxor>;
+  if constexpr (kIsInteger<Element>) {
+    return Kernel<IntegerCodec<IntegerFor<Op, Element>>, Op>::kKernel;
+  } else if constexpr (kIsFloating<Element> && !kIsBitwise) {
+    return Kernel<CodecOf<Element>, Op>::kKernel;
+  } else {
+    return nothing;
+  }
 }
 
-template <template <class, class> class Kernel, class Op>
-constexpr auto Ordering(decltype(Kernel<Float16Codec, Op>::kKernel) nothing) {
-  return PerDType<std::remove_const_t<decltype(nothing)>>{
-      Kernel<Float16Codec, Op>::kKernel,
-      Kernel<BFloat16Codec, Op>::kKernel,
-      Kernel<FloatCodec<float>, Op>::kKernel,
-      Kernel<FloatCodec<double>, Op>::kKernel,
-      Kernel<IntegerCodec<int8_t>, Op>::kKernel,
-      Kernel<IntegerCodec<uint8_t>, Op>::kKernel,
-      Kernel<IntegerCodec<int32_t>, Op>::kKernel,
-      Kernel<IntegerCodec<int64_t>, Op>::kKernel,
-      nothing};
-}
-
-template <template <class, class> class Kernel, class Op>
-constexpr auto Bitwise(
-    decltype(Kernel<IntegerCodec<uint8_t>, Op>::kKernel) nothing) {
-  return PerDType<std::remove_const_t<decltype(nothing)>>{
-      nothing,
-      nothing,
-      nothing,
-      nothing,
-      Kernel<IntegerCodec<uint8_t>, Op>::kKernel,
-      Kernel<IntegerCodec<uint8_t>, Op>::kKernel,
-      Kernel<IntegerCodec<uint32_t>, Op>::kKernel,
-      Kernel<IntegerCodec<uint64_t>, Op>::kKernel,
-      nothing};
-}
-
-// Table in the order of ReductionKind.
+// Table in the order of ReductionKind. Rows are in the order of DType.
 template <template <class, class> class Kernel, typename Function>
 constexpr std::array<PerDType<Function>, kAllReductionKinds.size()> Table(
     Function nothing) {
-  return {Wrapping<Kernel, Sum>(nothing), Wrapping<Kernel, Prod>(nothing),
-          Ordering<Kernel, Min>(nothing), Ordering<Kernel, Max>(nothing),
-          Bitwise<Kernel, Band>(nothing), Bitwise<Kernel, Bor>(nothing),
-          Bitwise<Kernel, Bxor>(nothing)};
+  const auto row = [nothing]<class Op>(Op) {
+    return ForEachDType([nothing]<typename Element>(Element) {
+      return KernelOf<Kernel, Op, Element>(nothing);
+    });
+  };
+  return {row(Sum()),  row(Prod()), row(Min()), row(Max()),
+          row(Band()), row(Bor()),  row(Bxor())};
 }
 
 constexpr ReductionKernels kKernels = {
     .combine = Table<Combining>(Combine{CombineNothing}),
     .fold = Table<Folding>(Fold{FoldNothing}),
-    .divide = {DivideFloats<Float16Codec>, DivideFloats<BFloat16Codec>,
-               DivideFloats<FloatCodec<float>>,
-               DivideFloats<FloatCodec<double>>, DivideIntegers<int8_t>,
-               DivideIntegers<uint8_t>, DivideIntegers<int32_t>,
-               DivideIntegers<int64_t>, DivideNothing},
+    .divide = ForEachDType([]<typename Element>(Element) -> Divide {
+      return DivideElements<Element>;
+    }),
     .copy = CopyElements,
 };
 

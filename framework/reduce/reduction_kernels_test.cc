@@ -412,7 +412,7 @@ TEST_P(ReductionKernelsTest, FoldsOfEvery16BitCodeAreRoundedOnce) {
   std::iota(every.begin(), every.end(), 0);
   const Bytes codes = BytesOf(every);
   for (const ReductionPair& pair : SupportedPairs()) {
-    if (SizeOf(pair.dtype) != 2) continue;
+    if (SizeOf(pair.dtype) != 2 || !IsFloating(pair.dtype)) continue;
     SCOPED_TRACE(Describe(pair));
     const Bytes others = RandomElements(pair.dtype, every.size(), 1);
     const Bytes more = RandomElements(pair.dtype, every.size(), 2);
@@ -448,6 +448,13 @@ TEST_P(ReductionKernelsTest, IntegerSumsAndProductsWrapAround) {
   EXPECT_EQ(CombineOne<int64_t>({kProd, DType::kInt64}, kMax64, kMax64), 1);
   EXPECT_EQ(CombineOne<int64_t>({kProd, DType::kInt64}, -3'000'000'000, 7),
             -21'000'000'000);
+  EXPECT_EQ(CombineOne<int16_t>({kSum, DType::kInt16}, 32767, 1), -32768);
+  EXPECT_EQ(CombineOne<int16_t>({kProd, DType::kInt16}, -32768, -1), -32768);
+  EXPECT_EQ(CombineOne<uint16_t>({kSum, DType::kUint16}, 65535, 2), 1);
+  EXPECT_EQ(CombineOne<uint16_t>({kProd, DType::kUint16}, 65535, 65535), 1);
+  EXPECT_EQ(CombineOne<uint32_t>({kSum, DType::kUint32}, UINT32_MAX, 2), 1u);
+  EXPECT_EQ(CombineOne<uint64_t>({kProd, DType::kUint64}, UINT64_MAX, 3),
+            UINT64_MAX - 2);
 }
 
 TEST_P(ReductionKernelsTest, IntegersCompareWithTheirSign) {
@@ -460,6 +467,11 @@ TEST_P(ReductionKernelsTest, IntegersCompareWithTheirSign) {
   EXPECT_EQ(CombineOne<int64_t>({kMax, DType::kInt64}, kMin64, -1), -1);
   EXPECT_EQ(CombineOne<int64_t>({kMax, DType::kInt64}, int64_t{1} << 40, 5),
             int64_t{1} << 40);
+  EXPECT_EQ(CombineOne<int16_t>({kMax, DType::kInt16}, -1, 1), 1);
+  EXPECT_EQ(CombineOne<uint16_t>({kMax, DType::kUint16}, 65535, 1), 65535);
+  EXPECT_EQ(CombineOne<uint32_t>({kMin, DType::kUint32}, UINT32_MAX, 1), 1u);
+  EXPECT_EQ(CombineOne<uint64_t>({kMax, DType::kUint64}, UINT64_MAX, 1),
+            UINT64_MAX);
 }
 
 TEST_P(ReductionKernelsTest, MinusZeroIsBelowPlusZeroInEitherOrder) {
@@ -559,6 +571,9 @@ TEST_P(ReductionKernelsTest, DivisionTruncatesIntegersTowardZero) {
   EXPECT_EQ(DivideOne<int32_t>(DType::kInt32, -7, 4), -1);
   EXPECT_EQ(DivideOne<int64_t>(DType::kInt64, -8, 4), -2);
   EXPECT_EQ(DivideOne<int8_t>(DType::kInt8, -1, 4), 0);
+  EXPECT_EQ(DivideOne<int16_t>(DType::kInt16, -7, 4), -1);
+  EXPECT_EQ(DivideOne<uint32_t>(DType::kUint32, UINT32_MAX, 2), INT32_MAX);
+  EXPECT_EQ(DivideOne<uint64_t>(DType::kUint64, UINT64_MAX, 2), INT64_MAX);
 }
 
 TEST_P(ReductionKernelsTest, DivisionByMoreThanTheDTypeHoldsIsRight) {

@@ -11,39 +11,18 @@
 namespace tutti {
 namespace {
 
-// Reads and writes elements of type Stored in memory as values of type Value.
-template <typename T>
-struct Plain {
-  using Stored = T;
-  using Value = T;
-  static T Read(T stored) { return stored; }
-  static T Write(T value) { return value; }
-};
-
-struct Half : Plain<uint16_t> {
-  using Value = float;
-  static float Read(uint16_t code) { return Float16ToFloat(code); }
-  static uint16_t Write(float value) { return FloatToFloat16(value); }
-};
-
-struct Brain : Plain<uint16_t> {
-  using Value = float;
-  static float Read(uint16_t code) { return BFloat16ToFloat(code); }
-  static uint16_t Write(float value) { return FloatToBFloat16(value); }
-};
-
-template <class Format>
-typename Format::Value ReadElement(const void* elements, size_t index) {
-  typename Format::Stored stored;
+template <typename Element>
+auto ReadElement(const void* elements, size_t index) {
+  Element stored;
   std::memcpy(&stored,
               static_cast<const char*>(elements) + index * sizeof(stored),
               sizeof(stored));
-  return Format::Read(stored);
+  return Decode(stored);
 }
 
-template <class Format>
-void WriteElement(typename Format::Value value, void* elements, size_t index) {
-  const typename Format::Stored stored = Format::Write(value);
+template <typename Element, typename Value>
+void WriteElement(Value value, void* elements, size_t index) {
+  const auto stored = Encode<Element>(value);
   std::memcpy(static_cast<char*>(elements) + index * sizeof(stored), &stored,
               sizeof(stored));
 }
@@ -101,7 +80,9 @@ T ReduceValues(ReductionKind kind, T left, T right) {
 
 template <typename T>
 T DivideValue(T value, int64_t divisor) {
-  if constexpr (std::is_integral_v<T>) {
+  if constexpr (std::is_unsigned_v<T>) {
+    return static_cast<T>(value / static_cast<uint64_t>(divisor));
+  } else if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(value / divisor);
   } else {
     const T quotient = value / static_cast<T>(divisor);
@@ -110,41 +91,23 @@ T DivideValue(T value, int64_t divisor) {
   }
 }
 
-// Calls `function` with the format of `dtype`.
+// Calls `function` with the element type of `dtype`, except for bool.
 template <class Function>
-void WithFormat(DType dtype, Function function) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return function(Half());
-    case DType::kBFloat16:
-      return function(Brain());
-    case DType::kFloat32:
-      return function(Plain<float>());
-    case DType::kFloat64:
-      return function(Plain<double>());
-    case DType::kInt8:
-      return function(Plain<int8_t>());
-    case DType::kUint8:
-      return function(Plain<uint8_t>());
-    case DType::kInt32:
-      return function(Plain<int32_t>());
-    case DType::kInt64:
-      return function(Plain<int64_t>());
-    case DType::kBool:
-      return;
-  }
+void VisitReduced(DType dtype, const Function& function) {
+  VisitDType(dtype, [&]<typename Element>(Element element) {
+    if constexpr (!std::is_same_v<Element, bool>) function(element);
+  });
 }
 
 }  // namespace
 
 void ReferenceReduce(ReductionKind kind, DType dtype, const void* left,
                      const void* right, void* into, size_t num_elements) {
-  WithFormat(dtype, [&](auto format) {
-    using Format = decltype(format);
+  VisitReduced(dtype, [&]<typename Element>(Element) {
     for (size_t i = 0; i < num_elements; ++i) {
-      const auto a = ReadElement<Format>(left, i);
-      const auto b = ReadElement<Format>(right, i);
-      WriteElement<Format>(ReduceValues(kind, a, b), into, i);
+      const auto a = ReadElement<Element>(left, i);
+      const auto b = ReadElement<Element>(right, i);
+      WriteElement<Element>(ReduceValues(kind, a, b), into, i);
     }
   });
 }
@@ -152,26 +115,24 @@ void ReferenceReduce(ReductionKind kind, DType dtype, const void* left,
 void ReferenceReduceMany(ReductionKind kind, DType dtype,
                          absl::Span<const uint8_t* const> inputs, void* into,
                          size_t num_elements, int64_t divisor) {
-  WithFormat(dtype, [&](auto format) {
-    using Format = decltype(format);
+  VisitReduced(dtype, [&]<typename Element>(Element) {
     for (size_t i = 0; i < num_elements; ++i) {
-      auto value = ReadElement<Format>(inputs[0], i);
+      auto value = ReadElement<Element>(inputs[0], i);
       for (const uint8_t* input : inputs.subspan(1)) {
-        value = ReduceValues(kind, value, ReadElement<Format>(input, i));
+        value = ReduceValues(kind, value, ReadElement<Element>(input, i));
       }
       value = DivideValue(value, divisor);
-      WriteElement<Format>(value, into, i);
+      WriteElement<Element>(value, into, i);
     }
   });
 }
 
 void ReferenceDivideBy(DType dtype, void* values, size_t num_elements,
                        int64_t divisor) {
-  WithFormat(dtype, [&](auto format) {
-    using Format = decltype(format);
+  VisitReduced(dtype, [&]<typename Element>(Element) {
     for (size_t i = 0; i < num_elements; ++i) {
-      const auto value = ReadElement<Format>(values, i);
-      WriteElement<Format>(DivideValue(value, divisor), values, i);
+      const auto value = ReadElement<Element>(values, i);
+      WriteElement<Element>(DivideValue(value, divisor), values, i);
     }
   });
 }

@@ -27,8 +27,18 @@ std::vector<uint64_t> SpecialMagnitudes(DType dtype) {
               0x7FF0000000000000, 0x7FF0000000000001, 0x7FF8000000000000,
               0x7FFFFFFFFFFFFFFF, 0x3FF0000000000001, 0x400921FB54442D18};
     default:
-      return {
-          0, 1, 2, 3, 0x7F, 0xFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF};
+      return {0,
+              1,
+              2,
+              3,
+              0x7F,
+              0xFF,
+              0x7FFF,
+              0xFFFF,
+              0x7FFFFFFF,
+              0xFFFFFFFF,
+              0x7FFFFFFFFFFFFFFF,
+              0xFFFFFFFFFFFFFFFF};
   }
 }
 

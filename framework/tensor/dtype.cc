@@ -7,10 +7,11 @@
 namespace tutti {
 namespace {
 
-// Names in the order of the enumeration.
-constexpr absl::string_view kNames[] = {"float16", "bfloat16", "float32",
-                                        "float64", "int8",     "uint8",
-                                        "int32",   "int64",    "bool"};
+constexpr absl::string_view kNames[] = {
+#define TUTTI_DTYPE(category, code, name, Element) name,
+    TUTTI_DTYPES(TUTTI_DTYPE)
+#undef TUTTI_DTYPE
+};
 
 }  // namespace
 
@@ -35,10 +36,14 @@ absl::Status InvalidDType(DType dtype) {
       absl::StrCat("there is no dtype ", static_cast<int>(dtype)));
 }
 
-bool IsFloating(DType dtype) { return dtype <= DType::kFloat64; }
+bool IsFloating(DType dtype) {
+  return VisitDType(
+      dtype, []<typename Element>(Element) { return kIsFloating<Element>; });
+}
 
 bool IsInteger(DType dtype) {
-  return dtype >= DType::kInt8 && dtype <= DType::kInt64;
+  return VisitDType(
+      dtype, []<typename Element>(Element) { return kIsInteger<Element>; });
 }
 
 }  // namespace tutti

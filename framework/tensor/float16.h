@@ -3,6 +3,10 @@
 
 #include <bit>
 #include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "tutti/tensor.h"
 
 namespace tutti {
 
@@ -22,6 +26,29 @@ constexpr uint16_t FloatToFloat16(float value);
 // bits.
 constexpr float BFloat16ToFloat(uint16_t code);
 constexpr uint16_t FloatToBFloat16(float value);
+
+// Value of an element, in the type that computes with it: float for the 16-bit
+// types.
+template <typename Element>
+constexpr auto Decode(Element element);
+
+// Inverse of Decode(); rounds once.
+template <typename Element, typename Value>
+constexpr Element Encode(Value value);
+
+// Limits as in std::numeric_limits, for all floating elements.
+template <typename Element>
+struct FloatLimits : std::numeric_limits<Element> {};
+template <>
+struct FloatLimits<Float16> {
+  static constexpr int digits = 11;
+  static constexpr int max_exponent = 16;
+};
+template <>
+struct FloatLimits<BFloat16> {
+  static constexpr int digits = 8;
+  static constexpr int max_exponent = 128;
+};
 
 // Implementation below.
 
@@ -112,6 +139,28 @@ constexpr uint16_t FloatToBFloat16(float value) {
   const uint32_t sign = (bits >> 16) & 0x8000;
   return static_cast<uint16_t>(
       sign | internal::ShiftRightToNearestEven(magnitude, 16));
+}
+
+template <typename Element>
+constexpr auto Decode(Element element) {
+  if constexpr (std::is_same_v<Element, Float16>) {
+    return Float16ToFloat(element.code);
+  } else if constexpr (std::is_same_v<Element, BFloat16>) {
+    return BFloat16ToFloat(element.code);
+  } else {
+    return element;
+  }
+}
+
+template <typename Element, typename Value>
+constexpr Element Encode(Value value) {
+  if constexpr (std::is_same_v<Element, Float16>) {
+    return {FloatToFloat16(static_cast<float>(value))};
+  } else if constexpr (std::is_same_v<Element, BFloat16>) {
+    return {FloatToBFloat16(static_cast<float>(value))};
+  } else {
+    return static_cast<Element>(value);
+  }
 }
 
 }  // namespace tutti

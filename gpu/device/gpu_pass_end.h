@@ -30,7 +30,7 @@ namespace tutti {
 // awaited events are valid until `done` runs, the clock for ever.
 class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
  public:
-  static constexpr absl::Duration kLookEvery = absl::Milliseconds(100);
+  static constexpr absl::Duration kLookEvery = DefaultTime("GPU look");
 
   // Errors: as GpuRuntime::CreateEvent.
   static absl::StatusOr<std::shared_ptr<GpuPassEnd>> Create(CudaDevice& device,

@@ -8,6 +8,7 @@
 
 #include "framework/tensor/float16.h"
 #include "gpu/kernels/host_device.h"
+#include "tutti/tensor.h"
 
 // Arithmetic of reductions, one element at a time. Compiled for the device, and
 // for the host, where tests compare it with tutti/reduction.h. Follows the
@@ -55,16 +56,16 @@ TUTTI_HOST_DEVICE uint16_t NarrowToFloat16(float value) {
 }
 #endif
 
-// A format reads elements that memory holds as `Stored` as values of type
-// Value, and writes them back. All NaNs are written with the same bits.
+// A format reads elements, as they lie in memory, as values of type Value, and
+// writes them back. All NaNs are written with the same bits.
 
-template <typename T>
-struct PlainFormat {
-  using Stored = T;
-  using Value = T;
-  static TUTTI_HOST_DEVICE T Read(T stored) { return stored; }
-  static TUTTI_HOST_DEVICE T Write(T value) {
-    if constexpr (std::is_floating_point_v<T>) {
+template <typename Element>
+struct Format {
+  using Stored = Element;
+  using Value = Element;
+  static TUTTI_HOST_DEVICE Element Read(Element stored) { return stored; }
+  static TUTTI_HOST_DEVICE Element Write(Element value) {
+    if constexpr (std::is_floating_point_v<Element>) {
       return CanonicalNaN(value);
     } else {
       return value;
@@ -72,7 +73,8 @@ struct PlainFormat {
   }
 };
 
-struct Float16Format {
+template <>
+struct Format<Float16> {
   using Stored = uint16_t;
   using Value = float;
   static TUTTI_HOST_DEVICE float Read(uint16_t code) {
@@ -84,7 +86,8 @@ struct Float16Format {
 };
 
 // A bfloat16 is the upper half of a float.
-struct BFloat16Format {
+template <>
+struct Format<BFloat16> {
   using Stored = uint16_t;
   using Value = float;
   static TUTTI_HOST_DEVICE float Read(uint16_t code) {
@@ -99,15 +102,17 @@ struct BFloat16Format {
   }
 };
 
-// Integers wrap around.
+// Integers wrap around. Their sums and products are computed in this type,
+// which has no undefined overflow: uint16_t would become int.
+template <typename T>
+using Wrapping = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
 
 struct Sum {
   template <typename T>
   static TUTTI_HOST_DEVICE T Of(T a, T b) {
     if constexpr (std::is_integral_v<T>) {
-      using Unsigned = std::make_unsigned_t<T>;
-      return static_cast<T>(static_cast<Unsigned>(a) +
-                            static_cast<Unsigned>(b));
+      return static_cast<T>(static_cast<Wrapping<T>>(a) +
+                            static_cast<Wrapping<T>>(b));
     } else {
       return a + b;
     }
@@ -118,9 +123,8 @@ struct Prod {
   template <typename T>
   static TUTTI_HOST_DEVICE T Of(T a, T b) {
     if constexpr (std::is_integral_v<T>) {
-      using Unsigned = std::make_unsigned_t<T>;
-      return static_cast<T>(static_cast<Unsigned>(a) *
-                            static_cast<Unsigned>(b));
+      return static_cast<T>(static_cast<Wrapping<T>>(a) *
+                            static_cast<Wrapping<T>>(b));
     } else {
       return a * b;
     }
@@ -183,7 +187,8 @@ struct Bxor {
 template <typename T>
 TUTTI_HOST_DEVICE T Quotient(T value, int64_t divisor) {
   if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<int64_t>(value) / divisor);
+    using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
+    return static_cast<T>(Wide{value} / static_cast<Wide>(divisor));
   } else {
     return value / static_cast<T>(divisor);
   }

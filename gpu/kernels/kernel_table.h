@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "gpu/kernels/element_ops.h"
 #include "gpu/kernels/kernel_loops.h"
@@ -15,47 +14,23 @@
 
 namespace tutti::gpu {
 
-// Calls `function(Format())` for `dtype`, unless it cannot be reduced.
-template <class Function>
-auto WithFormat(DType dtype, const Function& function)
-    -> decltype(function(Float16Format())) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return function(Float16Format());
-    case DType::kBFloat16:
-      return function(BFloat16Format());
-    case DType::kFloat32:
-      return function(PlainFormat<float>());
-    case DType::kFloat64:
-      return function(PlainFormat<double>());
-    case DType::kInt8:
-      return function(PlainFormat<int8_t>());
-    case DType::kUint8:
-      return function(PlainFormat<uint8_t>());
-    case DType::kInt32:
-      return function(PlainFormat<int32_t>());
-    case DType::kInt64:
-      return function(PlainFormat<int64_t>());
-    case DType::kBool:
-      break;
-  }
-  return {};
-}
-
 // Calls `function(Format(), Op())` if CheckSupported(kind, dtype) is OK.
 template <class Function>
 auto WithReduction(ReductionKind kind, DType dtype, const Function& function)
-    -> decltype(function(Float16Format(), Sum())) {
-  using Result = decltype(function(Float16Format(), Sum()));
-  return WithFormat(dtype, [&](auto format) -> Result {
-    if (kind == ReductionKind::kSum) return function(format, Sum());
-    if (kind == ReductionKind::kProd) return function(format, Prod());
-    if (kind == ReductionKind::kMin) return function(format, Min());
-    if (kind == ReductionKind::kMax) return function(format, Max());
-    if constexpr (std::is_integral_v<typename decltype(format)::Value>) {
-      if (kind == ReductionKind::kBand) return function(format, Band());
-      if (kind == ReductionKind::kBor) return function(format, Bor());
-      if (kind == ReductionKind::kBxor) return function(format, Bxor());
+    -> decltype(function(Format<float>(), Sum())) {
+  using Result = decltype(function(Format<float>(), Sum()));
+  return VisitDType(dtype, [&]<typename Element>(Element) -> Result {
+    if constexpr (kIsFloating<Element> || kIsInteger<Element>) {
+      const Format<Element> format = {};
+      if (kind == ReductionKind::kSum) return function(format, Sum());
+      if (kind == ReductionKind::kProd) return function(format, Prod());
+      if (kind == ReductionKind::kMin) return function(format, Min());
+      if (kind == ReductionKind::kMax) return function(format, Max());
+      if constexpr (kIsInteger<Element>) {
+        if (kind == ReductionKind::kBand) return function(format, Band());
+        if (kind == ReductionKind::kBor) return function(format, Bor());
+        if (kind == ReductionKind::kBxor) return function(format, Bxor());
+      }
     }
     return {};
   });

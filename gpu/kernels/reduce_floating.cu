@@ -1,16 +1,18 @@
 #include "gpu/kernels/reduce_kernel-inl.h"
+#include "tutti/tensor.h"
 
 namespace tutti::gpu {
 
-#define TUTTI_LAUNCH_ALL(Format)     \
-  TUTTI_LAUNCH_REDUCE(Format, Sum);  \
-  TUTTI_LAUNCH_REDUCE(Format, Prod); \
-  TUTTI_LAUNCH_REDUCE(Format, Min);  \
-  TUTTI_LAUNCH_REDUCE(Format, Max)
+#define TUTTI_LAUNCH_Floating(Element)        \
+  TUTTI_LAUNCH_REDUCE(Format<Element>, Sum);  \
+  TUTTI_LAUNCH_REDUCE(Format<Element>, Prod); \
+  TUTTI_LAUNCH_REDUCE(Format<Element>, Min);  \
+  TUTTI_LAUNCH_REDUCE(Format<Element>, Max);
+#define TUTTI_LAUNCH_Integer(Element)
+#define TUTTI_LAUNCH_Bool(Element)
+#define TUTTI_LAUNCH_ALL(category, code, name, Element) \
+  TUTTI_LAUNCH_##category(Element)
 
-TUTTI_LAUNCH_ALL(Float16Format);
-TUTTI_LAUNCH_ALL(BFloat16Format);
-TUTTI_LAUNCH_ALL(PlainFormat<float>);
-TUTTI_LAUNCH_ALL(PlainFormat<double>);
+TUTTI_DTYPES(TUTTI_LAUNCH_ALL)
 
 }  // namespace tutti::gpu

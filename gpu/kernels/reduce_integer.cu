@@ -1,19 +1,21 @@
 #include "gpu/kernels/reduce_kernel-inl.h"
+#include "tutti/tensor.h"
 
 namespace tutti::gpu {
 
-#define TUTTI_LAUNCH_ALL(Format)     \
-  TUTTI_LAUNCH_REDUCE(Format, Sum);  \
-  TUTTI_LAUNCH_REDUCE(Format, Prod); \
-  TUTTI_LAUNCH_REDUCE(Format, Min);  \
-  TUTTI_LAUNCH_REDUCE(Format, Max);  \
-  TUTTI_LAUNCH_REDUCE(Format, Band); \
-  TUTTI_LAUNCH_REDUCE(Format, Bor);  \
-  TUTTI_LAUNCH_REDUCE(Format, Bxor)
+#define TUTTI_LAUNCH_Integer(Element)         \
+  TUTTI_LAUNCH_REDUCE(Format<Element>, Sum);  \
+  TUTTI_LAUNCH_REDUCE(Format<Element>, Prod); \
+  TUTTI_LAUNCH_REDUCE(Format<Element>, Min);  \
+  TUTTI_LAUNCH_REDUCE(Format<Element>, Max);  \
+  TUTTI_LAUNCH_REDUCE(Format<Element>, Band); \
+  TUTTI_LAUNCH_REDUCE(Format<Element>, Bor);  \
+  TUTTI_LAUNCH_REDUCE(Format<Element>, Bxor);
+#define TUTTI_LAUNCH_Floating(Element)
+#define TUTTI_LAUNCH_Bool(Element)
+#define TUTTI_LAUNCH_ALL(category, code, name, Element) \
+  TUTTI_LAUNCH_##category(Element)
 
-TUTTI_LAUNCH_ALL(PlainFormat<int8_t>);
-TUTTI_LAUNCH_ALL(PlainFormat<uint8_t>);
-TUTTI_LAUNCH_ALL(PlainFormat<int32_t>);
-TUTTI_LAUNCH_ALL(PlainFormat<int64_t>);
+TUTTI_DTYPES(TUTTI_LAUNCH_ALL)
 
 }  // namespace tutti::gpu

@@ -7,10 +7,13 @@
 
 namespace tutti {
 
-// Accepts all our dtypes: bool, which is only moved, goes as bytes.
-std::string WhyNotWithNccl(const MergeOp& merge_op, const FinalOp& final_op) {
-  std::string why_not = WhyNotOnGpu(merge_op, final_op);
+std::string WhyNotWithNccl(DType dtype, const MergeOp& merge_op,
+                           const FinalOp& final_op) {
+  std::string why_not = WhyNotOnGpu(dtype, merge_op, final_op);
   if (!why_not.empty()) return why_not;
+  if (IsInteger(dtype) && SizeOf(dtype) == 2) {
+    return absl::StrCat("has no ", Name(dtype), ", which NCCL lacks");
+  }
   switch (merge_op.kind()) {
     case ReductionKind::kSum:
     case ReductionKind::kProd:

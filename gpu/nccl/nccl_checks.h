@@ -6,12 +6,14 @@
 #include "absl/status/status.h"
 #include "tutti/implementation.h"
 #include "tutti/reduction.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 
-// Reason why NCCL cannot reduce with these ops
+// Reason why NCCL cannot reduce elements of `dtype` with these ops
 // (ImplementationTraits::why_not_ops).
-std::string WhyNotWithNccl(const MergeOp& merge_op, const FinalOp& final_op);
+std::string WhyNotWithNccl(DType dtype, const MergeOp& merge_op,
+                           const FinalOp& final_op);
 
 // Checks that NCCL's collectives can run on this device. Errors:
 // INVALID_ARGUMENT for a device that is no CudaDevice; FAILED_PRECONDITION for

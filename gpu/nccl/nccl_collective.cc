@@ -1,5 +1,6 @@
 #include "gpu/nccl/nccl_collective.h"
 
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -17,17 +18,18 @@
 namespace tutti {
 namespace {
 
-// Costs more than a pass of one GPU within a process, which is half a message.
-// Otherwise costs a tenth of the model's links, which are gRPC's. Not measured.
+// Costs more than a pass of one GPU, which is half a message. Infinite between
+// processes, where nothing has been measured: it runs there only when named.
 double CostSeconds(const CostQuery& query) {
   const double size = query.layout.size();
   if (size == 1) return 0;
-  const bool is_within = query.one_process || query.layout.num_tasks() == 1;
-  const LinkCost& link = is_within ? query.model.within : query.model.between;
-  const double share = is_within ? 1 : 0.1;
-  return share * (0.75 * link.latency_seconds +
-                  (size - 1) / size * static_cast<double>(query.bytes) /
-                      link.bytes_per_second);
+  if (!query.one_process && query.layout.num_tasks() > 1) {
+    return std::numeric_limits<double>::infinity();
+  }
+  const LinkCost& link = query.model.within;
+  return 0.75 * link.latency_seconds + (size - 1) / size *
+                                           static_cast<double>(query.bytes) /
+                                           link.bytes_per_second;
 }
 
 }  // namespace

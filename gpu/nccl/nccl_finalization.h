@@ -22,10 +22,9 @@ namespace tutti {
 class NcclFinalization : public std::enable_shared_from_this<NcclFinalization> {
  public:
   // Delays between checks: the first, doubled each time, up to the last.
-  // Guesses, not measured.
-  static constexpr absl::Duration kFirstLook = absl::Milliseconds(1);
-  static constexpr absl::Duration kLastLook = absl::Milliseconds(100);
-  static constexpr absl::Duration kLongest = absl::Seconds(5);
+  static constexpr absl::Duration kFirstLook = DefaultTime("NCCL end look");
+  static constexpr absl::Duration kLastLook = DefaultTime("NCCL end looks");
+  static constexpr absl::Duration kLongest = DefaultTime("NCCL end");
 
   // Returns at once.
   static void Start(std::shared_ptr<NcclRuntime> nccl,

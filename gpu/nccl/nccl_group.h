@@ -46,7 +46,7 @@ namespace tutti {
 // thread or as work of the queue.
 class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
  public:
-  static constexpr absl::Duration kLookEvery = absl::Milliseconds(100);
+  static constexpr absl::Duration kLookEvery = DefaultTime("GPU look");
 
   // Number of checks at once whether NCCL is ready, before the clock is used:
   // NCCL usually needs less time than an alarm. A launch on NCCL's thread takes
@@ -55,9 +55,8 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   static constexpr int kAsksAtOnce = 1000;
 
   // Delays between later checks: the first, doubled each time, up to the last.
-  // Guesses, not measured.
-  static constexpr absl::Duration kFirstLook = absl::Microseconds(20);
-  static constexpr absl::Duration kLastLook = absl::Milliseconds(1);
+  static constexpr absl::Duration kFirstLook = DefaultTime("NCCL look");
+  static constexpr absl::Duration kLastLook = DefaultTime("NCCL looks");
 
   // Bound on launches under way. A launch puts some 10 operations on a stream,
   // and CUDA blocks a thread that adds an operation while about 1000 wait: an

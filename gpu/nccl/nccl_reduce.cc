@@ -49,14 +49,13 @@ REGISTER_COLLECTIVE_ALIAS(NcclReducer, NcclReduce);
 }  // namespace
 
 bool IsAverageExact(DType dtype, int num_ranks) {
-  switch (dtype) {
-    case DType::kInt8:
-      return num_ranks <= INT8_MAX;
-    case DType::kUint8:
-      return num_ranks <= UINT8_MAX;
-    default:
-      return IsInteger(dtype);
-  }
+  return VisitDType(dtype, [num_ranks]<typename Element>(Element) {
+    if constexpr (kIsInteger<Element>) {
+      return std::in_range<Element>(num_ranks);
+    } else {
+      return false;
+    }
+  });
 }
 
 void AppendReduction(const CollectiveContext& context, NcclCall call,

@@ -3,6 +3,7 @@
 #include <climits>
 #include <cstdint>
 #include <iterator>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "framework/reduce/reduction_reference.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "gmock/gmock.h"
+#include "gpu/nccl/nccl_checks.h"
 #include "gpu/testing/fake_gpu_runtime.h"
 #include "gpu/testing/fake_nccl_tasks.h"
 #include "gtest/gtest.h"
@@ -26,7 +28,9 @@ using ::testing::IsEmpty;
 using ::testing::Optional;
 using ::testing::Values;
 
-bool HasNccl(ReductionKind kind) { return kind <= ReductionKind::kMax; }
+bool HasNccl(const ReductionPair& pair) {
+  return WhyNotWithNccl(pair.dtype, pair.kind, FinalOp()).empty();
+}
 
 // Result of the double and our kernel: a sum by rank, rounded, then divided.
 Bytes Expected(const ReductionPair& pair, const std::vector<Bytes>& inputs,
@@ -102,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(TasksAndGpus, LayoutsTest,
 TEST_P(LayoutsTest, EveryMemberGetsTheReduction) {
   int64_t key = 0;
   for (const ReductionPair& pair : SupportedPairs()) {
-    if (!HasNccl(pair.kind)) continue;
+    if (!HasNccl(pair)) continue;
     SCOPED_TRACE(Describe(pair));
     for (const bool is_average : {false, true}) {
       const int64_t num_elements = 1 + key % 38;
@@ -146,16 +150,42 @@ TEST(IsAverageExactTest, OfIntegersThatHoldTheNumberOfRanks) {
     DType dtype;
     int most_ranks;  // Exact up to this many. 0: never; INT_MAX: always.
   };
-  constexpr Row kTable[] = {
-      {DType::kInt8, 127},      {DType::kUint8, 255}, {DType::kInt32, INT_MAX},
-      {DType::kInt64, INT_MAX}, {DType::kFloat16, 0}, {DType::kBFloat16, 0},
-      {DType::kFloat32, 0},     {DType::kFloat64, 0}, {DType::kBool, 0}};
+  constexpr Row kTable[] = {{DType::kInt8, 127},
+                            {DType::kUint8, 255},
+                            {DType::kInt32, INT_MAX},
+                            {DType::kInt64, INT_MAX},
+                            {DType::kFloat16, 0},
+                            {DType::kBFloat16, 0},
+                            {DType::kFloat32, 0},
+                            {DType::kFloat64, 0},
+                            {DType::kBool, 0},
+                            {DType::kInt16, INT16_MAX},
+                            {DType::kUint16, UINT16_MAX},
+                            {DType::kUint32, INT_MAX},
+                            {DType::kUint64, INT_MAX}};
   static_assert(std::size(kTable) == kAllDTypes.size());
   for (const auto& [dtype, most_ranks] : kTable) {
     for (const int num_ranks :
-         {1, 2, 3, 126, 127, 128, 129, 254, 255, 256, 257, 1000, INT_MAX}) {
+         {1, 2, 3, 126, 127, 128, 129, 254, 255, 256, 257, 1000, INT16_MAX,
+          INT16_MAX + 1, UINT16_MAX, UINT16_MAX + 1, INT_MAX}) {
       EXPECT_EQ(IsAverageExact(dtype, num_ranks), num_ranks <= most_ranks)
           << Name(dtype) << ", " << num_ranks << " ranks";
+    }
+  }
+}
+
+TEST(WhyNotWithNcclTest, LacksIntegersOf16BitsAndBitOperations) {
+  for (const ReductionPair& pair : SupportedPairs()) {
+    const std::string why_not =
+        WhyNotWithNccl(pair.dtype, pair.kind, FinalOp());
+    const bool is_16_bit =
+        pair.dtype == DType::kInt16 || pair.dtype == DType::kUint16;
+    if (is_16_bit) {
+      EXPECT_EQ(why_not, absl::StrCat("has no ", Name(pair.dtype),
+                                      ", which NCCL lacks"));
+    } else {
+      EXPECT_EQ(why_not.empty(), pair.kind <= ReductionKind::kMax)
+          << Describe(pair);
     }
   }
 }
@@ -183,6 +213,8 @@ TEST(NcclReduceTest, AnAverageIsNcclsOwnWhereExactAndElseOneKernelOfEachRank) {
       {{ReductionKind::kSum, DType::kUint8}, true, 0},
       {{ReductionKind::kSum, DType::kInt32}, true, 0},
       {{ReductionKind::kSum, DType::kInt64}, true, 0},
+      {{ReductionKind::kSum, DType::kUint32}, true, 0},
+      {{ReductionKind::kSum, DType::kUint64}, true, 0},
       {{ReductionKind::kSum, DType::kInt32}, true, 0, ReduceToRoot{.root = 1}},
       {{ReductionKind::kSum, DType::kFloat16}, true, 4},
       {{ReductionKind::kSum, DType::kBFloat16}, true, 4},

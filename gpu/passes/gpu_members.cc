@@ -14,7 +14,8 @@ absl::Status CheckIsCudaDevice(const CollectiveContext& context) {
                    context.device->full_name(), " is another one"));
 }
 
-std::string WhyNotOnGpu(const MergeOp& merge_op, const FinalOp& final_op) {
+std::string WhyNotOnGpu(DType, const MergeOp& merge_op,
+                        const FinalOp& final_op) {
   const bool is_merge_op = merge_op.is_custom();
   if (!is_merge_op && !final_op.is_custom()) return "";
   return absl::StrCat("cannot run the ", is_merge_op ? "merge" : "final",

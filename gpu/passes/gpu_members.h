@@ -11,6 +11,7 @@
 #include "tutti/implementation.h"
 #include "tutti/params.h"
 #include "tutti/reduction.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 
@@ -19,7 +20,8 @@ absl::Status CheckIsCudaDevice(const CollectiveContext& context);
 
 // Reason why kernels cannot run these ops (ImplementationTraits::why_not_ops):
 // custom ops are functions of the host.
-std::string WhyNotOnGpu(const MergeOp& merge_op, const FinalOp& final_op);
+std::string WhyNotOnGpu(DType, const MergeOp& merge_op,
+                        const FinalOp& final_op);
 
 // REQUIRES: CheckIsCudaDevice() was OK.
 CudaDevice& CudaDeviceOf(const CollectiveContext& context);

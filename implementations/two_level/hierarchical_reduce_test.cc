@@ -314,13 +314,14 @@ double OneSecond(const CostQuery& /*query*/) { return 1; }
 // All-reduces that do not fit as parts: not everywhere, not for all ops, or not
 // to the same bits.
 REGISTER_COLLECTIVE(
-    OfSums, Scheduled({.traits = {.collectives = {CollectiveType::kAllReduce},
-                                  .why_not_ops =
-                                      [](const MergeOp&, const FinalOp&) {
-                                        return std::string();
-                                      },
-                                  .cost_seconds = OneSecond},
-                       .plan = PlanPieces}));
+    OfSums,
+    Scheduled({.traits = {.collectives = {CollectiveType::kAllReduce},
+                          .why_not_ops =
+                              [](DType, const MergeOp&, const FinalOp&) {
+                                return std::string();
+                              },
+                          .cost_seconds = OneSecond},
+               .plan = PlanPieces}));
 REGISTER_COLLECTIVE(
     OfOneProcess,
     Scheduled({.traits = {.collectives = {CollectiveType::kAllReduce},

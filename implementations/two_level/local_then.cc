@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/block_cache.h"
 #include "framework/base/mutex.h"
+#include "framework/choice/delegate_cost.h"
 #include "framework/collective/collective_delegate.h"
 #include "framework/executor/local_meeting.h"
 #include "implementations/parts/cost.h"
@@ -204,11 +205,23 @@ ImplementationTraits Traits(std::string summary) {
   return traits;
 }
 
+// Predicted seconds of both passes of a process. Together they touch as many
+// bytes as the pass of LocalReduce, which is cheaper within one task. Passes of
+// all chunks but one overlap with messages between processes.
+double PassSeconds(const CostQuery& query, int64_t chunk_bytes) {
+  const double most = LargestTask(query.layout);
+  const auto exposed = static_cast<double>(std::min(query.bytes, chunk_bytes));
+  return TransferSeconds(query.model.within, /*messages=*/1,
+                         (most - 1) / most * exposed);
+}
+
+double DelegateThenSeconds(const CostQuery& query) {
+  if (query.layout.size() == 1) return 0;
+  return PassSeconds(query, query.bytes) + DelegateSeconds(query);
+}
+
 }  // namespace
 
-// Predicted seconds. Both passes of a process together touch as many bytes as
-// the pass of LocalReduce, which is cheaper within one task. Passes of all
-// chunks but one overlap with messages between processes.
 double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
                         const CostQuery& query) {
   if (query.layout.size() == 1) return 0;
@@ -221,11 +234,8 @@ double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
   if (!factory.ok() || (*factory)->traits().cost_seconds == nullptr) {
     return std::numeric_limits<double>::infinity();
   }
-  const double most = LargestTask(query.layout);
-  const auto exposed = static_cast<double>(std::min(query.bytes, chunk_bytes));
   const GroupLayout firsts = FirstsOf(query.layout.num_tasks());
-  return TransferSeconds(query.model.within, /*messages=*/1,
-                         (most - 1) / most * exposed) +
+  return PassSeconds(query, chunk_bytes) +
          (*factory)->traits().cost_seconds({.type = query.type,
                                             .layout = firsts,
                                             .bytes = query.bytes,
@@ -252,6 +262,7 @@ std::shared_ptr<const CollectiveFactory> LocalThenDelegateFactory(
   // Results of a library may change from run to run. MPI only recommends that
   // they do not.
   traits.determinism = Determinism::kNotGuaranteed;
+  traits.cost_seconds = DelegateThenSeconds;
   return std::make_shared<const DelegateFactory>(std::move(traits));
 }
 

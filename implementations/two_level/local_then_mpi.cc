@@ -4,7 +4,6 @@
 namespace tutti {
 namespace {
 
-// Runs only by name, because it has no price.
 REGISTER_COLLECTIVE(
     LocalThenMpi,
     LocalThenDelegateFactory(

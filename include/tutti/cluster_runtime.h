@@ -51,6 +51,18 @@ struct ClusterSpec {
 // name that is invalid in device names.
 absl::Status Validate(const ClusterSpec& cluster);
 
+// Paths of PEM files. The certificate names its task, such as "task-3", as
+// common name or as alternative DNS name.
+struct TlsOptions {
+  std::string certificate;
+  std::string key;
+  std::string ca;
+
+  bool enabled() const {
+    return !certificate.empty() || !key.empty() || !ca.empty();
+  }
+};
+
 // Limits after which a silent task counts as lost. If a task has answered
 // before and its connection closes, the task is lost at once. The first
 // heartbeat, too, may be held.
@@ -64,12 +76,12 @@ struct HealthProfile {
   // Tolerates a task that stands still for three seconds. A task that is silent
   // for five seconds is lost.
   static HealthProfile Default() {
-    return {absl::Milliseconds(4800), absl::Seconds(1)};
+    return {DefaultTime("silence"), DefaultTime("hold")};
   }
 
   // A task that is silent for a second is lost.
   static HealthProfile Fast() {
-    return {absl::Milliseconds(900), absl::Milliseconds(200)};
+    return {DefaultTime("fast silence"), DefaultTime("fast hold")};
   }
 };
 

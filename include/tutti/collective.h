@@ -7,6 +7,7 @@
 // depend on other members.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -36,13 +37,6 @@ enum class CollectiveType : uint8_t {
   kScatter,        // Output r is block r of the root's input.
 };
 
-inline constexpr std::array<CollectiveType, 10> kAllCollectiveTypes = {
-    CollectiveType::kAllReduce,     CollectiveType::kAllGather,
-    CollectiveType::kReduceScatter, CollectiveType::kBroadcast,
-    CollectiveType::kAllToAll,      CollectiveType::kPermute,
-    CollectiveType::kBarrier,       CollectiveType::kReduce,
-    CollectiveType::kGather,        CollectiveType::kScatter};
-
 // Returns "all_reduce", "reduce_scatter", ...
 absl::string_view Name(CollectiveType type);
 
@@ -63,6 +57,10 @@ bool HasRankBlocks(CollectiveType type);
 // gather. OutputIsOwnBlock: the reverse: reduce_scatter, scatter.
 bool InputIsOwnBlock(CollectiveType type);
 bool OutputIsOwnBlock(CollectiveType type);
+
+// True where the input has a block for each rank, the output one from each:
+// all_to_all.
+bool ExchangesBlocks(CollectiveType type);
 
 // True if this member has an input, or an output. `root` matters only where
 // HasRoot(type).
@@ -158,6 +156,12 @@ struct ScatterFromRoot {
 using CollectiveOp =
     std::variant<AllReduce, AllGather, ReduceScatter, Broadcast, AllToAll,
                  Permute, Barrier, ReduceToRoot, GatherToRoot, ScatterFromRoot>;
+
+inline constexpr auto kAllCollectiveTypes = [] {
+  std::array<CollectiveType, std::variant_size_v<CollectiveOp>> all = {};
+  for (size_t i = 0; i < all.size(); ++i) all[i] = CollectiveType(i);
+  return all;
+}();
 
 inline CollectiveType TypeOf(const CollectiveOp& op) {
   return static_cast<CollectiveType>(op.index());

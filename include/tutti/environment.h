@@ -2,11 +2,11 @@
 #define TUTTI_ENVIRONMENT_H_
 
 // Environment: the threads, clock and random numbers that the embedding program
-// gives Tutti. Also the parts that asynchronous calls share: StatusCallback,
-// Cancellation, BlockingCounter and Await(). Tutti itself starts no thread and
-// reads no clock. DefaultEnvironment, a separate library, serves programs that
-// have none of these. Callbacks run exactly once, with no lock held, and must
-// not block.
+// gives Tutti. Also the table of all times, and the parts that asynchronous
+// calls share: StatusCallback, Cancellation, BlockingCounter and Await(). Tutti
+// itself starts no thread and reads no clock. DefaultEnvironment, a separate
+// library, serves programs that have none of these. Callbacks run exactly once,
+// with no lock held, and must not block.
 
 #include <atomic>
 #include <cstdint>
@@ -15,6 +15,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace tutti {
@@ -171,6 +172,121 @@ class DefaultEnvironment {
   const std::unique_ptr<Pool> pool_;
   const Environment environment_;
 };
+
+// Row of the table of all times.
+struct TimeRow {
+  absl::string_view name;
+  absl::string_view waits;  // What waits, for what.
+  absl::Duration time;
+  absl::string_view set_by = "";  // Flag of the tool, or field; empty: none.
+};
+
+// All times after which Tutti gives up, tries again or looks again.
+// `tutti info --times` prints them.
+inline constexpr TimeRow kTimes[] = {
+    // Start and end of a cluster. Tasks report again every 0.2 s, up to a
+    // second later if they had to connect, and even later on few processors: a
+    // refused task stays, so that the others are refused, too.
+    {"start", "wait for the other tasks at the start", absl::Seconds(60),
+     "--start-timeout"},
+    {"start note", "first note of missing tasks at the start",
+     absl::Seconds(2)},
+    {"start notes", "next note of them", absl::Seconds(10)},
+    {"report again", "next report to a task that has not joined",
+     absl::Milliseconds(200)},
+    {"refused", "stay of a refused task", absl::Seconds(3)},
+    {"leave", "wait for the other tasks at the end", absl::Seconds(30)},
+    {"leave failed", "same, after an error", absl::Seconds(2)},
+    {"grace", "end of stopped tasks, before they are killed", absl::Seconds(10),
+     "--grace"},
+
+    // Tasks that are silent or slow.
+    {"silence", "silence of a task until it is lost", absl::Milliseconds(4800),
+     "--detect default"},
+    {"hold", "answer to a heartbeat, held by the other task", absl::Seconds(1),
+     "--detect default"},
+    {"fast silence", "silence of a task until it is lost",
+     absl::Milliseconds(900), "--detect fast"},
+    {"fast hold", "answer to a heartbeat, held by the other task",
+     absl::Milliseconds(200), "--detect fast"},
+    {"most hold", "longest hold that a task accepts", absl::Seconds(60)},
+    {"call again", "next attempt of a call", absl::Milliseconds(100)},
+    {"takeover", "task that does not know yet that it leads",
+     absl::Seconds(10)},
+    {"end", "message that a step, group or execution has ended",
+     absl::Seconds(10)},
+    {"step id", "step id from the leader", absl::Seconds(60)},
+    {"first poll", "first question to the leader about missing members",
+     absl::Milliseconds(100)},
+    {"poll", "next question about them", absl::Seconds(1)},
+    {"poll answer", "answer to it", absl::Seconds(5)},
+    {"poll is old", "age from which an answer is called old", absl::Seconds(2)},
+    {"early request", "request of bytes whose group is not known yet",
+     absl::Seconds(30)},
+
+    // gRPC.
+    {"cancel grace", "bytes of a cancelled transfer that gRPC still has",
+     absl::Seconds(2), "GrpcTransportOptions::cancel_grace"},
+    {"unknown peer", "first call of a new connection", absl::Seconds(10)},
+    {"accept again", "next attempt to accept, if descriptors run out",
+     absl::Milliseconds(100)},
+    {"ping", "next ping of a connection", absl::Seconds(5)},
+    {"ping answer", "answer to it", absl::Seconds(5)},
+    {"least ping", "pings of a peer, which may be as frequent",
+     absl::Seconds(1)},
+    {"connect", "one attempt to connect", absl::Seconds(5)},
+    {"handshake", "handshake of a new connection", absl::Seconds(5)},
+    {"connect again", "second attempt to connect", absl::Milliseconds(100)},
+    {"connect late", "later attempts, at most", absl::Seconds(1)},
+    {"resolve again", "next look-up of a host's name", absl::Seconds(1)},
+
+    // MPI.
+    {"spin", "polls of MPI after the last activity", absl::Microseconds(100),
+     "MpiRuntime::Options::spin_limit"},
+    {"moving spin", "same, while bytes move", absl::Milliseconds(2),
+     "MpiRuntime::Options::moving_spin_limit"},
+    {"running spin", "same, while MPI runs a collective", absl::Seconds(1),
+     "MpiRuntime::Options::running_spin_limit"},
+    {"least pause", "first pause between two polls", absl::Microseconds(50)},
+    {"pause", "longest pause between two polls", absl::Milliseconds(5)},
+    {"MPI pause", "same, while MPI has work", absl::Milliseconds(1)},
+    {"ring pause", "same, if every process can ring", absl::Milliseconds(100)},
+    {"stood still", "time between two polls that counts as waiting, at most",
+     absl::Milliseconds(100)},
+    {"lost", "lost processes, at the end and after a failure",
+     absl::Seconds(10), "MpiRuntime::Options::lost_limit"},
+    {"unreceived", "bytes that others have not received, at the end",
+     absl::Seconds(2)},
+    {"permission", "permission to end executions that have not begun",
+     absl::Seconds(10)},
+
+    // Named tensors.
+    {"stall report", "report of a tensor that some ranks have not requested",
+     absl::Seconds(60), "CoordinatorSettings::stall_report_after"},
+    {"stall", "such a tensor itself", absl::InfiniteDuration(),
+     "CoordinatorSettings::stall_deadline"},
+
+    // GPUs. Guesses, not measured.
+    {"GPU look", "next look for errors of GPUs", absl::Milliseconds(100)},
+    {"NCCL look", "first look by the clock whether NCCL is ready",
+     absl::Microseconds(20)},
+    {"NCCL looks", "later looks, at most", absl::Milliseconds(1)},
+    {"NCCL end look", "first look whether NCCL has ended",
+     absl::Milliseconds(1)},
+    {"NCCL end looks", "later looks, at most", absl::Milliseconds(100)},
+    {"NCCL end", "end of NCCL, before it is aborted", absl::Seconds(5)},
+};
+
+// Row with this name. A name that the table lacks does not compile.
+consteval const TimeRow& RowOfTime(absl::string_view name) {
+  const TimeRow* row = kTimes;
+  while (row->name != name) ++row;
+  return *row;
+}
+
+consteval absl::Duration DefaultTime(absl::string_view name) {
+  return RowOfTime(name).time;
+}
 
 }  // namespace tutti
 

@@ -43,18 +43,6 @@ struct GrpcBounds {
   int max_unknown_connections = 64;
 };
 
-// Paths of PEM files. The certificate names its task, such as "task-3", as
-// common name or as alternative DNS name.
-struct TlsOptions {
-  std::string certificate;
-  std::string key;
-  std::string ca;
-
-  bool enabled() const {
-    return !certificate.empty() || !key.empty() || !ca.empty();
-  }
-};
-
 struct GrpcTransportOptions {
   ClusterSpec cluster;
   uint64_t incarnation = 0;  // Incarnation of this process. Not 0.
@@ -89,7 +77,7 @@ struct GrpcTransportOptions {
 
   // Time that bytes of a cancelled transfer may still be with gRPC. Then the
   // stream is closed; after the same time again, the connection is closed.
-  absl::Duration cancel_grace = absl::Seconds(2);
+  absl::Duration cancel_grace = DefaultTime("cancel grace");
 };
 
 class Transport;

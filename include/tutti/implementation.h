@@ -287,10 +287,10 @@ struct ImplementationTraits {
   // not commute.
   bool preserves_rank_order = false;
 
-  // Returns the reason why the implementation cannot reduce with these ops, as
-  // words that follow its name. Empty if it can. Pure. Null: can reduce with
-  // all ops, custom ones included.
-  std::string (*why_not_ops)(const MergeOp& merge_op,
+  // Returns the reason why the implementation cannot reduce elements of this
+  // dtype with these ops, as words that follow its name. Empty if it can. Pure.
+  // Null: can reduce all dtypes with all ops, custom ones included.
+  std::string (*why_not_ops)(DType dtype, const MergeOp& merge_op,
                              const FinalOp& final_op) = nullptr;
 
   // Honours CollImplDetails::subdiv_offsets.

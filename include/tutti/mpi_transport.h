@@ -39,14 +39,14 @@ class MpiRuntime {
 
     // Time for which the thread still polls, yielding to other threads, after
     // the last activity.
-    absl::Duration spin_limit = absl::Microseconds(100);
+    absl::Duration spin_limit = DefaultTime("spin");
 
     // Polling times while bytes move, and while MPI runs a collective. They
     // apply if the host has a processor per process. MPI does not signal the
     // end of a collective. A collective of many rounds needs a poll per round,
     // so rare polls would make it slow.
-    absl::Duration moving_spin_limit = absl::Milliseconds(2);
-    absl::Duration running_spin_limit = absl::Seconds(1);
+    absl::Duration moving_spin_limit = DefaultTime("moving spin");
+    absl::Duration running_spin_limit = DefaultTime("running spin");
 
     // False: treats each process as if it had a host alone. Equal in all
     // processes.
@@ -70,7 +70,7 @@ class MpiRuntime {
     // Time to wait for lost processes: in Shutdown(), and while MPI keeps
     // tensors of failed collectives until lost processes continue. Also the
     // time after which Start() reports that it waits.
-    absl::Duration lost_limit = absl::Seconds(10);
+    absl::Duration lost_limit = DefaultTime("lost");
   };
 
   explicit MpiRuntime(Options options);

@@ -59,11 +59,11 @@ struct CoordinatorSettings {
   // Time after which a tensor that some ranks have not requested is reported,
   // once. Tensors that become due within a sixteenth of this time after a
   // report are reported together.
-  absl::Duration stall_report_after = absl::Seconds(60);
+  absl::Duration stall_report_after = DefaultTime("stall report");
 
   // Time after which such a tensor ends with DEADLINE_EXCEEDED on the ranks
   // that requested it.
-  absl::Duration stall_deadline = absl::InfiniteDuration();
+  absl::Duration stall_deadline = DefaultTime("stall");
 
   // Gets the reports, on rank zero, with no lock held; must not block. Null:
   // LinesOf() the tensors reported together is written to standard error.

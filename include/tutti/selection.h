@@ -19,6 +19,7 @@
 #include "tutti/implementation.h"
 #include "tutti/params.h"
 #include "tutti/reduction.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 
@@ -94,8 +95,12 @@ struct SelectionRequest {
   std::string delegate;        // Connects processes and runs collectives
                                // (CollectiveDelegate::name()), or empty.
   std::string implementation;  // A name, or empty for any.
-  MergeOp merge_op;            // If Reduces(type); also `final_op`.
+
+  // Elements and ops, if Reduces(type).
+  DType dtype = DType::kFloat32;
+  MergeOp merge_op;
   FinalOp final_op;
+
   bool uneven = false;              // Members' contributions differ in size.
   bool wants_subdivisions = false;  // Subdivision offsets were given.
   bool wants_steps = false;     // See ImplementationTraits::is_made_of_steps.

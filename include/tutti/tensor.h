@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -23,34 +24,80 @@
 
 namespace tutti {
 
-// Element types that collectives move. All can be reduced, except kBool.
-enum class DType : uint8_t {
-  kFloat16,   // IEEE 754 binary16.
-  kBFloat16,  // The upper half of an IEEE 754 binary32.
-  kFloat32,
-  kFloat64,
-  kInt8,
-  kUint8,
-  kInt32,
-  kInt64,
-  kBool,  // A byte, 0 or 1.
+// 16-bit floating-point elements, as they lie in memory.
+struct Float16 {  // IEEE 754 binary16.
+  uint16_t code = 0;
+};
+struct BFloat16 {  // The upper half of an IEEE 754 binary32.
+  uint16_t code = 0;
 };
 
-inline constexpr std::array<DType, 9> kAllDTypes = {
-    DType::kFloat16, DType::kBFloat16, DType::kFloat32,
-    DType::kFloat64, DType::kInt8,     DType::kUint8,
-    DType::kInt32,   DType::kInt64,    DType::kBool};
+// All element types: X(category, code, name, C++ type of an element). Sizes,
+// arithmetic, names and kernels of a dtype follow from its line. Numbers of
+// codes go over the wire, so append new lines. All can be reduced, except bool,
+// a byte that is 0 or 1.
+#define TUTTI_DTYPES(X)                        \
+  X(Floating, kFloat16, "float16", Float16)    \
+  X(Floating, kBFloat16, "bfloat16", BFloat16) \
+  X(Floating, kFloat32, "float32", float)      \
+  X(Floating, kFloat64, "float64", double)     \
+  X(Integer, kInt8, "int8", int8_t)            \
+  X(Integer, kUint8, "uint8", uint8_t)         \
+  X(Integer, kInt32, "int32", int32_t)         \
+  X(Integer, kInt64, "int64", int64_t)         \
+  X(Bool, kBool, "bool", bool)                 \
+  X(Integer, kInt16, "int16", int16_t)         \
+  X(Integer, kUint16, "uint16", uint16_t)      \
+  X(Integer, kUint32, "uint32", uint32_t)      \
+  X(Integer, kUint64, "uint64", uint64_t)
+
+// Element types that collectives move.
+enum class DType : uint8_t {
+#define TUTTI_DTYPE(category, code, name, Element) code,
+  TUTTI_DTYPES(TUTTI_DTYPE)
+#undef TUTTI_DTYPE
+};
+
+inline constexpr std::array kAllDTypes = {
+#define TUTTI_DTYPE(category, code, name, Element) DType::code,
+    TUTTI_DTYPES(TUTTI_DTYPE)
+#undef TUTTI_DTYPE
+};
+
+// Returns an array of `make(Element())` for the element type of each dtype.
+template <class Make>
+constexpr auto ForEachDType(const Make& make) {
+#define TUTTI_DTYPE(category, code, name, Element) make(Element()),
+  return std::array{TUTTI_DTYPES(TUTTI_DTYPE)};
+#undef TUTTI_DTYPE
+}
+
+// Returns `visit(Element())` for the element type of `dtype`, always of one
+// type; a default value of that type for an invalid dtype.
+template <class Visit>
+constexpr auto VisitDType(DType dtype, const Visit& visit) {
+  switch (dtype) {
+#define TUTTI_DTYPE(category, code, name, Element) \
+  case DType::code:                                \
+    return visit(Element());
+    TUTTI_DTYPES(TUTTI_DTYPE)
+#undef TUTTI_DTYPE
+  }
+  return decltype(visit(uint8_t()))();
+}
 
 // False for a number that was cast to DType and names no type.
-constexpr bool IsValid(DType dtype) { return dtype <= DType::kBool; }
+constexpr bool IsValid(DType dtype) {
+  return static_cast<size_t>(dtype) < kAllDTypes.size();
+}
 
 // Returns INVALID_ARGUMENT with the number.
 absl::Status InvalidDType(DType dtype);
 
 // Bytes per element; 0 for an invalid dtype.
 constexpr size_t SizeOf(DType dtype) {
-  constexpr std::array<size_t, kAllDTypes.size()> kSizes = {2, 2, 4, 8, 1,
-                                                            1, 4, 8, 1};
+  constexpr auto kSizes =
+      ForEachDType([](auto element) { return sizeof(element); });
   return IsValid(dtype) ? kSizes[static_cast<size_t>(dtype)] : 0;
 }
 
@@ -62,6 +109,12 @@ absl::StatusOr<DType> ParseDType(absl::string_view name);
 
 bool IsFloating(DType dtype);
 bool IsInteger(DType dtype);  // kBool is not an integer.
+
+template <typename Element>
+inline constexpr bool kIsFloating = !std::is_integral_v<Element>;
+template <typename Element>
+inline constexpr bool kIsInteger =
+    std::is_integral_v<Element> && !std::is_same_v<Element, bool>;
 
 // Sizes of a tensor's dimensions, outermost first. A value. The product of all
 // non-zero sizes fits into an int64_t.

@@ -17,7 +17,7 @@ namespace {
 
 // Pause between attempts to reach a task that the caller waits for. gRPC
 // connects at its own pace, and answers at once while it does not connect.
-constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
+constexpr absl::Duration kRetryPause = DefaultTime("call again");
 
 // Returns true for the least informative error: no process listens there, at
 // this moment.

@@ -28,6 +28,7 @@
 #include "remote/grpc/transfers/transfer_sender.h"
 #include "remote/grpc/wire/transfer_wire.h"
 #include "remote/transport.h"
+#include "remote/transport_registry.h"
 
 namespace tutti {
 namespace {
@@ -279,5 +280,26 @@ absl::StatusOr<std::shared_ptr<Transport>> CreateGrpcTransport(
   return std::make_shared<GrpcTransport>(
       std::move(options), *std::move(addresses), *std::move(credentials));
 }
+
+namespace {
+
+absl::StatusOr<TaskNetwork> Connect(const NetworkSettings& settings) {
+  return TaskNetwork{
+      .cluster = settings.cluster,
+      .make_transport = [settings](uint64_t incarnation) {
+        return CreateGrpcTransport({.cluster = settings.cluster,
+                                    .incarnation = incarnation,
+                                    .environment = settings.environment,
+                                    .job_id = settings.cluster.job,
+                                    .token = settings.token,
+                                    .bind_address = settings.bind_address,
+                                    .insecure = settings.insecure,
+                                    .tls = settings.tls});
+      }};
+}
+
+REGISTER_TRANSPORT(gRPC, Connect);
+
+}  // namespace
 
 }  // namespace tutti

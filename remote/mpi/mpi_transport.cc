@@ -26,9 +26,6 @@
 namespace tutti {
 namespace {
 
-// Time to wait, at the end, for bytes that others have not received.
-constexpr absl::Duration kCloseLimit = absl::Seconds(2);
-
 absl::Status ShutDown() {
   return absl::CancelledError("the transport has been shut down");
 }
@@ -233,7 +230,7 @@ void Endpoint::Close(Work closed) {
   control_ = nullptr;
   transfers_ = nullptr;
   closed_ = std::move(closed);
-  close_by_ = options_.environment.clock->Now() + kCloseLimit;
+  close_by_ = options_.environment.clock->Now() + DefaultTime("unreceived");
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
     calls_->EndAllOf(task, ShutDown());
     pulls_.CancelAllOf(task, ShutDown());

@@ -9,8 +9,6 @@
 namespace tutti {
 namespace {
 
-constexpr absl::Duration kTellAgain = absl::Milliseconds(100);
-
 proto::ControlRequest Encode(const GivenUp& given_up) {
   proto::ControlRequest request;
   proto::CancelExecution* const message = request.mutable_cancel_execution();
@@ -64,7 +62,7 @@ void EndReporter::ReportGivenUp(const GivenUp& given_up, absl::Time limit) {
          const bool is_same = leads_now.ok() && *leads_now == requested;
          if (is_same && !absl::IsUnavailable(reported)) return;
          Clock* const clock = self->options_.clock;
-         const absl::Time next = clock->Now() + kTellAgain;
+         const absl::Time next = clock->Now() + DefaultTime("call again");
          if (next >= limit) return;
          clock->CallAt(next, [weak_self, given_up, limit] {
            const auto again = weak_self.lock();

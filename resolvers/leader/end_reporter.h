@@ -24,7 +24,7 @@ namespace tutti {
 // Thread-safe. Never blocks.
 class EndReporter : public std::enable_shared_from_this<EndReporter> {
  public:
-  static constexpr absl::Duration kLimit = absl::Seconds(10);
+  static constexpr absl::Duration kLimit = DefaultTime("end");
 
   struct Options {
     ClusterSpec cluster;

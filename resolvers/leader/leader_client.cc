@@ -12,8 +12,6 @@
 namespace tutti {
 namespace {
 
-constexpr absl::Duration kAskAgain = absl::Milliseconds(100);
-
 InstanceId IdOf(const CollectiveRequest& request) {
   return {request.group_key, request.instance_key};
 }
@@ -290,7 +288,8 @@ void LeaderClient::AskAgainSoon(const LeaderRequestPtr& question,
   }
   if (gives_up) return Finish(question, if_too_late);
   options_.clock->CallAt(
-      now + kAskAgain, [weak_self = weak_self_, question, attempt] {
+      now + DefaultTime("call again"),
+      [weak_self = weak_self_, question, attempt] {
         const auto self = weak_self.lock();
         if (self != nullptr && self->IsPresent(*question, attempt)) {
           self->Request(question);
@@ -454,12 +453,13 @@ void LeaderClient::ReportEnd(GroupKey key,
         Clock* const clock = self->options_.clock;
         const absl::Time now = clock->Now();
         if (reported.ok() && now < give_up) {
-          clock->CallAt(now + kAskAgain, [weak_self = self->weak_self_, key,
-                                          waiting, leader, give_up] {
-            const auto again = weak_self.lock();
-            if (again == nullptr) return;
-            again->ReportEnd(key, waiting, leader, give_up);
-          });
+          clock->CallAt(
+              now + DefaultTime("call again"),
+              [weak_self = self->weak_self_, key, waiting, leader, give_up] {
+                const auto again = weak_self.lock();
+                if (again == nullptr) return;
+                again->ReportEnd(key, waiting, leader, give_up);
+              });
           return;
         }
         for (const LeaderRequestPtr& question : waiting) {

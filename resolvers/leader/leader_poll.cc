@@ -8,13 +8,6 @@
 namespace tutti {
 namespace {
 
-constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
-constexpr absl::Duration kPeriod = absl::Seconds(1);
-constexpr absl::Duration kAnswerLimit = absl::Seconds(5);
-
-// Age from which an answer is called old.
-constexpr absl::Duration kFresh = absl::Seconds(2);
-
 constexpr size_t kMaxTextBytes = 4096;
 
 std::string Milliseconds(absl::Duration duration) {
@@ -47,7 +40,7 @@ void LeaderPoll::Begin(InstanceId id, int leader) {
   poll->num_calls = num_before + 1;
   poll->asked_at = clock_->Now();
   poll->cancellation = std::make_shared<Cancellation>();
-  SchedulePoll(id, poll, kFirstDelay);
+  SchedulePoll(id, poll, DefaultTime("first poll"));
 }
 
 void LeaderPoll::End(InstanceId id) {
@@ -87,7 +80,7 @@ void LeaderPoll::Request(InstanceId id, const PollPtr& poll) {
   request.mutable_describe_waiting()->set_instance_key(id.instance_key);
   channel_->Call(
       poll->leader, std::move(request),
-      {.deadline = clock_->Now() + kAnswerLimit,
+      {.deadline = clock_->Now() + DefaultTime("poll answer"),
        .cancellation = poll->cancellation},
       [weak_self = weak_from_this(), id, poll](ControlAnswer answer) {
         const auto self = weak_self.lock();
@@ -104,7 +97,7 @@ void LeaderPoll::OnAnswer(InstanceId id, const PollPtr& poll,
     poll->text = answer->describe_waiting().text();
     poll->answered_at = clock_->Now();
   }
-  SchedulePoll(id, poll, kPeriod);
+  SchedulePoll(id, poll, DefaultTime("poll"));
 }
 
 std::string LeaderPoll::Describe(InstanceId id) {
@@ -120,7 +113,8 @@ std::string LeaderPoll::Describe(InstanceId id) {
                         " ago, which has not answered");
   }
   const absl::Duration age = now - poll.answered_at;
-  if (age <= kFresh || poll.text->empty()) return *poll.text;
+  if (age <= DefaultTime("poll is old") || poll.text->empty())
+    return *poll.text;
   return absl::StrCat(*poll.text, " (as the leader, ", leader, ", said ",
                       Milliseconds(age), " ago)");
 }

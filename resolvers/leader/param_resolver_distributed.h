@@ -69,7 +69,7 @@ class ParamResolverDistributed
 
     // Time during which a request is repeated to a task that does not know yet
     // that it leads.
-    absl::Duration takeover_limit = absl::Seconds(10);
+    absl::Duration takeover_limit = DefaultTime("takeover");
 
     // Ends an execution of a generation that members of this task know. May be
     // null.

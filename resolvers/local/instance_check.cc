@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/rank_list.h"
 #include "framework/collective/member_params.h"
+#include "framework/collective/op_fields.h"
 #include "framework/collective/request_fields.h"
 #include "tutti/implementation.h"
 #include "tutti/params.h"
@@ -83,27 +84,20 @@ absl::StatusOr<int> FindSource(Requests requests) {
 absl::StatusOr<int> FindRoot(Requests requests) {
   const CollectiveOp& op = requests[0]->op;
   if (std::holds_alternative<Broadcast>(op)) return FindSource(requests);
-  if (const auto* reduce = std::get_if<ReduceToRoot>(&op)) return reduce->root;
-  if (const auto* gather = std::get_if<GatherToRoot>(&op)) return gather->root;
-  if (const auto* scatter = std::get_if<ScatterFromRoot>(&op)) {
-    return scatter->root;
-  }
-  return 0;
+  return RootOf(op).value_or(0);
 }
 
 // Collects CollInstanceParams::rows. Rows that all members know are taken from
 // rank 0: the other members' rows may be of another execution.
 absl::StatusOr<std::vector<int64_t>> CollectRows(Requests requests) {
   const CollectiveOp& op = requests[0]->op;
-  const auto* gather = std::get_if<AllGather>(&op);
-  const auto* exchange = std::get_if<AllToAll>(&op);
   std::vector<int64_t> rows;
   const absl::Span<const int64_t> given = GivenRows(*requests[0]);
   if (!given.empty()) return std::vector<int64_t>(given.begin(), given.end());
-  if (gather != nullptr && gather->uneven) {
+  if (!IsUneven(op)) return rows;
+  if (!ExchangesBlocks(TypeOf(op))) {
     for (const auto& request : requests) rows.push_back(request->shape.dim(0));
-  }
-  if (exchange != nullptr && !exchange->send_rows.empty()) {
+  } else {
     if (requests.size() > kMaxUnevenAllToAll) {
       return absl::InvalidArgumentError(absl::StrCat(
           InstanceLabel(*requests[0]),
@@ -144,6 +138,7 @@ SelectionRequest RequestFor(const SelectionPolicy& policy,
               task.num_local == group.size() || group.layout->num_tasks() == 1,
           .delegate = policy.delegate,
           .implementation = details.implementation,
+          .dtype = instance.dtype,
           .merge_op = instance.merge_op,
           .final_op = instance.final_op,
           .uneven = !instance.rows.empty(),
@@ -186,21 +181,12 @@ absl::StatusOr<CollInstanceParams> Decide(const SelectionPolicy& policy,
   if (!root.ok()) return root.status();
   auto rows = CollectRows(requests);
   if (!rows.ok()) return rows.status();
-  CollInstanceParams instance;
-  instance.key = first.instance_key;
-  instance.type = TypeOf(first.op);
-  instance.dtype = first.dtype;
-  instance.shape = first.shape;
+  CollInstanceParams instance = InstanceOf(first);
   instance.root = *root;
   instance.rows = *std::move(rows);
-  instance.rows_are_given = !GivenRows(first).empty();
-  if (const auto* permute = std::get_if<Permute>(&first.op)) {
-    instance.permutation = permute->permutation;
-  }
   const CollectiveRequest& own = *requests[FirstLocalRank(task)];
   instance.merge_op = own.merge_op;
   instance.final_op = own.final_op;
-  instance.impl_details = first.impl_details;
   status = ChooseImplementation(policy, group, task, &instance);
   if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat(InstanceLabel(first), ": ",

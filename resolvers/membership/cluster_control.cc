@@ -365,7 +365,8 @@ absl::Status ClusterControl::CancelExecution(
   }
   if (options_.cancel_execution == nullptr) return RunsNothing();
   absl::Status status = options_.cancel_execution(caller, execution, reason);
-  if (status.ok() || absl::IsAborted(status)) {
+  if (status.ok() || execution.generation <=
+                         options_.directory->EndedGeneration(execution.group)) {
     param_resolver_->OnCancelled(caller, execution, reason);
   }
   return status;

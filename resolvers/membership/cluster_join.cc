@@ -13,8 +13,6 @@
 namespace tutti {
 namespace {
 
-constexpr absl::Duration kSayAgain = absl::Milliseconds(200);
-
 // Returns true for errors that repetition cannot cure.
 bool IsFinal(const absl::Status& status) {
   return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||
@@ -141,7 +139,7 @@ void ClusterJoin::OnError(int task, const absl::Status& status) {
   last_error_ = std::string(status.message());
   if (is_due_) return;
   Clock* const clock = options_.environment.clock;
-  say_again_[task] = clock->CallAt(clock->Now() + kSayAgain,
+  say_again_[task] = clock->CallAt(clock->Now() + DefaultTime("report again"),
                                    [self = shared_from_this(), task] {
                                      if (!self->over_->cancelled())
                                        self->SayHello(task);

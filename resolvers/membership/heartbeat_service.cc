@@ -9,8 +9,6 @@
 namespace tutti {
 namespace {
 
-constexpr int kMaxHoldMs = 60'000;
-
 // Limit per task. A task has one heartbeat under way, and two while one crosses
 // the answer to another.
 constexpr int kMaxOfTask = 8;
@@ -35,9 +33,10 @@ void HeartbeatService::Answer(const ControlCaller& caller,
                               std::shared_ptr<Cancellation> withdrawn,
                               ControlDone done) {
   const int hold_ms = message.hold_ms();
-  if (hold_ms < 0 || hold_ms > kMaxHoldMs) {
+  const auto most = absl::ToInt64Milliseconds(DefaultTime("most hold"));
+  if (hold_ms < 0 || hold_ms > most) {
     return std::move(done)(absl::InvalidArgumentError(absl::StrCat(
-        "heartbeat.hold_ms is ", hold_ms, "; wanted 0 to ", kMaxHoldMs)));
+        "heartbeat.hold_ms is ", hold_ms, "; wanted 0 to ", most)));
   }
   if (hold_ms == 0) return std::move(done)(Reply());
   uint64_t id = 0;

@@ -39,7 +39,7 @@ class StepSequenceDistributed
     uint64_t incarnation = 0;  // Incarnation of this process.
 
     // Time limit for the leader's answer, which includes reaching it.
-    absl::Duration limit = absl::Seconds(60);
+    absl::Duration limit = DefaultTime("step id");
 
     size_t max_graphs = size_t{1} << 16;  // Limit for the leader.
   };

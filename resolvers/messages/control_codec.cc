@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "framework/collective/op_fields.h"
 #include "resolvers/messages/message_checks.h"
 #include "tutti/collective.h"
 
@@ -111,23 +111,24 @@ absl::StatusOr<DeviceAttributes> DecodeDevice(const ClusterSpec& cluster,
 void EncodeOp(const CollectiveOp& op, proto::Request* message) {
   message->set_collective(static_cast<int>(op.index()));
   const auto encode = [message](const auto& typed) {
-    using Op = std::decay_t<decltype(typed)>;
-    if constexpr (std::is_same_v<Op, AllGather>) {
+    if constexpr (requires { typed.uneven; }) {
       message->set_uneven(typed.uneven);
+    }
+    if constexpr (requires { typed.rows; }) {
       message->mutable_rows()->Add(typed.rows.begin(), typed.rows.end());
-    } else if constexpr (std::is_same_v<Op, Broadcast>) {
+    }
+    if constexpr (requires { typed.is_source; }) {
       message->set_is_source(typed.is_source);
-    } else if constexpr (std::is_same_v<Op, AllToAll>) {
+    }
+    if constexpr (requires { typed.send_rows; }) {
       message->mutable_send_rows()->Add(typed.send_rows.begin(),
                                         typed.send_rows.end());
-    } else if constexpr (std::is_same_v<Op, Permute>) {
+    }
+    if constexpr (requires { typed.permutation; }) {
       message->mutable_permutation()->Add(typed.permutation.begin(),
                                           typed.permutation.end());
-    } else if constexpr (std::is_same_v<Op, ReduceToRoot> ||
-                         std::is_same_v<Op, GatherToRoot> ||
-                         std::is_same_v<Op, ScatterFromRoot>) {
-      message->set_root(typed.root);
     }
+    if constexpr (requires { typed.root; }) message->set_root(typed.root);
   };
   std::visit(encode, op);
 }
@@ -149,30 +150,25 @@ absl::StatusOr<CollectiveOp> DecodeOp(const proto::Request& message) {
                         kMaxGroupSize);
   }
   if (!status.ok()) return status;
-  switch (static_cast<CollectiveType>(number)) {
-    case CollectiveType::kAllReduce:
-      return AllReduce{};
-    case CollectiveType::kAllGather:
-      return AllGather{.uneven = message.uneven(),
-                       .rows = ToVector<int64_t>(message.rows())};
-    case CollectiveType::kReduceScatter:
-      return ReduceScatter{};
-    case CollectiveType::kBroadcast:
-      return Broadcast{.is_source = message.is_source()};
-    case CollectiveType::kAllToAll:
-      return AllToAll{.send_rows = ToVector<int64_t>(message.send_rows())};
-    case CollectiveType::kPermute:
-      return Permute{.permutation = ToVector<int>(message.permutation())};
-    case CollectiveType::kBarrier:
-      return Barrier{};
-    case CollectiveType::kReduce:
-      return ReduceToRoot{.root = message.root()};
-    case CollectiveType::kGather:
-      return GatherToRoot{.root = message.root()};
-    case CollectiveType::kScatter:
-      return ScatterFromRoot{.root = message.root()};
-  }
-  return absl::InternalError("unknown collective type");
+  CollectiveOp op = DefaultOp(static_cast<CollectiveType>(number));
+  const auto decode = [&message](auto& typed) {
+    if constexpr (requires { typed.uneven; }) typed.uneven = message.uneven();
+    if constexpr (requires { typed.rows; }) {
+      typed.rows = ToVector<int64_t>(message.rows());
+    }
+    if constexpr (requires { typed.is_source; }) {
+      typed.is_source = message.is_source();
+    }
+    if constexpr (requires { typed.send_rows; }) {
+      typed.send_rows = ToVector<int64_t>(message.send_rows());
+    }
+    if constexpr (requires { typed.permutation; }) {
+      typed.permutation = ToVector<int>(message.permutation());
+    }
+    if constexpr (requires { typed.root; }) typed.root = message.root();
+  };
+  std::visit(decode, op);
+  return op;
 }
 
 absl::StatusOr<MergeOp> DecodeMergeOp(const proto::Request& message) {

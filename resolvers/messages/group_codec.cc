@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "framework/collective/group_resources.h"
+#include "framework/collective/op_fields.h"
 #include "resolvers/messages/control_codec.h"
 #include "resolvers/messages/message_checks.h"
 
@@ -105,11 +106,8 @@ bool Continues(const proto::MemberRange& range,
 
 // Returns the number of elements of CollInstanceParams::rows.
 int64_t NumRows(const CollectiveRequest& request, int64_t size) {
-  const auto* gather = std::get_if<AllGather>(&request.op);
-  const auto* exchange = std::get_if<AllToAll>(&request.op);
-  if (gather != nullptr && gather->uneven) return size;
-  if (exchange != nullptr && !exchange->send_rows.empty()) return size * size;
-  return 0;
+  if (!IsUneven(request.op)) return 0;
+  return ExchangesBlocks(TypeOf(request.op)) ? size * size : size;
 }
 
 // Returns the rows that this rank has given for itself.
@@ -187,14 +185,8 @@ absl::Status CheckRoot(const CollectiveRequest& request, int size, int rank,
     return InvalidMessage("instance.root is ", root, ", but rank ", rank, " is ",
                    broadcast->is_source ? "the source" : "not the source");
   }
-  const auto* reduce = std::get_if<ReduceToRoot>(&request.op);
-  const auto* gather = std::get_if<GatherToRoot>(&request.op);
-  const auto* scatter = std::get_if<ScatterFromRoot>(&request.op);
-  const int wanted = broadcast != nullptr ? root
-                     : reduce != nullptr  ? reduce->root
-                     : gather != nullptr  ? gather->root
-                     : scatter != nullptr ? scatter->root
-                                          : 0;
+  const int wanted =
+      broadcast != nullptr ? root : RootOf(request.op).value_or(0);
   if (root == wanted) return absl::OkStatus();
   return InvalidMessage("instance.root is ", root, "; this member asked for ", wanted);
 }
@@ -290,22 +282,12 @@ absl::StatusOr<CollInstanceParams> DecodeInstance(
   }
   auto shape = DecodeShape(request, message);
   if (!shape.ok()) return shape.status();
-  CollInstanceParams instance;
+  CollInstanceParams instance = InstanceOf(request);
   instance.rows.assign(message.rows().begin(), message.rows().end());
-  instance.rows_are_given = !GivenRows(request).empty();
   status = CheckRows(request, rank, instance.rows);
   if (!status.ok()) return status;
-  instance.key = request.instance_key;
-  instance.type = TypeOf(request.op);
-  instance.dtype = request.dtype;
   instance.shape = *std::move(shape);
   instance.root = message.root();
-  if (const auto* permute = std::get_if<Permute>(&request.op)) {
-    instance.permutation = permute->permutation;
-  }
-  instance.merge_op = request.merge_op;
-  instance.final_op = request.final_op;
-  instance.impl_details = request.impl_details;
   instance.impl_details.implementation = message.implementation();
   instance.impl_details.subdiv_offsets.assign(message.subdiv_offsets().begin(),
                                               message.subdiv_offsets().end());

@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "framework/collective/op_fields.h"
 #include "schedule/lower/lowering.h"
 #include "tutti/implementation.h"
 #include "tutti/lowering.h"
@@ -17,25 +17,6 @@
 
 namespace tutti {
 namespace {
-
-struct RootVisitor {
-  int source;
-  int operator()(const Broadcast&) const { return source; }
-  int operator()(const ReduceToRoot& op) const { return op.root; }
-  int operator()(const GatherToRoot& op) const { return op.root; }
-  int operator()(const ScatterFromRoot& op) const { return op.root; }
-  template <typename Op>
-  int operator()(const Op&) const {
-    return 0;
-  }
-};
-
-bool IsUneven(const CollectiveOp& op) {
-  const auto* gather = std::get_if<AllGather>(&op);
-  const auto* exchange = std::get_if<AllToAll>(&op);
-  return (gather != nullptr && gather->uneven) ||
-         (exchange != nullptr && !exchange->send_rows.empty());
-}
 
 absl::Status CheckGroup(const LowerRequest& request) {
   const int size = request.layout.size();
@@ -52,22 +33,6 @@ absl::Status CheckGroup(const LowerRequest& request) {
   if (given == 0 || given == static_cast<size_t>(size)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "in_place says it for ", given, " ranks of a group of ", size));
-}
-
-CollInstanceParams InstanceOf(const LowerRequest& request) {
-  const CollectiveRequest& collective = request.collective;
-  CollInstanceParams instance;
-  instance.type = TypeOf(collective.op);
-  instance.dtype = collective.dtype;
-  instance.shape = collective.shape;
-  instance.root = std::visit(RootVisitor{request.source}, collective.op);
-  if (const auto* permute = std::get_if<Permute>(&collective.op)) {
-    instance.permutation = permute->permutation;
-  }
-  instance.merge_op = collective.merge_op;
-  instance.final_op = collective.final_op;
-  instance.impl_details = collective.impl_details;
-  return instance;
 }
 
 absl::StatusOr<int64_t> BytesOf(const CollInstanceParams& instance, int size) {
@@ -122,7 +87,10 @@ absl::Status Check(const LowerRequest& request) {
 absl::StatusOr<Lowering> Begin(const LowerRequest& request) {
   absl::Status status = Check(request);
   if (!status.ok()) return status;
-  CollInstanceParams instance = InstanceOf(request);
+  CollInstanceParams instance = InstanceOf(request.collective);
+  if (HasRoot(instance.type)) {
+    instance.root = RootOf(request.collective.op).value_or(request.source);
+  }
   const auto factory = Choose(request, &instance);
   if (!factory.ok()) return factory.status();
   const Algorithm* const algorithm = AlgorithmOf(**factory);

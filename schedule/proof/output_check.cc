@@ -53,17 +53,10 @@ class OutputChecker {
   // Returns the rank and input chunk that must end in this chunk. For
   // collectives that do not reduce.
   Source SourceOf(int rank, int chunk) const {
-    switch (memory_.type) {
-      case CollectiveType::kAllGather:
-      case CollectiveType::kGather:
-        return {chunk / memory_.pieces(), chunk};
-      case CollectiveType::kAllToAll:
-        return {/*rank=*/chunk, /*chunk=*/rank};
-      case CollectiveType::kPermute:
-        return {source_of_[rank], chunk};
-      default:
-        return {memory_.root, chunk};
-    }
+    if (InputIsOwnBlock(memory_.type)) return {chunk / memory_.pieces(), chunk};
+    if (ExchangesBlocks(memory_.type)) return {/*rank=*/chunk, /*chunk=*/rank};
+    const bool has_root = source_of_.empty();
+    return {has_root ? memory_.root : source_of_[rank], chunk};
   }
 
   absl::Status CheckOutput(int rank, int chunk) {

@@ -31,31 +31,22 @@ double MostExchanged(const std::vector<double>& sizes, double num_ranks) {
   return most / num_ranks;
 }
 
-// Returns the value of LowerBoundFormula(). REQUIRES: there are several parts.
+// Returns the bytes that one part must send or receive, as a share of the
+// larger buffer of one rank. REQUIRES: there are several parts.
 double LeastTraffic(const PlanRequest& request, const Parts& parts) {
   const std::vector<double> sizes = SizesOf(parts);
   const auto num_ranks = static_cast<double>(parts.size());
   const auto num_parts = static_cast<double>(sizes.size());
-  switch (request.type) {
-    case CollectiveType::kAllReduce:
-      return 2 * (num_parts - 1) / num_parts;
-    case CollectiveType::kAllGather:
-    case CollectiveType::kReduceScatter:
-      return 1 - *std::min_element(sizes.begin(), sizes.end()) / num_ranks;
-    case CollectiveType::kGather:
-    case CollectiveType::kScatter:
-      return 1 - sizes[parts[request.root]] / num_ranks;
-    case CollectiveType::kBroadcast:
-    case CollectiveType::kReduce:
-      return 1;
-    case CollectiveType::kAllToAll:
-      return MostExchanged(sizes, num_ranks);
-    case CollectiveType::kPermute:
-      return MostLeaving(request, parts);
-    case CollectiveType::kBarrier:
-      return 0;
+  if (ExchangesBlocks(request.type)) return MostExchanged(sizes, num_ranks);
+  if (HasRankBlocks(request.type)) {
+    const double own = HasRoot(request.type)
+                           ? sizes[parts[request.root]]
+                           : *std::min_element(sizes.begin(), sizes.end());
+    return 1 - own / num_ranks;
   }
-  return 0;
+  if (HasRoot(request.type)) return 1;
+  if (Reduces(request.type)) return 2 * (num_parts - 1) / num_parts;
+  return MostLeaving(request, parts);
 }
 
 // Returns the parts that links of a class join: the groups of the class before,
@@ -150,28 +141,6 @@ double LowerBoundSeconds(const PlanRequest& request,
   const double num_reducing = NumReducing(request.layout, cluster);
   return std::max(bound, (num_ranks - 1) / num_reducing * bytes /
                              cluster.reduced_bytes_per_second);
-}
-
-absl::string_view LowerBoundFormula(CollectiveType type) {
-  switch (type) {
-    case CollectiveType::kAllReduce:
-      return "2 (u - 1) / u";
-    case CollectiveType::kAllGather:
-    case CollectiveType::kReduceScatter:
-    case CollectiveType::kGather:
-    case CollectiveType::kScatter:
-      return "(n - m) / n";
-    case CollectiveType::kBroadcast:
-    case CollectiveType::kReduce:
-      return "1";
-    case CollectiveType::kAllToAll:
-      return "m (n - m) / n";
-    case CollectiveType::kPermute:
-      return "as many as leave the part";
-    case CollectiveType::kBarrier:
-      return "0";
-  }
-  return "";
 }
 
 }  // namespace tutti

@@ -1,7 +1,6 @@
 #ifndef TUTTI_SCHEDULE_SIMULATE_LOWER_BOUND_H_
 #define TUTTI_SCHEDULE_SIMULATE_LOWER_BOUND_H_
 
-#include "absl/strings/string_view.h"
 #include "schedule/simulate/cluster_model.h"
 #include "tutti/collective.h"
 #include "tutti/schedule.h"
@@ -22,14 +21,18 @@ namespace tutti {
 // If processors of a host do the work of links, the number of processors
 // replaces the number of links.
 //
-// A part of m of the n ranks, one of u parts, must send or receive
-// LowerBoundFormula() times `bytes`. `bytes` is the size of the larger buffer
-// of one rank. `request.rank` is ignored. REQUIRES: CheckCluster() is OK.
+// `bytes` is the size of the larger buffer of one rank. A part of m of the n
+// ranks, one of u parts, must send or receive `bytes` times
+//
+//   2 (u - 1) / u  all_reduce
+//   1              broadcast, reduce
+//   (n - m) / n    with blocks: all_gather, reduce_scatter, gather, scatter
+//   m (n - m) / n  all_to_all
+//   as many as leave the part  permute
+//
+// `request.rank` is ignored. REQUIRES: CheckCluster() is OK.
 double LowerBoundSeconds(const PlanRequest& request,
                          const ClusterModel& cluster, double bytes);
-
-// Returns for example "2 (u - 1) / u".
-absl::string_view LowerBoundFormula(CollectiveType type);
 
 }  // namespace tutti
 

@@ -34,7 +34,7 @@ Tensor Zeros(DType dtype, const std::vector<int64_t>& dims) {
 
 struct Mismatch {
   // Requests the name as the other ranks do, or differently.
-  NamedCallPtr (*recv)(Coordinator& at, const std::string& name, bool differs);
+  NamedCallPtr (*submit)(Coordinator& at, const std::string& name, bool differs);
 
   // Error text on all ranks. $0 stands for rank 0's value and $1 for the
   // others'; the values are `alike` and `different`. Without them, the text
@@ -155,7 +155,7 @@ void ExpectAllHear(const RanksHere& ranks, const Mismatch& mismatch,
                    int differing, Settle settle) {
   std::vector<NamedCallPtr> calls;
   for (const auto& [rank, at] : ranks.coordinators) {
-    calls.push_back(mismatch.request(*at, "x", rank == differing));
+    calls.push_back(mismatch.submit(*at, "x", rank == differing));
   }
   const absl::Status wanted =
       WantedStatus(mismatch, "x", ranks.num_ranks, differing);

@@ -1,7 +1,10 @@
 #include "tests/conformance/elements.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+
+#include "framework/tensor/float16.h"
 
 namespace tutti::conformance {
 namespace {
@@ -29,16 +32,11 @@ struct FloatFormat {
 };
 
 FloatFormat FormatOf(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return {10, 5};
-    case DType::kBFloat16:
-      return {7, 8};
-    case DType::kFloat32:
-      return {23, 8};
-    default:
-      return {52, 11};
-  }
+  return VisitDType(dtype, []<typename Element>(Element) -> FloatFormat {
+    using Limits = FloatLimits<Element>;
+    const auto max_exponent = static_cast<unsigned>(Limits::max_exponent);
+    return {Limits::digits - 1, static_cast<int>(std::bit_width(max_exponent))};
+  });
 }
 
 // The code of a number made of random bits.

@@ -35,9 +35,12 @@ TLS_SHAPES = [(2, 2), (3, 3)]
 REDUCTIONS = [("float16", "sum"), ("bfloat16", "avg"), ("int32", "bxor"),
               ("float64", "min"), ("int8", "band"), ("uint8", "bor"),
               ("float32", "prod"), ("int64", "max"), ("bfloat16", "sum"),
-              ("int64", "avg"), ("float16", "max"), ("uint8", "prod")]
+              ("int64", "avg"), ("float16", "max"), ("uint8", "prod"),
+              ("int16", "min"), ("uint16", "sum"), ("uint32", "avg"),
+              ("uint64", "max")]
 MOVED_DTYPES = ["bool", "float32", "uint8", "bfloat16", "int64", "float16",
-                "int8", "float64", "int32"]
+                "int8", "float64", "int32", "int16", "uint16", "uint32",
+                "uint64"]
 
 REDUCING = ["all_reduce", "reduce_scatter", "reduce"]
 MOVING = ["all_gather", "broadcast", "all_to_all", "permute", "gather",
@@ -46,7 +49,8 @@ MOVING = ["all_gather", "broadcast", "all_to_all", "permute", "gather",
 OF_BLOCKS = {"reduce_scatter", "all_gather", "all_to_all", "gather", "scatter"}
 
 SIZE_OF = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int8": 1,
-           "uint8": 1, "int32": 4, "int64": 8, "bool": 1}
+           "uint8": 1, "int32": 4, "int64": 8, "bool": 1,
+           "int16": 2, "uint16": 2, "uint32": 4, "uint64": 8}
 
 # Elements of a rank, or of a block: odd, as all products of odd numbers.
 SMALLEST = 7

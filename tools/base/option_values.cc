@@ -1,7 +1,5 @@
 #include "tools/base/option_values.h"
 
-#include <string>
-
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -42,6 +40,11 @@ CLI::Validator PositiveSeconds() {
     return absl::StrCat("\"", text, "\" is no positive number of seconds");
   };
   return CLI::Validator(check, kNoTypeInTheHelp);
+}
+
+std::string HelpOf(const TimeRow& time) {
+  return absl::StrCat(time.waits,
+                      "\n[default: ", absl::ToDoubleSeconds(time.time), "]");
 }
 
 absl::Duration DurationOf(std::optional<double> seconds) {

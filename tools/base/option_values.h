@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "CLI/CLI.hpp"
 #include "absl/time/time.h"
+#include "tutti/environment.h"
 
 namespace tutti {
 
@@ -18,6 +20,9 @@ CLI::Validator WholeNumber(uint64_t min, uint64_t max);
 
 // Accepts infinity.
 CLI::Validator PositiveSeconds();
+
+// Help of the flag that sets the time: "wait for ...\n[default: 60]".
+std::string HelpOf(const TimeRow& time);
 
 // Infinite if `seconds` is not set.
 absl::Duration DurationOf(std::optional<double> seconds);

@@ -7,9 +7,6 @@
 namespace tutti {
 namespace {
 
-constexpr absl::Duration kFirst = absl::Seconds(2);
-constexpr absl::Duration kAgain = absl::Seconds(10);
-
 constexpr char kWaitsFor[] = " waits for ";
 
 }  // namespace
@@ -25,7 +22,7 @@ std::shared_ptr<WaitingNote> WaitingNote::Create(const ClusterSpec& cluster,
                                                  const Console& console) {
   const std::shared_ptr<WaitingNote> note(
       new WaitingNote(cluster, start_timeout, clock, console));
-  note->SayAfter(kFirst);
+  note->SayAfter(DefaultTime("start note"));
   return note;
 }
 
@@ -54,7 +51,7 @@ void WaitingNote::Say() {
                                "; --start-timeout is ",
                                absl::ToDoubleSeconds(start_timeout_), " s\n")
                << std::flush;
-  SayAfter(kAgain);
+  SayAfter(DefaultTime("start notes"));
 }
 
 }  // namespace tutti

@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 
 // A file cannot set `task`, which differs between the processes that read it.
 constexpr char kTasks[] = "tasks";
-constexpr std::array kTexts = {"job",      "detect",  "bind",
+constexpr std::array kTexts = {"job",      "detect",  "bind",  "transport",
                                "tls_cert", "tls_key", "tls_ca"};
 constexpr std::array kNumberKeys = {"devices_per_task", "start_timeout", "port"};
 constexpr char kInsecure[] = "insecure";

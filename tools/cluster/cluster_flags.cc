@@ -21,7 +21,7 @@ constexpr std::array<absl::string_view, 6> kNotOfLaunch = {
 struct Flag {
   const char* name;
   const char* value;
-  const char* help;
+  std::string help;
 };
 
 void Add(CLI::App* app, ClusterWords* words, const Flag& flag) {
@@ -40,11 +40,15 @@ void Add(CLI::App* app, ClusterWords* words, const Flag& flag) {
 void AddTaskOptions(CLI::App* app, ClusterWords* words) {
   for (const Flag& flag : {
            Flag{"devices-per-task", "D", "devices of each task [default: 1]"},
-           Flag{"start-timeout", "SECONDS",
-                "how long to wait for the other tasks at the\n"
-                "start [default: 60]"},
+           Flag{"start-timeout", "SECONDS", HelpOf(RowOfTime("start"))},
            Flag{"detect", "default|fast",
-                "a silent task is lost after 4.8 s, or 0.9 s"},
+                absl::StrCat(
+                    "a silent task is lost after ",
+                    absl::ToDoubleSeconds(DefaultTime("silence")), " s, or ",
+                    absl::ToDoubleSeconds(DefaultTime("fast silence")), " s")},
+           Flag{"transport", "NAME",
+                "what connects the tasks [default: gRPC; MPI\n"
+                "under mpirun]"},
            Flag{"job", "NAME", "of the cluster [default: worker]"},
            Flag{"tls-cert", "FILE", "PEM; {task} in it is the task's number"},
            Flag{"tls-key", "FILE", "of the certificate; likewise"},

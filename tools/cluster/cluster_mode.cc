@@ -14,41 +14,14 @@
 #include "tools/base/exit_status.h"
 #include "tools/base/waiting_note.h"
 #include "tools/cluster/cluster_party.h"
-#include "tools/cluster/mpi_network.h"
-#include "tools/cluster/task_network.h"
 #include "tools/launch/certificate_expiry.h"
 #include "tools/launch/own_address.h"
 #include "tools/launch/quiet_grpc.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/environment.h"
-#include "tutti/grpc_transport.h"
 
 namespace tutti {
 namespace {
-
-// Other tasks try again every 0.2 s, up to a second later if they had to
-// connect, and even later on few processors.
-constexpr absl::Duration kStayAfterRefusal = absl::Seconds(3);
-
-GrpcTransportOptions TransportOptions(const Environment& environment,
-                                      const ClusterOptions& options,
-                                      uint64_t incarnation) {
-  GrpcTransportOptions transport{
-      .cluster = options.cluster,
-      .incarnation = incarnation,
-      .environment = environment,
-      .job_id = options.cluster.job,
-      .token = options.token,
-      .bind_address = SplitAddress(options.listen_address).host,
-      .insecure = options.insecure,
-  };
-  if (options.tls.has_value()) {
-    transport.tls = {.certificate = options.tls->certificate,
-                     .key = options.tls->key,
-                     .ca = options.tls->ca};
-  }
-  return transport;
-}
 
 // Only a note: others may still reach the address through a router that
 // translates addresses.
@@ -67,34 +40,18 @@ void TellOfForeignAddress(const ClusterOptions& options,
 // Checked here, since the other tasks would only report that they do not trust
 // this one.
 absl::Status CheckCertificates(const ClusterOptions& options, Clock* clock) {
-  if (!options.tls.has_value()) return absl::OkStatus();
-  for (const std::string& path : {options.tls->certificate, options.tls->ca}) {
+  if (!options.tls.enabled()) return absl::OkStatus();
+  for (const std::string& path : {options.tls.certificate, options.tls.ca}) {
     const absl::Status status = CheckNotExpired(path, clock->Now());
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<TaskNetwork> GrpcNetwork(const Environment& environment,
-                                        const ClusterOptions& options,
-                                        const Console& console) {
-  const absl::Status status = CheckCertificates(options, environment.clock);
-  if (!status.ok()) return status;
-  SilenceGrpc(EnvironmentVariable);
-  TellOfForeignAddress(options, console);
-  return TaskNetwork{
-      .cluster = options.cluster,
-      .make_transport = [environment, options](uint64_t incarnation)
-          -> absl::StatusOr<std::shared_ptr<Transport>> {
-        return CreateGrpcTransport(
-            TransportOptions(environment, options, incarnation));
-      }};
-}
-
 // Checks that MPI agrees with the variables of mpirun, which determine the
 // ranks before MPI starts. With the mpirun of another MPI, each process may be
 // alone in its job.
-absl::Status CheckMpi(const ClusterSpec& reported, const ClusterSpec& found) {
+absl::Status CheckSame(const ClusterSpec& reported, const ClusterSpec& found) {
   if (reported.num_tasks() == found.num_tasks() &&
       reported.this_task == found.this_task) {
     return absl::OkStatus();
@@ -104,6 +61,30 @@ absl::Status CheckMpi(const ClusterSpec& reported, const ClusterSpec& found) {
       " of ", reported.num_tasks(), ", MPI that it is process ",
       found.this_task, " of ", found.num_tasks(),
       ": is it the mpirun of the Open MPI that tutti was linked with?"));
+}
+
+absl::StatusOr<TaskNetwork> Connect(const Environment& environment,
+                                    const ClusterOptions& options,
+                                    const Console& console) {
+  const auto transport = FindTransport(TransportRegistry::Global(), options);
+  if (!transport.ok()) return transport.status();
+  if (options.transport != kMpiTransport) {
+    const absl::Status status = CheckCertificates(options, environment.clock);
+    if (!status.ok()) return status;
+    SilenceGrpc(EnvironmentVariable);
+    TellOfForeignAddress(options, console);
+  }
+  auto network = transport->connect(
+      {.cluster = options.cluster,
+       .environment = environment,
+       .token = options.token,
+       .bind_address = SplitAddress(options.listen_address).host,
+       .insecure = options.insecure,
+       .tls = options.tls});
+  if (!network.ok()) return network;
+  const absl::Status same = CheckSame(options.cluster, network->cluster);
+  if (!same.ok()) return same;
+  return network;
 }
 
 ClusterRuntime::Options RuntimeOptions(const Environment& environment,
@@ -127,7 +108,7 @@ bool IsRefusal(const absl::Status& status) {
 // waiting for a task that is gone.
 void StayForOthers(Clock* clock) {
   BlockingCounter over(1);
-  clock->CallAt(clock->Now() + kStayAfterRefusal,
+  clock->CallAt(clock->Now() + DefaultTime("refused"),
                 [&over] { over.DecrementCount(); });
   over.Wait();
 }
@@ -170,6 +151,19 @@ std::string CommandOf(const PartyOptions& options) {
 
 }  // namespace
 
+absl::StatusOr<TransportRegistry::Entry> FindTransport(
+    const TransportRegistry& registry, const ClusterOptions& options) {
+  auto found = registry.Find(options.transport);
+  if (found.ok()) return found;
+  if (options.transport != kMpiTransport) {
+    return UsageError(found.status().message());
+  }
+  return absl::UnimplementedError(
+      "mpirun has started this process, but Tutti was built without MPI: "
+      "install libopenmpi-dev and openmpi-bin and build it again, or say by "
+      "--cluster who takes part");
+}
+
 int NumRanks(const ClusterOptions& cluster) {
   return cluster.cluster.num_tasks() * cluster.devices_per_task;
 }
@@ -190,14 +184,8 @@ PartyFactory PartyOf(const Environment& environment, PartyOptions options,
                        " devices of the cluster (", cluster.cluster.num_tasks(),
                        " tasks with ", cluster.devices_per_task, " each)"));
     }
-    const absl::StatusOr<TaskNetwork> network =
-        cluster.uses_mpi ? MpiNetwork(environment)
-                         : GrpcNetwork(environment, cluster, console);
+    const auto network = Connect(environment, cluster, console);
     if (!network.ok()) return network.status();
-    if (cluster.uses_mpi) {
-      const absl::Status same = CheckMpi(cluster.cluster, network->cluster);
-      if (!same.ok()) return same;
-    }
     ClusterRuntime::Options runtime_options =
         RuntimeOptions(environment, cluster, *network);
     runtime_options.rules = options.rules;

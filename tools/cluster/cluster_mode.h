@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "remote/transport_registry.h"
 #include "tools/base/console.h"
 #include "tools/cluster/cluster_options.h"
 #include "tools/cluster/party.h"
@@ -15,6 +17,11 @@ namespace tutti {
 
 // Number of ranks of all tasks together.
 int NumRanks(const ClusterOptions& cluster);
+
+// Errors: UsageError for an unknown transport; UNIMPLEMENTED for MPI if this
+// tool was built without it.
+absl::StatusOr<TransportRegistry::Entry> FindTransport(
+    const TransportRegistry& registry, const ClusterOptions& options);
 
 struct PartyOptions {
   // Nullopt: the party of this process alone.

@@ -206,8 +206,8 @@ absl::StatusOr<std::optional<ClusterSpec>> FindMpiCluster(
   if (!rank.has_value()) {
     return UsageError(absl::StrCat(kMpiSize, " is set, but not ", kMpiRank));
   }
-  for (const char* name :
-       {"task", "bind", "port", "tls-cert", "tls-key", "tls-ca", "insecure"}) {
+  for (const char* name : {"transport", "task", "bind", "port", "tls-cert",
+                           "tls-key", "tls-ca", "insecure"}) {
     const std::optional<Setting> other = settings.Find(name);
     if (!other.has_value()) continue;
     return Blame(*other,
@@ -296,9 +296,8 @@ absl::StatusOr<bool> FindDetection(const Settings& settings) {
 }
 
 // Requires all three files or none.
-absl::StatusOr<std::optional<TlsFiles>> FindTls(const Settings& settings,
-                                                int task) {
-  TlsFiles files;
+absl::StatusOr<TlsOptions> FindTls(const Settings& settings, int task) {
+  TlsOptions files;
   std::optional<Setting> given;
   std::vector<std::string> missing;
   for (auto [name, path] :
@@ -313,8 +312,7 @@ absl::StatusOr<std::optional<TlsFiles>> FindTls(const Settings& settings,
         absl::StrReplaceAll(setting->value, {{"{task}", absl::StrCat(task)}});
     given = setting;
   }
-  if (!given.has_value()) return std::nullopt;
-  if (missing.empty()) return files;
+  if (!given.has_value() || missing.empty()) return files;
   return Blame(*given, absl::StrCat("needs ", absl::StrJoin(missing, " and "),
                                     " as well"));
 }
@@ -335,11 +333,11 @@ std::string Exposed(const ClusterOptions& options) {
 }
 
 absl::Status CheckSecurity(const ClusterOptions& options) {
-  if (options.tls.has_value() && options.insecure) {
+  if (options.tls.enabled() && options.insecure) {
     return UsageError("--insecure does not go with --tls-cert: give one");
   }
   const std::string exposed = Exposed(options);
-  if (exposed.empty() || options.tls.has_value() || options.insecure) {
+  if (exposed.empty() || options.tls.enabled() || options.insecure) {
     return absl::OkStatus();
   }
   return UsageError(absl::StrCat(
@@ -381,9 +379,13 @@ absl::StatusOr<ClusterOptions> ResolveClusterOptions(
   if (!settings.ok()) return settings.status();
   auto mpi_cluster = FindMpiCluster(*settings);
   if (!mpi_cluster.ok()) return mpi_cluster.status();
-  ClusterOptions options = {.uses_mpi = mpi_cluster->has_value()};
+  ClusterOptions options;
+  if (const auto transport = settings->Find("transport")) {
+    options.transport = transport->value;
+  }
   absl::Status status;
-  if (options.uses_mpi) {
+  if (mpi_cluster->has_value()) {
+    options.transport = kMpiTransport;
     options.cluster = **std::move(mpi_cluster);
   } else {
     status = FindNetwork(*settings, &options);

@@ -14,37 +14,32 @@
 
 namespace tutti {
 
-// Paths of files in PEM format.
-struct TlsFiles {
-  std::string certificate;
-  std::string key;
-  std::string ca;
-};
+// Transport of processes that mpirun started.
+inline constexpr char kMpiTransport[] = "MPI";
 
 // Members of a cluster, the task of this process, and the network between them.
 struct ClusterOptions {
   ClusterSpec cluster;
 
-  // Whether mpirun started the processes, which then talk through MPI.
-  // `cluster` holds only their number, and listening, tokens and TLS have no
-  // meaning.
-  bool uses_mpi = false;
+  // Name in the TransportRegistry. MPI if mpirun started the processes:
+  // `cluster` then holds only their number, and listening, tokens and TLS have
+  // no meaning.
+  std::string transport = "gRPC";
 
   // "host:port" to listen at, with this task's port.
   std::string listen_address;
 
   int devices_per_task = 1;
-  absl::Duration start_timeout = absl::Seconds(60);
+  absl::Duration start_timeout = DefaultTime("start");
 
-  // Declares a silent task lost after 0.9 s instead of 4.8 s.
+  // HealthProfile::Fast() instead of Default().
   bool fast_detection = false;
 
   // Secret that all tasks share; empty: none.
   std::string token;
 
-  // At least one of `tls` and `insecure` is set if an address is not a loopback
-  // address.
-  std::optional<TlsFiles> tls;
+  // `tls` is enabled or `insecure` set if an address is not a loopback address.
+  TlsOptions tls;
   bool insecure = false;
 };
 

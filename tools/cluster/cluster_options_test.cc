@@ -84,7 +84,7 @@ TEST_F(ClusterOptionsTest, TheRestHasDefaults) {
   EXPECT_EQ(options->start_timeout, absl::Seconds(60));
   EXPECT_FALSE(options->fast_detection);
   EXPECT_THAT(options->token, IsEmpty());
-  EXPECT_FALSE(options->tls.has_value());
+  EXPECT_FALSE(options->tls.enabled());
   EXPECT_FALSE(options->insecure);
 }
 
@@ -101,10 +101,10 @@ TEST_F(ClusterOptionsTest, FlagsSayTheRest) {
   EXPECT_EQ(options->devices_per_task, 3);
   EXPECT_EQ(options->start_timeout, absl::Seconds(1.5));
   EXPECT_TRUE(options->fast_detection);
-  ASSERT_TRUE(options->tls.has_value());
-  EXPECT_EQ(options->tls->certificate, "certs/task-1.pem");
-  EXPECT_EQ(options->tls->key, "certs/task-1.key");
-  EXPECT_EQ(options->tls->ca, "certs/ca.pem");
+  ASSERT_TRUE(options->tls.enabled());
+  EXPECT_EQ(options->tls.certificate, "certs/task-1.pem");
+  EXPECT_EQ(options->tls.key, "certs/task-1.key");
+  EXPECT_EQ(options->tls.ca, "certs/ca.pem");
 }
 
 TEST_F(ClusterOptionsTest, BlanksAroundAddressesAreNoMatter) {
@@ -327,7 +327,7 @@ TEST_F(ClusterOptionsTest, MpirunSaysWhoTakesPart) {
   SetSlurm();
   const auto options = Resolve({{"devices-per-task", "4"}});
   ASSERT_THAT(options, IsOk());
-  EXPECT_TRUE(options->uses_mpi);
+  EXPECT_EQ(options->transport, "MPI");
   EXPECT_EQ(options->cluster.num_tasks(), 3);
   EXPECT_EQ(options->cluster.this_task, 2);
   EXPECT_EQ(options->devices_per_task, 4);
@@ -337,7 +337,7 @@ TEST_F(ClusterOptionsTest, AClusterThatIsGivenGoesBeforeMpirun) {
   variables_ = {{"OMPI_COMM_WORLD_SIZE", "3"}, {"OMPI_COMM_WORLD_RANK", "2"}};
   const auto options = ResolveWith({});
   ASSERT_THAT(options, IsOk());
-  EXPECT_FALSE(options->uses_mpi);
+  EXPECT_EQ(options->transport, "gRPC");
   EXPECT_EQ(options->cluster.this_task, 1);
 }
 

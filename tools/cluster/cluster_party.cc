@@ -35,11 +35,6 @@ constexpr int64_t kErrorBytes = 2048;
 // Bytes of a command sent to the other tasks, with a NUL at the end.
 constexpr int64_t kCommandBytes = 2048;
 
-// Time that the other tasks get to end after this task ended, with success or
-// with an error that they learn too.
-constexpr absl::Duration kLeaveTimeout = absl::Seconds(30);
-constexpr absl::Duration kFailedTimeout = absl::Seconds(2);
-
 class ClusterParty : public Party {
  public:
   ClusterParty(const Environment& environment,
@@ -87,12 +82,13 @@ class ClusterParty : public Party {
   absl::Status Leave(const absl::Status& outcome) override {
     BlockingCounter left(1);
     absl::Status status;
-    runtime_->Leave(environment_.clock->Now() +
-                        (outcome.ok() ? kLeaveTimeout : kFailedTimeout),
-                    [&](absl::Status ended) {
-                      status = std::move(ended);
-                      left.DecrementCount();
-                    });
+    runtime_->Leave(
+        environment_.clock->Now() +
+            (outcome.ok() ? DefaultTime("leave") : DefaultTime("leave failed")),
+        [&](absl::Status ended) {
+          status = std::move(ended);
+          left.DecrementCount();
+        });
     left.Wait();
     return outcome.ok() ? status : outcome;
   }

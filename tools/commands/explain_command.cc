@@ -175,6 +175,7 @@ absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
                                     .one_process = result.one_process,
                                     .delegate = DelegateOf(result),
                                     .implementation = options.algorithm,
+                                    .dtype = result.workload.dtype,
                                     .merge_op = result.workload.spec.merge_op,
                                     .final_op = result.workload.spec.final_op,
                                     .determinism = result.determinism,
@@ -342,8 +343,7 @@ void AddOptions(CLI::App* app, ExplainOptions* options) {
                   "are powers of 1024 [default: 1M]")
       ->option_text("SIZE");
   app->add_option("--dtype", options->dtype,
-                  "float16, bfloat16, float32, float64, int8,\n"
-                  "uint8, int32, int64 or bool [default: float32]")
+                  absl::StrCat(DTypeNames(42), " [default: float32]"))
       ->option_text("NAME");
   app->add_option("--algorithm", options->algorithm,
                   "a registered name (see `tutti info`)\n"

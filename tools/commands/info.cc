@@ -13,13 +13,14 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "hwy/highway.h"
+#include "remote/transport_registry.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/text_table.h"
 #include "tools/base/version.h"
 #include "tools/cluster/cluster_options.h"
-#include "tools/cluster/mpi_network.h"
 #include "tools/commands/json_value.h"
 #include "tools/commands/why_not_here.h"
+#include "tutti/environment.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
@@ -166,6 +167,10 @@ std::string FormatReasons(const BuildInfo& build,
   return absl::StrCat("\n", Format(std::move(table), rows));
 }
 
+std::string TimeText(absl::Duration time) {
+  return time == absl::InfiniteDuration() ? "none" : absl::FormatDuration(time);
+}
+
 Json ToJson(const CollectiveRegistry::Entry& entry, const BuildInfo& build) {
   const ImplementationTraits& traits = entry.factory->traits();
   Json collectives = Json::array();
@@ -239,16 +244,30 @@ BuildInfo ThisBuild() {
       .num_processors = static_cast<int>(std::thread::hardware_concurrency()),
       .memory_bytes =
           int64_t{sysconf(_SC_PHYS_PAGES)} * int64_t{sysconf(_SC_PAGESIZE)},
-      .extensions = {"gRPC"},
-      .has_cuda_aware_mpi = HasCudaAwareMpi(),
+      .extensions = TransportRegistry::Global().names(),
       .is_started_by_mpirun = IsStartedByMpirun(EnvironmentVariable),
       .gpus = GpusHere()};
   (build.gpus.has_cuda ? build.extensions : build.missing_extensions)
       .push_back("CUDA");
   (build.gpus.has_nccl ? build.extensions : build.missing_extensions)
       .push_back("NCCL");
-  (HasMpi() ? build.extensions : build.missing_extensions).push_back("MPI");
+  const auto mpi = TransportRegistry::Global().Find("MPI");
+  if (!mpi.ok()) build.missing_extensions.push_back("MPI");
+  build.has_cuda_aware_mpi = mpi.ok() && mpi->takes_gpu_memory;
   return build;
+}
+
+std::string FormatTimes() {
+  TextTable table({{"time", Align::kLeft},
+                   {"default"},
+                   {"what waits", Align::kLeft},
+                   {"set by", Align::kLeft}});
+  std::vector<std::vector<std::string>> rows;
+  for (const TimeRow& row : kTimes) {
+    rows.push_back({std::string(row.name), TimeText(row.time),
+                    std::string(row.waits), std::string(row.set_by)});
+  }
+  return Format(std::move(table), rows);
 }
 
 std::string FormatInfo(const BuildInfo& build,

@@ -32,6 +32,9 @@ struct BuildInfo {
 
 BuildInfo ThisBuild();
 
+// Table of all times (kTimes).
+std::string FormatTimes();
+
 // Text for people: the build, then tables of all algorithms, with the reason
 // for each that cannot run here (WhyNotHere()).
 std::string FormatInfo(const BuildInfo& build,

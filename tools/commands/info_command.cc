@@ -60,20 +60,26 @@ machine. Of each algorithm:
 
 Examples:
   tutti info
-  tutti info --json)";
+  tutti info --json
+  tutti info --times)";
 
 }  // namespace
 
 Command AddInfoCommand(CLI::App* app) {
   auto json = std::make_shared<bool>(false);
+  auto times = std::make_shared<bool>(false);
   CLI::App* info =
       app->add_subcommand("info", "Shows the build and every algorithm in it.");
   info->footer(kInfoHelp);
-  info->add_flag("--json", *json, "print JSON");
+  CLI::Option* const as_json = info->add_flag("--json", *json, "print JSON");
+  info->add_flag("--times", *times, "print all times instead")
+      ->excludes(as_json);
   return {info,
-          [json](const Console& console) {
+          [json, times](const Console& console) {
             const CollectiveRegistry& registry = CollectiveRegistry::Global();
-            if (*json) {
+            if (*times) {
+              console.out << FormatTimes();
+            } else if (*json) {
               console.out << InfoAsJson(ThisBuild(), registry).dump(2) << "\n";
             } else {
               console.out << FormatInfo(ThisBuild(), registry);

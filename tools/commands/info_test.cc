@@ -2,9 +2,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "remote/transport_registry.h"
 #include "tests/doubles/status_matchers.h"
 #include "tools/base/named_only.h"
-#include "tools/cluster/mpi_network.h"
 
 namespace tutti {
 namespace info_test {
@@ -132,7 +132,8 @@ TEST_F(InfoTest, ListsWhatTheBackendsOfTheBuildBring) {
   const CollectiveRegistry& registry = CollectiveRegistry::Global();
   EXPECT_EQ(registry.Find("GpuLocalReduce").ok(), build.gpus.has_cuda);
   EXPECT_EQ(registry.Find("NcclReduce").ok(), build.gpus.has_nccl);
-  EXPECT_EQ(registry.Find("MpiReduce").ok(), HasMpi());
+  EXPECT_EQ(registry.Find("MpiReduce").ok(),
+            TransportRegistry::Global().Find("MPI").ok());
 }
 
 TEST_F(InfoTest, TheJsonHasTheSame) {

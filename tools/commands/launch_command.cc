@@ -257,8 +257,7 @@ Command AddLaunchCommand(CLI::App* app, CheckTaskWords check) {
           [options](double seconds) {
             options->grace = absl::Seconds(seconds);
           },
-          "time that tasks have to end when they are\n"
-          "stopped, before they are killed [default: 10]")
+          HelpOf(RowOfTime("grace")))
       ->check(PositiveSeconds())
       ->option_text("SECONDS");
   AddTaskOptions(launch, &options->cluster);

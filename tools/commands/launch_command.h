@@ -18,7 +18,7 @@ struct LaunchOptions {
   int tasks = 1;
   ClusterWords cluster;            // Options passed to all tasks.
   std::vector<std::string> words;  // Command line of the command.
-  absl::Duration grace = absl::Seconds(10);
+  absl::Duration grace = DefaultTime("grace");
 };
 
 // Runs `program worker ... -- WORDS` once for each task, and prints the tasks'

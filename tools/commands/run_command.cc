@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -32,6 +33,7 @@
 #include "tools/request/choice_options.h"
 #include "tools/request/collective_options.h"
 #include "tools/request/result_watch.h"
+#include "tools/request/workload_options.h"
 #include "tutti/collective.h"
 #include "tutti/device.h"
 #include "tutti/environment.h"
@@ -60,7 +62,7 @@ All ranks need the same dtype and shape; all_gather may differ in the first
 dimension. broadcast and scatter use the root's array: give one file per rank,
 or the root's file alone and the number of ranks with --devices.
 
-dtypes: float16, bfloat16, float32, float64, int8, uint8, int32, int64, bool
+dtypes: {dtypes}
 (bool is moved, not reduced). bfloat16 is what ml_dtypes (JAX, TensorFlow)
 saves, descr '<V2'; numpy.load(f).view(ml_dtypes.bfloat16) reads the result.
 
@@ -374,7 +376,7 @@ Command AddRunCommand(CLI::App* app) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* run = app->add_subcommand(
       "run", "Runs a collective on arrays from .npy files.");
-  run->footer(kRunHelp);
+  run->footer(absl::StrReplaceAll(kRunHelp, {{"{dtypes}", DTypeNames(72)}}));
   AddCollectiveOptions(run, &options->collective);
   run->add_option_function<std::vector<std::string>>(
          "--input",

@@ -13,7 +13,7 @@ namespace tutti {
 namespace {
 
 bool OnlyRootHasInput(CollectiveType type) {
-  return type == CollectiveType::kBroadcast || type == CollectiveType::kScatter;
+  return HasRoot(type) && !HasInput(type, /*rank=*/1, /*root=*/0);
 }
 
 // Whether the files are the inputs of the roots alone.

@@ -17,6 +17,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "remote/transport_registry.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/usage_message.h"
 #include "tools/base/version.h"
@@ -306,7 +307,8 @@ absl::Status Parse(Tool* tool, Words words, const Console& console,
 }
 
 absl::Status RunChosen(const Tool& tool, const Console& console) {
-  const absl::Status registered = CollectiveRegistry::Global().status();
+  absl::Status registered = CollectiveRegistry::Global().status();
+  registered.Update(TransportRegistry::Global().status());
   const Command& command = *tool.Chosen();
   if (!registered.ok() && !command.tolerates_registration_errors) {
     return registered;

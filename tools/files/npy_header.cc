@@ -1,8 +1,9 @@
 #include "tools/files/npy_header.h"
 
-#include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -19,28 +20,21 @@
 namespace tutti {
 namespace {
 
-struct DescrOfDType {
-  absl::string_view descr;
-  DType dtype;
-};
+// Letter of a NumPy type. V: bytes without a meaning, for bfloat16.
+char LetterOf(DType dtype) {
+  return VisitDType(dtype, []<typename Element>(Element) {
+    if (std::is_same_v<Element, bool>) return 'b';
+    if (std::is_same_v<Element, BFloat16>) return 'V';
+    if (kIsFloating<Element>) return 'f';
+    return std::is_signed_v<Element> ? 'i' : 'u';
+  });
+}
 
-// Spellings of each dtype in `descr`. The first is the one written.
-constexpr std::array<DescrOfDType, 10> kDescrs = {{{"<f2", DType::kFloat16},
-                                                   {"<V2", DType::kBFloat16},
-                                                   {"|V2", DType::kBFloat16},
-                                                   {"<f4", DType::kFloat32},
-                                                   {"<f8", DType::kFloat64},
-                                                   {"|i1", DType::kInt8},
-                                                   {"|u1", DType::kUint8},
-                                                   {"<i4", DType::kInt32},
-                                                   {"<i8", DType::kInt64},
-                                                   {"|b1", DType::kBool}}};
-
-absl::string_view DescrOf(DType dtype) {
-  for (const DescrOfDType& known : kDescrs) {
-    if (known.dtype == dtype) return known.descr;
-  }
-  return "";
+// The `descr` that is written: "<f4".
+std::string DescrOf(DType dtype) {
+  const size_t size = SizeOf(dtype);
+  return absl::StrCat(size == 1 ? "|" : "<", std::string(1, LetterOf(dtype)),
+                      size);
 }
 
 // Text of a file, quoted for an error message.
@@ -70,11 +64,8 @@ absl::Status UnknownDescr(absl::string_view descr) {
     return Invalid("holds Python objects, descr ", Quoted(descr),
                    "; wanted numbers: ", known);
   }
-  const bool may_be_bfloat16 = descr == "<u2" || descr == "<i2";
-  return Invalid(
-      "holds elements of descr ", Quoted(descr), "; wanted one of ", known,
-      may_be_bfloat16 ? " (save the bits of bfloat16 as array.view('V2'))"
-                      : "");
+  return Invalid("holds elements of descr ", Quoted(descr), "; wanted one of ",
+                 known);
 }
 
 // `descr` as NumPy writes it. One byte has no order: NumPy writes "|u1", other
@@ -88,9 +79,9 @@ std::string Normalized(absl::string_view descr) {
 }
 
 absl::StatusOr<DType> DTypeOf(absl::string_view descr) {
-  const std::string normalized = Normalized(descr);
-  for (const DescrOfDType& known : kDescrs) {
-    if (known.descr == normalized) return known.dtype;
+  const std::string normalized = descr == "|V2" ? "<V2" : Normalized(descr);
+  for (const DType dtype : kAllDTypes) {
+    if (DescrOf(dtype) == normalized) return dtype;
   }
   return UnknownDescr(descr);
 }

@@ -125,8 +125,8 @@ TEST(NpyHeaderTest, ObjectsAndStructuresAreRefusedByName) {
 
 TEST(NpyHeaderTest, OtherDTypesAreRefusedWithTheKnownOnes) {
   for (absl::string_view descr :
-       {"<c8", "<u2", "<i2", "<u4", "<u8", "<U3", "|S4", "<M8[ns]", "<f16",
-        "|V3", "=f4", "f4", "u", "<1", ""}) {
+       {"<c8", "<u3", "<i16", "<V4", "<U3", "|S4", "<M8[ns]", "<f16", "|V3",
+        "=f4", "f4", "u", "<1", ""}) {
     const std::string error = ErrorOfDescr(absl::StrCat("'", descr, "'"));
     EXPECT_THAT(error, HasSubstr(absl::StrCat("\"", descr, "\"")));
     EXPECT_THAT(error,
@@ -134,8 +134,16 @@ TEST(NpyHeaderTest, OtherDTypesAreRefusedWithTheKnownOnes) {
   }
 }
 
-TEST(NpyHeaderTest, SixteenBitIntegersAreToldHowToBeBfloat16) {
-  EXPECT_THAT(ErrorOfDescr("'<u2'"), HasSubstr("view('V2')"));
+TEST(NpyHeaderTest, IntegersOfEverySizeAreRead) {
+  for (const auto& [descr, dtype] :
+       {std::pair("<i2", DType::kInt16), std::pair("<u2", DType::kUint16),
+        std::pair("<i4", DType::kInt32), std::pair("<u4", DType::kUint32),
+        std::pair("<i8", DType::kInt64), std::pair("<u8", DType::kUint64)}) {
+    const auto header = ParseNpyHeader(
+        Dictionary(absl::StrCat("'", descr, "'"), "False", "()"));
+    ASSERT_THAT(header, IsOk()) << descr;
+    EXPECT_EQ(header->dtype, dtype) << descr;
+  }
 }
 
 TEST(NpyHeaderTest, FortranOrderIsRefusedWhereItMatters) {

@@ -19,6 +19,7 @@
 #include "tools/launch/line_splitter.h"
 #include "tools/launch/output_queue.h"
 #include "tools/launch/start_process.h"
+#include "tutti/environment.h"
 
 namespace tutti {
 
@@ -42,7 +43,7 @@ class ProcessGroup {
   enum class Stream : uint8_t { kOut, kErr };
 
   struct Options {
-    absl::Duration grace = absl::Seconds(10);
+    absl::Duration grace = DefaultTime("grace");
 
     // Receives the output of process `index` in pieces as LineSplitter makes
     // them. All pieces of a stream come, in order, before the process counts as

@@ -66,18 +66,8 @@ absl::Duration Percentile(std::vector<absl::Duration> times, int percent) {
 
 double BusFactor(CollectiveType type, int group_size) {
   const double others = static_cast<double>(group_size - 1) / group_size;
-  switch (type) {
-    case CollectiveType::kAllReduce:
-      return 2 * others;
-    case CollectiveType::kAllGather:
-    case CollectiveType::kReduceScatter:
-    case CollectiveType::kAllToAll:
-    case CollectiveType::kGather:
-    case CollectiveType::kScatter:
-      return others;
-    default:
-      return 1;
-  }
+  if (HasRankBlocks(type)) return others;
+  return Reduces(type) && !HasRoot(type) ? 2 * others : 1;
 }
 
 TextTable PerfTable() {

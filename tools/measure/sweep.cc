@@ -31,10 +31,9 @@ void AddSweepOptions(CLI::App* app, SweepOptions* options) {
       ->transform(WholeNumber(2, 1 << 30))
       ->excludes(bytes)
       ->option_text("N");
-  app->add_option("--dtype", options->dtype,
-                  absl::StrCat("float16, bfloat16, float32, float64, int8,\n"
-                               "uint8, int32, int64 or bool [default: ",
-                               options->dtype, "]"))
+  app->add_option(
+         "--dtype", options->dtype,
+         absl::StrCat(DTypeNames(42), " [default: ", options->dtype, "]"))
       ->option_text("NAME");
 }
 

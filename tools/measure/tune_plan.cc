@@ -63,6 +63,7 @@ SelectionRequest RequestFor(const TuneQuestion& question,
           .bytes = BytesOf(question.workload),
           .one_process = question.one_process(),
           .delegate = policy.delegate,
+          .dtype = question.workload.dtype,
           .merge_op = spec.merge_op,
           .final_op = spec.final_op,
           .model = policy.model};

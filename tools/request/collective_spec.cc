@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "framework/collective/op_fields.h"
 #include "tools/base/exit_status.h"
 
 namespace tutti {
@@ -65,29 +66,19 @@ absl::Status DoesNotGoWith(absl::string_view option, CollectiveType type,
 }
 
 CollectiveOp OpOf(const CollectiveSpec& spec, int rank) {
-  switch (spec.type) {
-    case CollectiveType::kAllReduce:
-      return AllReduce{};
-    case CollectiveType::kAllGather:
-      return AllGather{};
-    case CollectiveType::kReduceScatter:
-      return ReduceScatter{};
-    case CollectiveType::kBroadcast:
-      return Broadcast{.is_source = rank == spec.root};
-    case CollectiveType::kAllToAll:
-      return AllToAll{};
-    case CollectiveType::kPermute:
-      return Permute{.permutation = spec.permutation};
-    case CollectiveType::kBarrier:
-      return Barrier{};
-    case CollectiveType::kReduce:
-      return ReduceToRoot{.root = spec.root};
-    case CollectiveType::kGather:
-      return GatherToRoot{.root = spec.root};
-    case CollectiveType::kScatter:
-      return ScatterFromRoot{.root = spec.root};
-  }
-  return Barrier{};
+  CollectiveOp op = DefaultOp(spec.type);
+  std::visit(
+      [&](auto& typed) {
+        if constexpr (requires { typed.root; }) typed.root = spec.root;
+        if constexpr (requires { typed.is_source; }) {
+          typed.is_source = rank == spec.root;
+        }
+        if constexpr (requires { typed.permutation; }) {
+          typed.permutation = spec.permutation;
+        }
+      },
+      op);
+  return op;
 }
 
 }  // namespace
@@ -158,23 +149,16 @@ CollectiveRequest RequestOf(const CollectiveSpec& spec, int group_size,
 }
 
 std::string ToString(const CollectiveSpec& spec) {
-  const absl::string_view name = Name(spec.type);
-  switch (spec.type) {
-    case CollectiveType::kAllReduce:
-    case CollectiveType::kReduceScatter:
-      return absl::StrCat(name, " ", spec.reduction);
-    case CollectiveType::kReduce:
-      return absl::StrCat(name, " ", spec.reduction, " to rank ", spec.root);
-    case CollectiveType::kGather:
-      return absl::StrCat(name, " to rank ", spec.root);
-    case CollectiveType::kBroadcast:
-    case CollectiveType::kScatter:
-      return absl::StrCat(name, " from rank ", spec.root);
-    case CollectiveType::kPermute:
-      return absl::StrCat(name, " ", absl::StrJoin(spec.permutation, ","));
-    default:
-      return std::string(name);
+  std::string text(Name(spec.type));
+  if (Reduces(spec.type)) absl::StrAppend(&text, " ", spec.reduction);
+  if (HasRoot(spec.type)) {
+    const bool is_to_all = HasOutput(spec.type, /*rank=*/1, /*root=*/0);
+    absl::StrAppend(&text, is_to_all ? " from" : " to", " rank ", spec.root);
   }
+  if (IsPermute(spec.type)) {
+    absl::StrAppend(&text, " ", absl::StrJoin(spec.permutation, ","));
+  }
+  return text;
 }
 
 }  // namespace tutti

@@ -1,8 +1,10 @@
 #ifndef TUTTI_TOOLS_REQUEST_ELEMENT_H_
 #define TUTTI_TOOLS_REQUEST_ELEMENT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "framework/tensor/float16.h"
 #include "tutti/tensor.h"
@@ -10,8 +12,7 @@
 namespace tutti {
 
 // Loads and stores one element of an array of any dtype. Values pass through a
-// type that holds all values of the dtype: double for floating dtypes, int64_t
-// for the others. `at` needs no alignment.
+// type that holds all values of the dtype. `at` needs no alignment.
 
 template <typename Stored>
 Stored LoadAs(const std::byte* at) {
@@ -25,49 +26,31 @@ void StoreAs(Stored value, std::byte* at) {
   std::memcpy(at, &value, sizeof(value));
 }
 
-// REQUIRES: IsFloating(dtype).
-inline double LoadFloating(DType dtype, const std::byte* at) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return Float16ToFloat(LoadAs<uint16_t>(at));
-    case DType::kBFloat16:
-      return BFloat16ToFloat(LoadAs<uint16_t>(at));
-    case DType::kFloat32:
-      return LoadAs<float>(at);
-    default:
-      return LoadAs<double>(at);
-  }
+// Type of the values of an element type: double, int64_t or uint64_t.
+template <typename Element>
+using ValueOf = std::conditional_t<
+    kIsFloating<Element>, double,
+    std::conditional_t<std::is_signed_v<Element>, int64_t, uint64_t>>;
+
+// REQUIRES: Value is ValueOf the dtype's elements.
+template <typename Value>
+Value LoadValue(DType dtype, const std::byte* at) {
+  return VisitDType(dtype, [at]<typename Element>(Element) {
+    using Stored = std::conditional_t<std::is_same_v<Element, bool>, uint8_t,
+                                      Element>;  // A bool may be any byte.
+    return static_cast<Value>(Decode(LoadAs<Stored>(at)));
+  });
 }
 
 // Rounds once per conversion: 16-bit dtypes are rounded to float32 first.
+// REQUIRES: IsFloating(dtype).
 inline void StoreFloating(DType dtype, double value, std::byte* at) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return StoreAs(FloatToFloat16(static_cast<float>(value)), at);
-    case DType::kBFloat16:
-      return StoreAs(FloatToBFloat16(static_cast<float>(value)), at);
-    case DType::kFloat32:
-      return StoreAs(static_cast<float>(value), at);
-    default:
-      return StoreAs(value, at);
-  }
+  VisitDType(dtype, [value, at]<typename Element>(Element) {
+    if constexpr (kIsFloating<Element>) StoreAs(Encode<Element>(value), at);
+  });
 }
 
-// REQUIRES: !IsFloating(dtype).
-inline int64_t LoadInteger(DType dtype, const std::byte* at) {
-  switch (dtype) {
-    case DType::kInt8:
-      return LoadAs<int8_t>(at);
-    case DType::kInt32:
-      return LoadAs<int32_t>(at);
-    case DType::kInt64:
-      return LoadAs<int64_t>(at);
-    default:
-      return LoadAs<uint8_t>(at);
-  }
-}
-
-// Keeps the lower bits of `value`.
+// Keeps the lower bits of `value`. REQUIRES: !IsFloating(dtype).
 inline void StoreInteger(DType dtype, int64_t value, std::byte* at) {
   std::memcpy(at, &value, SizeOf(dtype));  // Little-endian.
 }

@@ -14,30 +14,18 @@ namespace {
 
 using Generator = std::mt19937_64;
 
-// Whole numbers up to this are exact.
+// Whole numbers up to this are exact, also as double.
 int64_t LargestWhole(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return int64_t{1} << 11;
-    case DType::kBFloat16:
-      return int64_t{1} << 8;
-    case DType::kFloat32:
-      return int64_t{1} << 24;
-    default:
-      return int64_t{1} << 53;
-  }
+  return VisitDType(dtype, []<typename Element>(Element) {
+    return int64_t{1} << std::min(FloatLimits<Element>::digits, 53);
+  });
 }
 
 // Powers of two up to this, and down to its inverse, are exact.
 int LargestExponent(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return 14;
-    case DType::kFloat64:
-      return 1022;
-    default:
-      return 126;
-  }
+  return VisitDType(dtype, []<typename Element>(Element) {
+    return FloatLimits<Element>::max_exponent - 2;
+  });
 }
 
 bool IsSum(const CollectiveSpec& spec) {

@@ -1,6 +1,7 @@
 #include "tools/request/reference_reduction.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "absl/strings/string_view.h"
 #include "tools/request/element.h"
@@ -8,53 +9,29 @@
 namespace tutti {
 namespace {
 
-double Sum(double a, double b) { return a + b; }
-double Product(double a, double b) { return a * b; }
-
-// Adds in uint64_t, which wraps around.
-int64_t WrappedSum(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) +
-                              static_cast<uint64_t>(b));
-}
-int64_t WrappedProduct(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) *
-                              static_cast<uint64_t>(b));
-}
-
+// Chosen once instead of once per element. Integers are combined as unsigned
+// ones where they may wrap around.
 template <typename Value>
-Value Smaller(Value a, Value b) {
-  return std::min(a, b);
-}
-
-template <typename Value>
-Value Larger(Value a, Value b) {
-  return std::max(a, b);
-}
-
-double (*FloatingCombine(absl::string_view reduction))(double, double) {
-  if (reduction == "prod") return Product;
-  if (reduction == "min") return Smaller<double>;
-  if (reduction == "max") return Larger<double>;
-  return Sum;
-}
-
-int64_t (*IntegerCombine(absl::string_view reduction))(int64_t, int64_t) {
-  if (reduction == "prod") return WrappedProduct;
-  if (reduction == "min") return Smaller<int64_t>;
-  if (reduction == "max") return Larger<int64_t>;
-  if (reduction == "band") return [](int64_t a, int64_t b) { return a & b; };
-  if (reduction == "bor") return [](int64_t a, int64_t b) { return a | b; };
-  if (reduction == "bxor") return [](int64_t a, int64_t b) { return a ^ b; };
-  return WrappedSum;
-}
-
-// Combines each of `values` with the element that `load` returns.
-template <typename Value, typename Load>
-void AddTo(std::vector<Value>* values, bool is_first,
-           Value (*combine)(Value, Value), const Load& load) {
-  for (size_t i = 0; i < values->size(); ++i) {
-    Value& value = (*values)[i];
-    value = is_first ? load(i) : combine(value, load(i));
+auto CombineOf(absl::string_view reduction) -> Value (*)(Value, Value) {
+  if (reduction == "min")
+    return [](Value a, Value b) { return std::min(a, b); };
+  if (reduction == "max")
+    return [](Value a, Value b) { return std::max(a, b); };
+  if constexpr (std::is_integral_v<Value>) {
+    using Bits = uint64_t;
+    if (reduction == "prod") {
+      return [](Value a, Value b) {
+        return static_cast<Value>(Bits(a) * Bits(b));
+      };
+    }
+    if (reduction == "band") return [](Value a, Value b) { return a & b; };
+    if (reduction == "bor") return [](Value a, Value b) { return a | b; };
+    if (reduction == "bxor") return [](Value a, Value b) { return a ^ b; };
+    return
+        [](Value a, Value b) { return static_cast<Value>(Bits(a) + Bits(b)); };
+  } else {
+    if (reduction == "prod") return [](Value a, Value b) { return a * b; };
+    return [](Value a, Value b) { return a + b; };
   }
 }
 
@@ -62,43 +39,48 @@ void AddTo(std::vector<Value>* values, bool is_first,
 
 ReferenceReduction::ReferenceReduction(const CollectiveSpec& spec, DType dtype,
                                        int64_t num_elements)
-    : combine_floating_(FloatingCombine(spec.reduction)),
-      combine_integers_(IntegerCombine(spec.reduction)),
-      is_average_(spec.reduction == "avg"),
-      dtype_(dtype),
-      num_elements_(num_elements) {
-  if (IsFloating(dtype)) {
-    floating_.resize(num_elements);
-  } else {
-    integers_.resize(num_elements);
-  }
+    : spec_(spec), dtype_(dtype) {
+  VisitDType(dtype, [&]<typename Element>(Element) {
+    values_ = std::vector<ValueOf<Element>>(num_elements);
+  });
 }
 
 void ReferenceReduction::Add(absl::Span<const std::byte> elements) {
-  const size_t size = SizeOf(dtype_);
-  const bool is_first = num_added_ == 0;
-  AddTo(&floating_, is_first, combine_floating_,
-        [&](size_t i) { return LoadFloating(dtype_, &elements[i * size]); });
-  AddTo(&integers_, is_first, combine_integers_,
-        [&](size_t i) { return LoadInteger(dtype_, &elements[i * size]); });
-  ++num_added_;
+  const bool is_first = num_added_++ == 0;
+  std::visit(
+      [&]<typename Value>(std::vector<Value>& values) {
+        const auto combine = CombineOf<Value>(spec_.reduction);
+        const std::byte* at = elements.data();
+        for (Value& value : values) {
+          const auto added = LoadValue<Value>(dtype_, at);
+          value = is_first ? added : combine(value, added);
+          at += SizeOf(dtype_);
+        }
+      },
+      values_);
 }
 
 std::vector<std::byte> ReferenceReduction::Result() const {
-  const size_t size = SizeOf(dtype_);
-  std::vector<std::byte> result(num_elements_ * size);
-  for (size_t i = 0; i < floating_.size(); ++i) {
-    const double value = is_average_ ? floating_[i] / num_added_ : floating_[i];
-    StoreFloating(dtype_, value, &result[i * size]);
-  }
-  for (size_t i = 0; i < integers_.size(); ++i) {
-    StoreInteger(dtype_, integers_[i], &result[i * size]);
-    if (!is_average_) continue;
-    // The sum as the dtype holds it, wrapped around.
-    const int64_t sum = LoadInteger(dtype_, &result[i * size]);
-    StoreInteger(dtype_, sum / num_added_, &result[i * size]);
-  }
-  return result;
+  const bool is_average = spec_.reduction == "avg";
+  return std::visit(
+      [&]<typename Value>(const std::vector<Value>& values) {
+        std::vector<std::byte> result(values.size() * SizeOf(dtype_));
+        std::byte* at = result.data();
+        const auto divisor = static_cast<Value>(is_average ? num_added_ : 1);
+        for (Value value : values) {
+          if constexpr (std::is_floating_point_v<Value>) {
+            StoreFloating(dtype_, value / divisor, at);
+          } else {
+            // The sum as the dtype holds it, wrapped around.
+            StoreInteger(dtype_, static_cast<int64_t>(value), at);
+            value = LoadValue<Value>(dtype_, at) / divisor;
+            StoreInteger(dtype_, static_cast<int64_t>(value), at);
+          }
+          at += SizeOf(dtype_);
+        }
+        return result;
+      },
+      values_);
 }
 
 }  // namespace tutti

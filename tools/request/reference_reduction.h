@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <variant>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -27,15 +28,11 @@ class ReferenceReduction {
   std::vector<std::byte> Result() const;
 
  private:
-  // Chosen once instead of once per element.
-  double (*const combine_floating_)(double, double);
-  int64_t (*const combine_integers_)(int64_t, int64_t);
-  const bool is_average_;
+  const CollectiveSpec spec_;
   const DType dtype_;
-  const int64_t num_elements_;
   int num_added_ = 0;
-  std::vector<double> floating_;   // Used if the dtype is floating.
-  std::vector<int64_t> integers_;  // Used otherwise.
+  std::variant<std::vector<double>, std::vector<int64_t>, std::vector<uint64_t>>
+      values_;  // Vector of the ValueOf (element.h) the dtype's elements.
 };
 
 }  // namespace tutti

@@ -53,16 +53,23 @@ TEST(ReferenceReductionTest, IntegersWrapAround) {
   EXPECT_EQ(Reduced<uint8_t>("prod", DType::kUint8, {16, 17}), 16);
   EXPECT_EQ(Reduced<int8_t>("avg", DType::kInt8, {100, 100}), -28);
   EXPECT_EQ(Reduced<int64_t>("sum", DType::kInt64, {INT64_MAX, 1}), INT64_MIN);
+  EXPECT_EQ(Reduced<uint16_t>("sum", DType::kUint16, {65535, 2}), 1);
+  EXPECT_EQ(Reduced<uint64_t>("sum", DType::kUint64, {UINT64_MAX, 2}), 1u);
 }
 
 TEST(ReferenceReductionTest, AveragesOfIntegersTruncateTowardZero) {
   EXPECT_EQ(Reduced<int32_t>("avg", DType::kInt32, {-7, 0}), -3);
   EXPECT_EQ(Reduced<uint8_t>("avg", DType::kUint8, {200, 50}), 125);
+  EXPECT_EQ(Reduced<uint64_t>("avg", DType::kUint64, {UINT64_MAX, 0}),
+            UINT64_MAX / 2);
 }
 
 TEST(ReferenceReductionTest, UnsignedIsNotSigned) {
   EXPECT_EQ(Reduced<uint8_t>("max", DType::kUint8, {200, 100}), 200);
   EXPECT_EQ(Reduced<int8_t>("max", DType::kInt8, {-56, 100}), 100);
+  EXPECT_EQ(Reduced<uint64_t>("max", DType::kUint64, {UINT64_MAX, 1}),
+            UINT64_MAX);
+  EXPECT_EQ(Reduced<int16_t>("min", DType::kInt16, {-1, 1}), -1);
 }
 
 TEST(ReferenceReductionTest, ReducesSixteenBitFloats) {

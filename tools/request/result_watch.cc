@@ -19,7 +19,6 @@
 namespace tutti {
 namespace {
 
-// `Value` is the return type of LoadFloating() or LoadInteger().
 template <typename Value>
 struct Extent {
   Value least = 0;
@@ -40,13 +39,16 @@ struct Extent {
   }
 };
 
-std::string FloatingSummary(const Tensor& tensor) {
+// `Value` is the ValueOf (element.h) the tensor's elements.
+template <typename Value>
+std::string ExtentOf(const Tensor& tensor) {
   const size_t size = SizeOf(tensor.dtype());
-  Extent<double> extent;
+  Extent<Value> extent;
   int64_t num_nan = 0;
   for (int64_t i = 0; i < tensor.num_elements(); ++i) {
-    const double value = LoadFloating(tensor.dtype(), tensor.data() + i * size);
-    if (std::isnan(value)) {
+    const auto value =
+        LoadValue<Value>(tensor.dtype(), tensor.data() + i * size);
+    if (std::isnan(static_cast<double>(value))) {
       ++num_nan;
     } else {
       extent.Add(value);
@@ -57,23 +59,15 @@ std::string FloatingSummary(const Tensor& tensor) {
   return text;
 }
 
-std::string IntegerSummary(const Tensor& tensor) {
-  const size_t size = SizeOf(tensor.dtype());
-  Extent<int64_t> extent;
-  for (int64_t i = 0; i < tensor.num_elements(); ++i) {
-    extent.Add(LoadInteger(tensor.dtype(), tensor.data() + i * size));
-  }
-  return extent.ToString();
-}
-
 }  // namespace
 
 std::string SummaryOf(const Tensor& tensor) {
   const std::string spec = ArraySpec{tensor.dtype(), tensor.shape()}.ToString();
   if (tensor.num_elements() == 0) return absl::StrCat(spec, ", empty");
-  return absl::StrCat(spec, IsFloating(tensor.dtype())
-                                ? FloatingSummary(tensor)
-                                : IntegerSummary(tensor));
+  return absl::StrCat(
+      spec, VisitDType(tensor.dtype(), [&]<typename Element>(Element) {
+        return ExtentOf<ValueOf<Element>>(tensor);
+      }));
 }
 
 // Prints the lines of concurrent callbacks without mixing them.

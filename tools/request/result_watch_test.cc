@@ -54,6 +54,10 @@ TEST(SummaryOfTest, KeepsIntegersExact) {
   EXPECT_THAT(SummaryOf(Wrap(DType::kInt64, values)),
               testing::AllOf(HasSubstr("int64[2], min -7, "),
                              HasSubstr("max 9007199254740993")));
+  std::vector<uint64_t> large = {UINT64_MAX, 7};
+  EXPECT_THAT(SummaryOf(Wrap(DType::kUint64, large)),
+              testing::AllOf(HasSubstr("uint64[2], min 7, "),
+                             HasSubstr("max 18446744073709551615")));
   EXPECT_EQ(SummaryOf(*Tensor::Allocate(DType::kInt8, TensorShape::Vector(0))),
             "int8[0], empty");
 }

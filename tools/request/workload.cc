@@ -6,30 +6,14 @@
 namespace tutti {
 namespace {
 
-bool HasBlocks(CollectiveType type) {
-  switch (type) {
-    case CollectiveType::kAllGather:
-    case CollectiveType::kReduceScatter:
-    case CollectiveType::kAllToAll:
-    case CollectiveType::kGather:
-    case CollectiveType::kScatter:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool BringsABlock(CollectiveType type) {
-  return type == CollectiveType::kAllGather || type == CollectiveType::kGather;
-}
-
 int64_t BlockOf(const Workload& workload) {
   return workload.count / workload.group_size;
 }
 
 // Number of elements that each contributing rank brings.
 int64_t Contribution(const Workload& workload) {
-  return BringsABlock(workload.spec.type) ? BlockOf(workload) : workload.count;
+  return InputIsOwnBlock(workload.spec.type) ? BlockOf(workload)
+                                             : workload.count;
 }
 
 // The same part of each rank's input, in rank order.
@@ -52,7 +36,7 @@ int SourceOfPermute(const Workload& workload, int rank) {
 int64_t CountFor(CollectiveType type, DType dtype, int group_size,
                  int64_t bytes) {
   if (type == CollectiveType::kBarrier) return 0;
-  const int64_t multiple = HasBlocks(type) ? group_size : 1;
+  const int64_t multiple = HasRankBlocks(type) ? group_size : 1;
   const int64_t elements = bytes / static_cast<int64_t>(SizeOf(dtype));
   return std::max(elements / multiple, int64_t{1}) * multiple;
 }
@@ -69,23 +53,9 @@ int64_t InputElements(const Workload& workload, int rank) {
 int64_t OutputElements(const Workload& workload, int rank) {
   const CollectiveSpec& spec = workload.spec;
   if (!HasOutput(spec.type, rank, spec.root)) return 0;
-  switch (spec.type) {
-    case CollectiveType::kReduceScatter:
-    case CollectiveType::kScatter:
-      return BlockOf(workload);
-    case CollectiveType::kAllGather:
-    case CollectiveType::kGather:
-    case CollectiveType::kAllToAll:
-      return BlockOf(workload) * workload.group_size;
-    case CollectiveType::kAllReduce:
-    case CollectiveType::kReduce:
-    case CollectiveType::kBroadcast:
-    case CollectiveType::kPermute:
-      return workload.count;
-    case CollectiveType::kBarrier:
-      return 0;
-  }
-  return 0;
+  if (OutputIsOwnBlock(spec.type)) return BlockOf(workload);
+  return HasRankBlocks(spec.type) ? BlockOf(workload) * workload.group_size
+                                  : workload.count;
 }
 
 int64_t LeastMovedBytes(const Workload& workload) {
@@ -107,27 +77,13 @@ std::vector<Segment> ExpectedOutput(const Workload& workload, int rank) {
   const int64_t count = workload.count;
   const int64_t block = BlockOf(workload);
   if (!HasOutput(spec.type, rank, spec.root)) return {};
-  switch (spec.type) {
-    case CollectiveType::kAllReduce:
-    case CollectiveType::kReduce:
-      return {{Segment::kReduction, 0, count}};
-    case CollectiveType::kReduceScatter:
-      return {{Segment::kReduction, rank * block, block}};
-    case CollectiveType::kAllGather:
-    case CollectiveType::kGather:
-      return FromAll(workload, 0);
-    case CollectiveType::kAllToAll:
-      return FromAll(workload, rank * block);
-    case CollectiveType::kBroadcast:
-      return {{spec.root, 0, count}};
-    case CollectiveType::kScatter:
-      return {{spec.root, rank * block, block}};
-    case CollectiveType::kPermute:
-      return {{SourceOfPermute(workload, rank), 0, count}};
-    case CollectiveType::kBarrier:
-      return {};
-  }
-  return {};
+  if (InputIsOwnBlock(spec.type)) return FromAll(workload, 0);
+  if (ExchangesBlocks(spec.type)) return FromAll(workload, rank * block);
+  const bool is_block = OutputIsOwnBlock(spec.type);
+  const int source = Reduces(spec.type)   ? Segment::kReduction
+                     : HasRoot(spec.type) ? spec.root
+                                          : SourceOfPermute(workload, rank);
+  return {{source, is_block ? rank * block : 0, is_block ? block : count}};
 }
 
 CollectiveRequest RequestOf(const Workload& workload, int rank) {

@@ -54,6 +54,22 @@ absl::StatusOr<GroupLayout> ParseLayout(const std::string& text,
   return GroupLayout::Create(task_of_rank);
 }
 
+std::string DTypeNames(size_t columns) {
+  std::string text;
+  size_t line_begin = 0;
+  for (const DType dtype : kAllDTypes) {
+    const std::string word = absl::StrCat(Name(dtype), ",");
+    if (!text.empty()) {
+      const bool fits = text.size() - line_begin + 1 + word.size() <= columns;
+      text += fits ? ' ' : '\n';
+      if (!fits) line_begin = text.size();
+    }
+    text += word;
+  }
+  text.pop_back();  // The last comma.
+  return text;
+}
+
 absl::StatusOr<Workload> ParseWorkload(const CollectiveWords& words,
                                        const std::string& dtype,
                                        int group_size) {

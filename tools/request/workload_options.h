@@ -1,6 +1,7 @@
 #ifndef TUTTI_TOOLS_REQUEST_WORKLOAD_OPTIONS_H_
 #define TUTTI_TOOLS_REQUEST_WORKLOAD_OPTIONS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -24,6 +25,9 @@ absl::StatusOr<int64_t> ParseSize(absl::string_view option,
 // devices of each task, as GroupLayout::ToString() does. At most `max_ranks` in
 // total.
 absl::StatusOr<GroupLayout> ParseLayout(const std::string& text, int max_ranks);
+
+// Names of all dtypes, in lines of at most `columns` characters.
+std::string DTypeNames(size_t columns);
 
 // Returns a workload without its size. A permute without a permutation sends to
 // the next rank. Errors: also for a dtype that the reduction does not support.

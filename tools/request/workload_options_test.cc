@@ -1,5 +1,11 @@
 #include "tools/request/workload_options.h"
 
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/doubles/status_matchers.h"
@@ -75,6 +81,19 @@ TEST(WorkloadOptionsTest, WhatDoesNotGoTogetherIsRefused) {
   EXPECT_THAT(
       UsageErrorOf(ParseWorkload({.collective = "all_reduce"}, "float8", 3)),
       HasSubstr("float8"));
+}
+
+TEST(WorkloadOptionsTest, NamesOfAllDTypesFillLinesThatAreNotTooLong) {
+  std::vector<std::string> names;
+  for (const DType dtype : kAllDTypes) names.emplace_back(Name(dtype));
+  for (const size_t columns : {10, 42, 72}) {
+    const std::string text = DTypeNames(columns);
+    for (const auto line : absl::StrSplit(text, '\n')) {
+      EXPECT_LE(line.size(), columns);
+    }
+    const std::string joined = absl::StrReplaceAll(text, {{"\n", " "}});
+    EXPECT_EQ(joined, absl::StrJoin(names, ", "));
+  }
 }
 
 }  // namespace workload_options_test

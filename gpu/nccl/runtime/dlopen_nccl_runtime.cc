@@ -7,6 +7,7 @@
 #include <cstring>
 #include <system_error>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,27 +25,30 @@ ncclComm_t CommOf(NcclComm comm) {
   return static_cast<ncclComm_t>(comm.handle);
 }
 
-ncclDataType_t TypeOf(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16:
+ncclDataType_t TypeOfElement(Float16) { return ncclFloat16; }
+ncclDataType_t TypeOfElement(BFloat16) { return ncclBfloat16; }
+ncclDataType_t TypeOfElement(float) { return ncclFloat32; }
+ncclDataType_t TypeOfElement(double) { return ncclFloat64; }
+
+// NCCL lacks bool and integers of 16 bits: they are only moved, never reduced,
+// as a type of the same size.
+template <typename Integer>
+ncclDataType_t TypeOfElement(Integer) {
+  constexpr bool kIsSigned = std::is_signed_v<Integer>;
+  switch (sizeof(Integer)) {
+    case 8:
+      return kIsSigned ? ncclInt64 : ncclUint64;
+    case 4:
+      return kIsSigned ? ncclInt32 : ncclUint32;
+    case 2:
       return ncclFloat16;
-    case DType::kBFloat16:
-      return ncclBfloat16;
-    case DType::kFloat32:
-      return ncclFloat32;
-    case DType::kFloat64:
-      return ncclFloat64;
-    case DType::kInt8:
-      return ncclInt8;
-    case DType::kInt32:
-      return ncclInt32;
-    case DType::kInt64:
-      return ncclInt64;
-    case DType::kUint8:
-    case DType::kBool:  // Only moved, never reduced.
-      return ncclUint8;
+    default:
+      return kIsSigned ? ncclInt8 : ncclUint8;
   }
-  return ncclUint8;
+}
+
+ncclDataType_t TypeOf(DType dtype) {
+  return VisitDType(dtype, [](auto element) { return TypeOfElement(element); });
 }
 
 // REQUIRES: NcclCollective has accepted the op.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
@@ -301,6 +302,22 @@ TEST_F(DlopenNcclRuntimeTest, ALaunchIsOneGroupOfAllCalls) {
             "ncclSend(8,7,3)\n"
             "ncclRecv(9,4,4)\n"
             "ncclGroupEnd()\n");
+}
+
+TEST_F(DlopenNcclRuntimeTest, EveryDTypeIsMovedAsATypeOfItsSize) {
+  // Sizes by number of ncclDataType_t.
+  constexpr size_t kSizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+  const auto nccl = Opened();
+  for (const DType dtype : kAllDTypes) {
+    Log();
+    EXPECT_THAT(nccl->Launch(PartOf({{.op = NcclOp::kSend, .dtype = dtype}})),
+                IsOk());
+    const std::vector<std::string> words = absl::StrSplit(Log(), ',');
+    ASSERT_THAT(words, SizeIs(3));
+    int type = -1;
+    ASSERT_TRUE(absl::SimpleAtoi(words[1], &type));
+    EXPECT_EQ(kSizes[type], SizeOf(dtype)) << Name(dtype);
+  }
 }
 
 TEST_F(DlopenNcclRuntimeTest, AGroupEndsWhereACallInItFails) {

@@ -2,7 +2,9 @@
 
 #include <limits>
 
+#include "absl/time/time.h"
 #include "grpc/grpc.h"
+#include "tutti/environment.h"
 
 namespace tutti {
 namespace {
@@ -12,6 +14,10 @@ constexpr size_t kMaxSetting = size_t{1} << 30;
 
 int AsSetting(size_t value) {
   return static_cast<int>(value < kMaxSetting ? value : kMaxSetting);
+}
+
+int Milliseconds(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
 
 }  // namespace
@@ -27,8 +33,8 @@ ChannelSettings ConnectionSettings() {
       // Bound on the time for which a peer that is gone, or does not read,
       // holds anything: the sum of these. A peer that stalls for less than the
       // second stays connected.
-      {GRPC_ARG_KEEPALIVE_TIME_MS, 5'000},
-      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000},
+      {GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(DefaultTime("ping"))},
+      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(DefaultTime("ping answer"))},
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
       {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
   };
@@ -42,13 +48,16 @@ ChannelSettings ClientSettings(size_t max_message_bytes) {
       {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},
       {GRPC_ARG_ENABLE_RETRIES, 0},
       {GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1},
-      {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
+      {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS,
+       Milliseconds(DefaultTime("connect again"))},
       // Time limit of one attempt to connect, in spite of its name. A TLS
       // handshake is slow with a task that has no processor now. Heartbeats
       // find the tasks that are silent for too long.
-      {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000},
-      {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000},
-      {GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000},
+      {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(DefaultTime("connect"))},
+      {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS,
+       Milliseconds(DefaultTime("connect late"))},
+      {GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS,
+       Milliseconds(DefaultTime("resolve again"))},
   };
   settings.insert(settings.end(), own.begin(), own.end());
   return settings;
@@ -61,9 +70,11 @@ ChannelSettings ServerSettings(size_t max_message_bytes) {
       // No bound here: calls past the bound of a peer are refused. Delayed
       // calls would delay heartbeats, and calls that others wait for.
       {GRPC_ARG_MAX_CONCURRENT_STREAMS, std::numeric_limits<int>::max()},
-      {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000},
+      {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+       Milliseconds(DefaultTime("handshake"))},
       // Peers may ping as often as they like.
-      {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000},
+      {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+       Milliseconds(DefaultTime("least ping"))},
       {GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0},
   };
   settings.insert(settings.end(), own.begin(), own.end());

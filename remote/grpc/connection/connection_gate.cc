@@ -22,9 +22,6 @@ namespace {
 // file descriptors, which are smaller.
 constexpr uint64_t kFirstConnection = uint64_t{1} << 32;
 
-// Pause of a listener when this process has no descriptor to accept with.
-constexpr absl::Duration kRest = absl::Milliseconds(100);
-
 // Returns true for errors that keep a connection waiting at its listener.
 bool IsShortage(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS ||
@@ -121,11 +118,11 @@ void ConnectionGate::Accept(int listener) {
   on_connection_(listener, fd.Release());
 }
 
-// Stops watching the listener for a while: epoll would report the waiting
-// connection again and again.
+// Stops watching the listener for a while, because this process has no
+// descriptor to accept with: epoll would report the connection again and again.
 void ConnectionGate::Rest(int listener) {
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, listener, nullptr);
-  options_.clock->CallAt(options_.clock->Now() + kRest,
+  options_.clock->CallAt(options_.clock->Now() + DefaultTime("accept again"),
                          [self = self_, listener] {
                            MutexLock lock(&self->mu);
                            if (self->gate == nullptr) return;

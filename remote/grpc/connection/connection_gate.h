@@ -39,7 +39,7 @@ class ConnectionGate {
     int max_unknown = 64;  // Limit on connections without a name; others wait.
 
     // Time for which a connection may be without a name.
-    absl::Duration unknown_limit = absl::Seconds(10);
+    absl::Duration unknown_limit = DefaultTime("unknown peer");
 
     // Number of refused calls allowed over a connection without a name.
     int max_refusals = 1024;

@@ -99,7 +99,7 @@ class ReceiveStream final
              bool may_read_memory)
         : id(id),
           key(key),
-          request(recv),
+          recv(recv),
           may_read_memory(may_read_memory),
           feeder(recv) {}
 

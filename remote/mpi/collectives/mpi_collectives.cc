@@ -24,7 +24,7 @@ namespace {
 // Time to wait, at the end, for permission to end executions that have not
 // begun. Longer than a silent leader takes to be lost: a leader that stands
 // still may yet begin one.
-constexpr absl::Duration kCloseLimit = absl::Seconds(10);
+constexpr absl::Duration kCloseLimit = DefaultTime("permission");
 
 // Larger final ops do not run on MPI's thread, where all other work waits.
 constexpr size_t kMostFinishedInline = size_t{64} << 10;
@@ -145,6 +145,9 @@ class MpiCollectives::Execution final
     End(failure_.ok() ? why : failure_);
   }
 
+  // Begins in MPI, after Begin(). May block (MpiCommunicators::Make()).
+  void BeginInMpi(bool makes_communicator, bool any_in_place);
+
   // Ends an execution that began without MPI. On MPI's thread, but not inside
   // Begin(): an execution started by `done` would begin inside this one.
   void EndMerged() { FinishOnTrampoline(merged_status_); }
@@ -196,10 +199,34 @@ void MpiCollectives::Execution::Begin(const Order& order) {
     owner_->merged_.push_back(shared_from_this());
     return;
   }
-  if (order.makes_communicator) owner_->communicators_.Make(key_, tasks_);
-  const std::vector<MPI_Request> requests = operation_->Start(
-      owner_->communicators_.Find(key_), &owner_->merges_, order.any_in_place,
-      owner_->communicators_.FindRing(key_));
+  owner_->beginnings_.push_back(
+      {shared_from_this(), order.makes_communicator, order.any_in_place});
+  owner_->BeginInMpi();
+}
+
+// Begins executions in the order of their "begin". Making a communicator blocks
+// this thread until all members have come. The "begin" to them must not wait
+// here for receipts, which only this thread takes.
+bool MpiCollectives::BeginInMpi() {
+  bool has_begun = false;
+  while (!beginnings_.empty()) {
+    const Beginning& next = beginnings_.front();
+    if (next.makes_communicator && notes_.has_waiting()) break;
+    const Beginning beginning = std::move(beginnings_.front());
+    beginnings_.pop_front();
+    beginning.execution->BeginInMpi(beginning.makes_communicator,
+                                    beginning.any_in_place);
+    has_begun = true;
+  }
+  return has_begun;
+}
+
+void MpiCollectives::Execution::BeginInMpi(bool makes_communicator,
+                                           bool any_in_place) {
+  if (makes_communicator) owner_->communicators_.Make(key_, tasks_);
+  const std::vector<MPI_Request> requests =
+      operation_->Start(owner_->communicators_.Find(key_), &owner_->merges_,
+                        any_in_place, owner_->communicators_.FindRing(key_));
   context_.executor->Launched(context_);
   num_requests_ = requests.size();
   NoteIfFailedInMpi();
@@ -333,9 +360,10 @@ MpiPoller::State MpiCollectives::Poll(bool is_last) {
   do {
     const bool has_notes = notes_.Receive(
         [this](int task, const MpiNote& note) { OnNote(task, note); });
+    const bool has_begun = BeginInMpi();
     const bool has_ended = under_way_.Poll();
     const bool has_merged = EndMerged();
-    is_busy = is_busy || has_notes || has_ended || has_merged;
+    is_busy = is_busy || has_notes || has_begun || has_ended || has_merged;
   } while (num_executions_ > 0 && ++num_looks < kLooks);
   if (phase == Phase::kClosing) is_busy = EndClosing() || is_busy;
   if (is_busy) return State::kBusy;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -117,6 +118,7 @@ class MpiCollectives final
   void OnNote(int task, const MpiNote& note);
   void OnGone(int task, const absl::Status& why);
   void Withdraw(const ExecKey& key, const absl::Status& why);
+  bool BeginInMpi();
   bool EndMerged();
   Phase phase() const { return phase_.load(std::memory_order_acquire); }
   void SetPhase(Phase phase) ABSL_LOCKS_EXCLUDED(mu_);
@@ -131,6 +133,14 @@ class MpiCollectives final
   MpiCommunicators communicators_;
   MpiMerges merges_;
   MpiRequests under_way_;  // Requests to MPI.
+
+  // Executions that MPI is to begin, in order.
+  struct Beginning {
+    std::shared_ptr<Execution> execution;
+    bool makes_communicator = false;
+    bool any_in_place = false;
+  };
+  std::deque<Beginning> beginnings_;
 
   // Executions that began and ended without MPI.
   std::vector<std::shared_ptr<Execution>> merged_;

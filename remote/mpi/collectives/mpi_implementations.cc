@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "framework/choice/delegate_cost.h"
 #include "framework/collective/collective_delegate.h"
 #include "remote/mpi/messages/mpi_choice.h"
 #include "tutti/executor.h"
@@ -31,7 +32,7 @@ class MpiImplementation final : public CollectiveImplementationInterface {
 };
 
 // Traits of collectives by MPI, which only recommends that results do not
-// change from run to run. No cost: they run only when named.
+// change from run to run.
 ImplementationTraits MpiTraits(std::string summary,
                                std::vector<CollectiveType> collectives) {
   return {.summary = std::move(summary),
@@ -39,7 +40,8 @@ ImplementationTraits MpiTraits(std::string summary,
           .device_types = {"CPU"},
           .delegate = std::string(kMpiDelegate),
           .supports_uneven = true,
-          .determinism = Determinism::kNotGuaranteed};
+          .determinism = Determinism::kNotGuaranteed,
+          .cost_seconds = DelegateSeconds};
 }
 
 REGISTER_COLLECTIVE(

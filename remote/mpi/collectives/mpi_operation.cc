@@ -101,19 +101,11 @@ MpiOperation::MpiOperation(const CollectiveContext& context,
 }
 
 bool MpiOperation::is_whole_reduction() const {
-  return instance().type == CollectiveType::kAllReduce ||
-         instance().type == CollectiveType::kReduce;
+  return Reduces(instance().type) && !HasRankBlocks(instance().type);
 }
 
 bool MpiOperation::uses_packs() const {
-  switch (instance().type) {
-    case CollectiveType::kAllReduce:
-    case CollectiveType::kReduce:
-    case CollectiveType::kReduceScatter:
-      return instance().merge_op.is_custom();
-    default:
-      return false;
-  }
+  return Reduces(instance().type) && instance().merge_op.is_custom();
 }
 
 // Returns true if the input must be copied: all members would have to pass

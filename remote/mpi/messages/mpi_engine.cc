@@ -20,16 +20,11 @@ namespace {
 // processes that cannot ring. Each pause is twice the one before. If a caller
 // waits, it is a sixteenth of the time so far: a message is found late by at
 // most that share.
-constexpr absl::Duration kShortestPause = absl::Microseconds(50);
-constexpr absl::Duration kLongestPause = absl::Milliseconds(5);
-constexpr absl::Duration kLongestPauseOfMpi = absl::Milliseconds(1);
-constexpr absl::Duration kPauseIfAllRing = absl::Milliseconds(100);
+constexpr absl::Duration kShortestPause = DefaultTime("least pause");
+constexpr absl::Duration kLongestPause = DefaultTime("pause");
+constexpr absl::Duration kLongestPauseOfMpi = DefaultTime("MPI pause");
 constexpr double kGrowth = 2;
 constexpr double kGrowthIfExpected = 1 + 1. / 16;
-
-// Longest normal time between two looks. In a longer one this process stood
-// still.
-constexpr absl::Duration kLongestLook = absl::Milliseconds(100);
 
 // Returns, for example, "rank 2 (why), rank 3 (why)", or empty.
 std::string Names(const std::map<int, absl::Status>& lost) {
@@ -296,7 +291,9 @@ void MpiEngine::EndJob() {
 }
 
 absl::Duration MpiEngine::Wait::Look(absl::Time now) {
-  waited_ += std::clamp(now - last_look_, absl::ZeroDuration(), kLongestLook);
+  // In a longer time this process stood still.
+  waited_ += std::clamp(now - last_look_, absl::ZeroDuration(),
+                        DefaultTime("stood still"));
   last_look_ = now;
   return waited_;
 }
@@ -399,7 +396,7 @@ bool MpiEngine::Sleep() {
   // Ending processes do not ring.
   const bool is_waiting = is_ending_ || state >= MpiPoller::State::kWaiting;
   if (!is_waiting && doorbells_.all_ring()) {
-    return doorbell.SleepUnlessRung(kPauseIfAllRing);
+    return doorbell.SleepUnlessRung(DefaultTime("ring pause"));
   }
   const bool is_expected = state == MpiPoller::State::kExpecting;
   const absl::Duration pause = pause_;

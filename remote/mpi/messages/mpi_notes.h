@@ -37,6 +37,9 @@ class MpiNotes {
 
   bool is_sending() const { return stream_.is_sending(); }
 
+  // Returns whether a note waits until its task has read earlier notes.
+  bool has_waiting() const { return stream_.has_waiting(); }
+
  private:
   MpiEngine* const runtime_;
   const int tag_;

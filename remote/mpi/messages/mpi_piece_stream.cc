@@ -10,6 +10,7 @@ void MpiPieceStream::Send(int task, absl::string_view message) {
   Receiver& receiver = receivers_[task];
   if (SendPieces(task, receiver, message)) return;
   receiver.waiting.emplace_back(message);
+  ++num_waiting_;
 }
 
 void MpiPieceStream::OnPiece(int task, absl::Span<const std::byte> piece,
@@ -46,6 +47,7 @@ void MpiPieceStream::SendWaiting(int task, Receiver& receiver) {
     receiver.num_sent = is_whole ? 0 : first.size() - left.size();
     if (!is_whole) return;
     receiver.waiting.pop_front();
+    --num_waiting_;
   }
 }
 

@@ -36,6 +36,9 @@ class MpiPieceStream {
   // Returns whether MPI has pieces that it has not sent.
   bool is_sending() const { return num_sending_ > 0; }
 
+  // Returns whether a message waits for a receipt, so that MPI has not got it.
+  bool has_waiting() const { return num_waiting_ > 0; }
+
  private:
   // State of the messages to one task.
   struct Receiver {
@@ -53,7 +56,8 @@ class MpiPieceStream {
   absl::flat_hash_map<int, Receiver> receivers_;
   PieceReader reader_;
   std::vector<std::byte> piece_;  // Memory for the next piece.
-  size_t num_sending_ = 0;
+  size_t num_sending_ = 0;        // Pieces that MPI has not sent.
+  size_t num_waiting_ = 0;        // Messages that wait for a receipt.
 };
 
 }  // namespace tutti

@@ -52,7 +52,7 @@ TEST(MpiWireTest, PullsSurviveTheWire) {
 }
 
 TEST(MpiWireTest, WrongFieldsAreNamed) {
-  for (int dtype : {-1, 9, 256, std::numeric_limits<int>::max()}) {
+  for (int dtype : {-1, 99, 256, std::numeric_limits<int>::max()}) {
     proto::MpiPull message = Encoded(LargePull());
     message.set_dtype(dtype);
     ExpectInvalid(message, "pull.dtype");

@@ -1,28 +1,27 @@
-#include "tools/cluster/mpi_network.h"
-
 #include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "remote/mpi/messages/mpi_cuda.h"
+#include "remote/transport_registry.h"
 #include "tutti/mpi_transport.h"
 
 namespace tutti {
+namespace {
 
-bool HasMpi() { return true; }
-
-bool HasCudaAwareMpi() { return MpiHeaderSaysItIsCudaAware(); }
-
-absl::StatusOr<TaskNetwork> MpiNetwork(const Environment& environment) {
+// Starts MPI in this process, which mpirun must have started. MPI ends when the
+// last owner of the network releases it. Blocks until all processes of the job
+// call this. Errors: those of MpiRuntime::Start().
+absl::StatusOr<TaskNetwork> Connect(const NetworkSettings& settings) {
   auto runtime = std::make_shared<MpiRuntime>(
-      MpiRuntime::Options{.environment = environment});
+      MpiRuntime::Options{.environment = settings.environment});
   const absl::Status status = runtime->Start();
   if (!status.ok()) return status;
   auto cluster = ClusterOf(*runtime);
   if (!cluster.ok()) return cluster.status();
   return TaskNetwork{
       .cluster = *cluster,
-      .make_transport = [environment, runtime,
+      .make_transport = [environment = settings.environment, runtime,
                          cluster = *cluster](uint64_t incarnation)
           -> absl::StatusOr<std::shared_ptr<Transport>> {
         return CreateMpiTransport({.runtime = runtime.get(),
@@ -32,4 +31,7 @@ absl::StatusOr<TaskNetwork> MpiNetwork(const Environment& environment) {
       }};
 }
 
+REGISTER_TRANSPORT(MPI, Connect, MpiHeaderSaysItIsCudaAware());
+
+}  // namespace
 }  // namespace tutti

@@ -1,0 +1,70 @@
+#include "framework/collective/op_fields.h"
+
+#include <cstddef>
+#include <utility>
+#include <variant>
+
+namespace tutti {
+namespace {
+
+template <size_t... kIndices>
+CollectiveOp MakeOp(size_t index, std::index_sequence<kIndices...>) {
+  CollectiveOp op;
+  ((kIndices == index ? void(op.emplace<kIndices>()) : void()), ...);
+  return op;
+}
+
+}  // namespace
+
+std::optional<int> RootOf(const CollectiveOp& op) {
+  return std::visit(
+      [](const auto& typed) -> std::optional<int> {
+        if constexpr (requires { typed.root; }) return typed.root;
+        return std::nullopt;
+      },
+      op);
+}
+
+absl::Span<const int> PermutationOf(const CollectiveOp& op) {
+  return std::visit(
+      [](const auto& typed) -> absl::Span<const int> {
+        if constexpr (requires { typed.permutation; }) return typed.permutation;
+        return {};
+      },
+      op);
+}
+
+bool IsUneven(const CollectiveOp& op) {
+  return std::visit(
+      [](const auto& typed) {
+        if constexpr (requires { typed.uneven; }) return typed.uneven;
+        if constexpr (requires { typed.send_rows; }) {
+          return !typed.send_rows.empty();
+        }
+        return false;
+      },
+      op);
+}
+
+CollectiveOp DefaultOp(CollectiveType type) {
+  return MakeOp(static_cast<size_t>(type),
+                std::make_index_sequence<std::variant_size_v<CollectiveOp>>());
+}
+
+CollInstanceParams InstanceOf(const CollectiveRequest& request) {
+  CollInstanceParams instance;
+  instance.key = request.instance_key;
+  instance.type = TypeOf(request.op);
+  instance.dtype = request.dtype;
+  instance.shape = request.shape;
+  instance.root = RootOf(request.op).value_or(0);
+  const auto permutation = PermutationOf(request.op);
+  instance.permutation.assign(permutation.begin(), permutation.end());
+  instance.rows_are_given = !GivenRows(request).empty();
+  instance.merge_op = request.merge_op;
+  instance.final_op = request.final_op;
+  instance.impl_details = request.impl_details;
+  return instance;
+}
+
+}  // namespace tutti
