@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "framework/collective/group_resources.h"
 #include "schedule/ranks_in_keys.h"
 #include "tutti/params.h"
@@ -53,6 +54,16 @@ bool IsFirstOfTask(const CollectiveParams& whole) {
          whole.default_rank;
 }
 
+std::vector<int> TasksOf(const GroupLayout& layout,
+                         absl::Span<const int> ranks) {
+  std::vector<int> tasks;
+  for (const int rank : ranks) {
+    const int task = layout.task_of(rank);
+    if (!absl::c_linear_search(tasks, task)) tasks.push_back(task);
+  }
+  return tasks;
+}
+
 CollectiveParams AmongFirstMembers(const CollectiveParams& whole,
                                    int64_t num_elements) {
   CollectiveParams params = whole;
@@ -61,6 +72,8 @@ CollectiveParams AmongFirstMembers(const CollectiveParams& whole,
   params.default_rank = whole.group->layout->task_of(whole.default_rank);
   auto instance = std::make_shared<CollInstanceParams>(*whole.instance);
   instance->final_op = FinalOp();
+  std::vector<int>& list = instance->impl_details.rank_list;
+  list = TasksOf(*whole.group->layout, list);
   instance->shape = TensorShape::Vector(num_elements);
   params.input_shape = instance->shape;
   params.output_shape = instance->shape;

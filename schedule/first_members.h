@@ -2,7 +2,9 @@
 #define TUTTI_SCHEDULE_FIRST_MEMBERS_H_
 
 #include <cstdint>
+#include <vector>
 
+#include "absl/types/span.h"
 #include "tutti/params.h"
 
 namespace tutti {
@@ -13,9 +15,14 @@ namespace tutti {
 // Returns true if the member is the first of its task.
 bool IsFirstOfTask(const CollectiveParams& whole);
 
+// Returns the tasks of `ranks`, each once, in the order of their first rank
+// here.
+std::vector<int> TasksOf(const GroupLayout& layout,
+                         absl::Span<const int> ranks);
+
 // Parameters of a reduction of `num_elements` elements among the first members.
 // The rank is the number of the member's task. The instance is that of `whole`
-// without the final op.
+// without the final op; its list of ranks names the TasksOf() the list.
 //
 // The group has the key, the generation and the cancellation of `whole`'s
 // group. Its transfers have the ranks of `whole` in their keys. Every call for

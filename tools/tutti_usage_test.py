@@ -177,6 +177,18 @@ class UsageTest(ToolTest):
                     self.assertIn(word, line)
         self.assert_nothing_written()
 
+    def test_without_a_gpu_the_reason_is_given(self):
+        gpus = json.loads(self.succeed("info", "--json"))["gpus"]
+        if gpus["names"]:
+            self.skipTest("there is a GPU")
+        for args in [("perf", "all_reduce"), ("run", "barrier", "--devices", 2),
+                     ("tune", "--output", "rules.json")]:
+            self.assertEqual(
+                self.fail_with(1, *args, "--device", "gpu"),
+                f"tutti: --device gpu: {gpus['why_none']}\n")
+        self.assertIn('"tpu" is neither cpu nor gpu', self.fail_with(
+            2, "perf", "all_reduce", "--device", "tpu"))
+
     def test_help_teaches(self):
         for args in PAGES:
             text = self.succeed(*args, "--help")

@@ -55,21 +55,13 @@ class DeviceForSteps : public Device {
   CudaDevice& device_;
 };
 
-class Factory : public CollectiveFactory {
+class Factory : public HybridFactory {
  public:
-  Factory(ImplementationTraits traits, std::string between, int64_t chunk_bytes)
-      : CollectiveFactory(std::move(traits)),
-        between_(std::move(between)),
-        chunk_bytes_(chunk_bytes) {}
+  using HybridFactory::HybridFactory;
 
   std::unique_ptr<CollectiveImplementationInterface> Create() const override {
-    return std::make_unique<NcclThen>(
-        std::make_unique<ScheduleBetweenTasks>(between_, chunk_bytes_));
+    return std::make_unique<NcclThen>(MakeBetween());
   }
-
- private:
-  const std::string between_;
-  const int64_t chunk_bytes_;
 };
 
 }  // namespace

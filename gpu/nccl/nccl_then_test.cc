@@ -229,6 +229,15 @@ TEST(NcclThenTest, ChunksOverlapInAnyOrderOfStreams) {
   }
 }
 
+TEST(NcclThenTest, SubdivisionsAndTheListOfRanksGoToTheSchedule) {
+  Sums sums({.num_tasks = 3, .gpus_per_task = 2}, "ThenRing",
+            2 * kChunkElements + 1);
+  sums.request().impl_details.subdiv_offsets = {0, -1};
+  sums.request().impl_details.rank_list = {5, 4, 0, 1, 2, 3};
+  ASSERT_NO_FATAL_FAILURE(sums.Run());
+  EXPECT_THAT(sums.Remains(), IsEmpty());
+}
+
 auto IsErrorWith(const std::string& text) {
   return AllOf(Not(IsOk()), ::testing::ResultOf(
                                 [](const absl::Status& status) {

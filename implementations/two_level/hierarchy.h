@@ -76,6 +76,9 @@ class HierarchicalPlanner {
 
     // Subdivisions of the part's plan; outlive the planner. Empty: one ring.
     absl::Span<const int> subdiv_offsets;
+
+    // Ranks of the part; outlive the planner.
+    absl::Span<const int> rank_list;
   };
 
   // `request` outlives this planner.

@@ -168,37 +168,32 @@ class DelegateFactory final : public CollectiveFactory {
   }
 };
 
-class ScheduleFactory final : public CollectiveFactory, public HasStandIn {
+class ScheduleFactory final : public HybridFactory, public HasStandIn {
  public:
   ScheduleFactory(std::string between, int64_t chunk_bytes, Algorithm functions)
-      : CollectiveFactory(functions.traits),
-        between_(std::move(between)),
-        chunk_bytes_(chunk_bytes),
+      : HybridFactory(functions.traits, std::move(between), chunk_bytes),
         functions_(std::move(functions)) {}
 
   std::unique_ptr<CollectiveImplementationInterface> Create() const override {
-    return std::make_unique<LocalThen>(
-        std::make_unique<ScheduleBetweenTasks>(between_, chunk_bytes_));
+    return std::make_unique<LocalThen>(MakeBetween());
   }
 
   absl::StatusOr<StandIn> MakeStandIn() const override {
-    const auto factory = FindInterTaskLevel(between_);
+    const auto factory = FindInterTaskLevel(between());
     if (!factory.ok()) return factory.status();
-    const Algorithm& between = *AlgorithmOf(**factory);
     Algorithm algorithm = functions_;
-    algorithm.traits.supports_subdivisions =
-        between.traits.supports_subdivisions;
-    if (between.subdivide == nullptr) algorithm.subdivide = nullptr;
+    algorithm.traits = traits();
+    if (AlgorithmOf(**factory)->subdivide == nullptr) {
+      algorithm.subdivide = nullptr;
+    }
     return StandIn{
         .algorithm = std::move(algorithm),
-        .note = absl::StrCat("runs in chunks of ", chunk_bytes_,
+        .note = absl::StrCat("runs in chunks of ", chunk_bytes(),
                              " bytes; within a task, passes over memory take "
                              "the place of messages")};
   }
 
  private:
-  const std::string between_;
-  const int64_t chunk_bytes_;
   const Algorithm functions_;
 };
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "framework/reduce/reduction_test_data.h"
@@ -23,6 +24,7 @@ namespace tutti {
 namespace local_then_bits_test {
 
 using testing::Combine;
+using testing::HasSubstr;
 using testing::Optional;
 using testing::Values;
 
@@ -45,12 +47,14 @@ std::string RunnableStandIn(const std::string& name) {
 // Runs the same calls. Each order of operands gives different bits.
 std::vector<Call> RunFloats(Processes& processes, const std::string& name,
                             int64_t num_elements, const FinalOp& final_op,
-                            bool in_place) {
+                            bool in_place, CollImplDetails details = {}) {
   static int64_t instance = 0;
   CollectiveRequest request =
       processes.Request(name, DType::kFloat32, num_elements);
   request.instance_key = ++instance;
   request.final_op = final_op;
+  details.implementation = name;
+  request.impl_details = std::move(details);
   std::vector<Call> calls =
       RandomCalls(processes, DType::kFloat32, num_elements);
   processes.RunAll(request, calls, in_place);
@@ -100,6 +104,57 @@ TEST(LocalThenTest, StandInsOfSeveralSubdivisionsHaveTheSameBits) {
                                  FinalOp(), /*in_place=*/false);
     ASSERT_THAT(run[0].status, Optional(IsOk()));
     ExpectAll(shown, run[0].result());
+  }
+}
+
+// Expects that the details change nothing but what they change in the stand-in.
+void ExpectStandInBits(const std::string& name, const CollImplDetails& details,
+                       Processes& processes) {
+  const FinalOp average = FinalOp::DivideByGroupSize();
+  const auto run = RunFloats(processes, name, 1001, average,
+                             /*in_place=*/false, details);
+  const auto shown = RunFloats(processes, RunnableStandIn(name), 1001, average,
+                               /*in_place=*/false, details);
+  ASSERT_THAT(run[0].status, Optional(IsOk()));
+  ExpectAll(run, run[0].result());
+  ExpectAll(shown, run[0].result());
+}
+
+TEST(LocalThenTest, StandInsOfDetailsHaveTheSameBits) {
+  Processes processes({2, 1, 3, 1, 2});
+  for (const std::string name : {"LocalThenRing", "LocalThenDoubleTree"}) {
+    ExpectStandInBits(name, {.subdiv_offsets = {0, -1, 2}}, processes);
+  }
+  ExpectStandInBits("LocalThenRing", {.rank_list = {7, 4, 0, 2, 1, 3, 5, 6, 8}},
+                    processes);
+  ExpectStandInBits("ThenShuffle", {.rank_list = {8, 3, 2, 7}}, processes);
+}
+
+TEST(LocalThenTest, ListedRanksOrderTheirTasksBetweenProcesses) {
+  Processes processes({2, 1, 3, 1, 2});
+  const auto sums = [&](std::vector<int> rank_list) {
+    return RunFloats(processes, "LocalThenRing", 1001, FinalOp(),
+                     /*in_place=*/false, {.rank_list = std::move(rank_list)})[0]
+        .result();
+  };
+  const Bytes listed = sums({7, 4, 0, 2, 1, 3, 5, 6, 8});
+  EXPECT_NE(listed, sums({}));
+  EXPECT_EQ(listed, sums({8, 7, 3, 1, 0, 2, 6, 5, 4}));
+}
+
+TEST(LocalThenTest, DetailsOfAnotherScheduleAreRefused) {
+  Processes processes({2, 2});
+  for (const auto& [details, why] :
+       {std::pair{CollImplDetails{.subdiv_offsets = {0, 1}},
+                  "has no subdivisions"},
+        std::pair{CollImplDetails{.rank_list = {1, 0, 2, 3}},
+                  "takes no list of ranks"}}) {
+    const auto calls =
+        RunFloats(processes, "LocalThenRecursiveDoubling", 7, FinalOp(),
+                  /*in_place=*/false, details);
+    EXPECT_THAT(
+        calls[0].status,
+        Optional(StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why))));
   }
 }
 

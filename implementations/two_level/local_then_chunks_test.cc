@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "framework/peer/local_peer_access.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "implementations/two_level/local_then.h"
@@ -93,6 +94,41 @@ class KeyRecorder : public LocalPeerAccess {
  private:
   std::vector<BufKey>* const keys_;
 };
+
+// Returns the number of sends of the first member of one of two tasks.
+size_t NumSends(const std::string& name, int64_t num_elements,
+                const CollImplDetails& details) {
+  std::vector<BufKey> keys;
+  LocalJob job({.num_tasks = 2,
+                .devices_per_task = 2,
+                .make_peer_access = [&keys](int64_t /*step_id*/) {
+                  return std::make_unique<KeyRecorder>(&keys);
+                }});
+  CollectiveRequest request = job.AllReduceRequest(num_elements, name);
+  request.impl_details = details;
+  request.impl_details.implementation = name;
+  for (const LocalJob::Call* call : job.RunAll(request)) {
+    EXPECT_THAT(call->status, Optional(IsOk()));
+  }
+  return static_cast<size_t>(
+      absl::c_count_if(keys, [](const BufKey& key) { return key.from == 0; }));
+}
+
+TEST(LocalThenTest, SubdivisionsReachTheLevelBetween) {
+  constexpr size_t kPerRing = 2;
+  EXPECT_EQ(NumSends("LocalThenRing", 1001, {}), kPerRing);
+  EXPECT_EQ(NumSends("LocalThenRing", 1001, {.subdiv_offsets = {0, -1, 2}}),
+            3 * kPerRing);
+}
+
+TEST(LocalThenTest, TheLargestNumberOfSubdivisionsReachesTheLevelBetween) {
+  constexpr int64_t kNumElements = kLocalThenChunkBytes / 4;
+  constexpr size_t kPerRing = 2;
+  EXPECT_EQ(NumSends("LocalThenRing", kNumElements, {}), 2 * kPerRing);
+  EXPECT_EQ(
+      NumSends("LocalThenRing", kNumElements, {.max_subdivs_per_device = -1}),
+      kPerRing);
+}
 
 // A transport may still be ending the chunk before.
 TEST(LocalThenTest, NoTwoChunksInARowUseTheSameKeys) {

@@ -11,6 +11,7 @@
 #include "implementations/parts/cost.h"
 #include "implementations/two_level/hierarchy.h"
 #include "implementations/two_level/local_then_between.h"
+#include "schedule/first_members.h"
 #include "schedule/proof/verifier.h"
 #include "schedule/simulate/planned_outline.h"
 #include "tutti/params.h"
@@ -154,6 +155,7 @@ absl::StatusOr<std::unique_ptr<const Outline>> LocalThenOutline(
                            {.layout = FirstsOf(layout.num_tasks()),
                             .subdiv_offsets = {request.subdiv_offsets.begin(),
                                                request.subdiv_offsets.end()},
+                            .rank_list = TasksOf(layout, request.rank_list),
                             .in_place = in_place},
                            kMaxPlannedSteps);
   if (!outline.ok()) {

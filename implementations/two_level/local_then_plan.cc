@@ -8,6 +8,7 @@
 #include "implementations/direct_reduce_scatter.h"
 #include "implementations/two_level/hierarchy.h"
 #include "implementations/two_level/local_then_between.h"
+#include "schedule/first_members.h"
 #include "tutti/collective.h"
 #include "tutti/schedule.h"
 
@@ -41,17 +42,20 @@ Schedule PlanSpread(const PlanRequest& request) {
 }
 
 // Returns the number of chunks of the schedule on the first rank of the
-// request's task.
-int NumChunks(const Algorithm& between, const PlanRequest& request) {
+// request's task. `tasks` is the list of ranks for the schedule.
+int NumChunks(const Algorithm& between, const PlanRequest& request,
+              absl::Span<const int> tasks) {
   return NumChunksOfPart(between.plan,
                          {.layout = FirstsOf(request.layout.num_tasks()),
                           .rank = request.layout.task_of(request.rank),
-                          .subdiv_offsets = request.subdiv_offsets});
+                          .subdiv_offsets = request.subdiv_offsets,
+                          .rank_list = tasks});
 }
 
 HierarchicalPlanner::Part AmongFirstRanks(const Algorithm& between,
                                           int num_chunks,
-                                          const PlanRequest& request) {
+                                          const PlanRequest& request,
+                                          absl::Span<const int> tasks) {
   std::vector<int> chunks(static_cast<size_t>(num_chunks));
   std::iota(chunks.begin(), chunks.end(), 0);
   return {.plan = between.plan,
@@ -59,14 +63,16 @@ HierarchicalPlanner::Part AmongFirstRanks(const Algorithm& between,
           .num_tags = 0,  // First ranks meet in no later part.
           .chunks = std::move(chunks),
           .ends_at_once = true,
-          .subdiv_offsets = request.subdiv_offsets};
+          .subdiv_offsets = request.subdiv_offsets,
+          .rank_list = tasks};
 }
 
 }  // namespace
 
 Schedule PlanLocalThen(absl::string_view between, const PlanRequest& request) {
   const Algorithm& algorithm = AlgorithmBetween(between);
-  const int num_chunks = NumChunks(algorithm, request);
+  const std::vector<int> tasks = TasksOf(request.layout, request.rank_list);
+  const int num_chunks = NumChunks(algorithm, request, tasks);
   std::string problem = ProblemOfChunks(num_chunks);
   if (!problem.empty()) return {.problem = std::move(problem)};
   HierarchicalPlanner planner(request, num_chunks);
@@ -82,8 +88,8 @@ Schedule PlanLocalThen(absl::string_view between, const PlanRequest& request) {
                        .chunks = {chunk}});
   }
   if (planner.hierarchy().num_tasks() > 1) {
-    planner.AddAcrossTasks(/*device=*/0,
-                           AmongFirstRanks(algorithm, num_chunks, request));
+    planner.AddAcrossTasks(
+        /*device=*/0, AmongFirstRanks(algorithm, num_chunks, request, tasks));
   }
   for (int chunk = 0; chunk < num_chunks; ++chunk) {
     planner.AddInTask({.plan = PlanSpread,
@@ -100,7 +106,8 @@ std::vector<int> SubdivideLocalThen(absl::string_view between,
                                     const SubdivisionRequest& request) {
   return AlgorithmBetween(between).subdivide(
       {.layout = FirstsOf(request.layout.num_tasks()),
-       .bytes = std::min(request.bytes, chunk_bytes)});
+       .bytes = std::min(request.bytes, chunk_bytes),
+       .max_subdivs_per_device = request.max_subdivs_per_device});
 }
 
 }  // namespace tutti

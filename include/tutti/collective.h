@@ -202,7 +202,8 @@ struct CollImplDetails {
 
   // Ranks in the order in which the implementation uses them, each at most
   // once. Around a ring: all ranks. As the ranks that each reduce a piece: any
-  // subset (RankListUse). Empty: the implementation's default order.
+  // subset (RankListUse). Between tasks, ranks stand for their tasks. Empty:
+  // the implementation's default order.
   std::vector<int> rank_list;
 
   // Collectives of the same step that this process must launch before this one.

@@ -333,7 +333,8 @@ class CollectiveFactory {
       : traits_(std::move(traits)) {}
   virtual ~CollectiveFactory() = default;
 
-  const ImplementationTraits& traits() const { return traits_; }
+  // The same object once all implementations are registered.
+  virtual const ImplementationTraits& traits() const { return traits_; }
   virtual std::unique_ptr<CollectiveImplementationInterface> Create() const = 0;
 
  private:

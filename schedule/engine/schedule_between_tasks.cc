@@ -33,6 +33,23 @@ absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindInterTaskLevel(
   return factory;
 }
 
+const ImplementationTraits& HybridFactory::traits() const {
+  const auto factory = FindPart(between_);
+  const Algorithm* const between =
+      factory.ok() ? AlgorithmOf(**factory) : nullptr;
+  if (between == nullptr) return CollectiveFactory::traits();
+  std::call_once(once_, [&] {
+    traits_ = CollectiveFactory::traits();
+    traits_.supports_subdivisions = between->traits.supports_subdivisions;
+    traits_.rank_list = between->traits.rank_list;
+  });
+  return traits_;
+}
+
+std::unique_ptr<InterTaskLevel> HybridFactory::MakeBetween() const {
+  return std::make_unique<ScheduleBetweenTasks>(between_, chunk_bytes_);
+}
+
 absl::Status ScheduleBetweenTasks::Prepare(const CollectiveContext& first,
                                            const Tensor& input) {
   absl::Status status = MakeReductions(*first.params);
@@ -77,7 +94,7 @@ ScheduleBetweenTasks::MakeReduction(const CollectiveParams& whole,
                          .implementation = (*factory)->Create()};
   auto instance =
       std::make_shared<CollInstanceParams>(*reduction.params.instance);
-  instance->impl_details = {.implementation = name_};
+  instance->impl_details.implementation = name_;
   const absl::Status status =
       reduction.implementation->InitializeCollectiveParams(
           *reduction.params.group, instance.get());

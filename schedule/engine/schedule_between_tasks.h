@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -24,7 +25,8 @@ namespace tutti {
 absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindInterTaskLevel(
     absl::string_view name);
 
-// Runs a registered schedule as the level between tasks.
+// Runs a registered schedule as the level between tasks. The schedule gets the
+// subdivisions and the list of ranks of the whole.
 class ScheduleBetweenTasks final : public InterTaskLevel {
  public:
   // All chunks but the last have the most elements that fit in `chunk_bytes`,
@@ -67,6 +69,32 @@ class ScheduleBetweenTasks final : public InterTaskLevel {
   int64_t chunk_elements_ = 1;
   Reduction whole_;  // For chunks of chunk_elements_.
   Reduction rest_;   // For the last chunk, if it is shorter.
+};
+
+// Base of factories whose implementation runs a registered schedule between
+// tasks. It takes the subdivisions and the list of ranks that the schedule
+// takes.
+class HybridFactory : public CollectiveFactory {
+ public:
+  // `traits` without these two.
+  HybridFactory(ImplementationTraits traits, std::string between,
+                int64_t chunk_bytes)
+      : CollectiveFactory(std::move(traits)),
+        between_(std::move(between)),
+        chunk_bytes_(chunk_bytes) {}
+
+  const ImplementationTraits& traits() const override;
+
+ protected:
+  const std::string& between() const { return between_; }
+  int64_t chunk_bytes() const { return chunk_bytes_; }
+  std::unique_ptr<InterTaskLevel> MakeBetween() const;
+
+ private:
+  const std::string between_;
+  const int64_t chunk_bytes_;
+  mutable std::once_flag once_;
+  mutable ImplementationTraits traits_;  // Set once `between_` is registered.
 };
 
 }  // namespace tutti

@@ -16,14 +16,16 @@ namespace {
 // Whether the algorithm can run the collective if `delegate` connects the
 // processes.
 bool Serves(const CollectiveRegistry& registry, absl::string_view name,
-            CollectiveType type, const std::string& delegate = "") {
+            CollectiveType type, absl::string_view device_type,
+            const std::string& delegate = "") {
   const GroupLayout layout = GroupLayout::Uniform(1, 1);
-  return SelectImplementation(registry, {.type = type,
-                                         .layout = layout,
-                                         .device_type = "CPU",
-                                         .one_process = true,
-                                         .delegate = delegate,
-                                         .implementation = std::string(name)})
+  return SelectImplementation(registry,
+                              {.type = type,
+                               .layout = layout,
+                               .device_type = std::string(device_type),
+                               .one_process = true,
+                               .delegate = delegate,
+                               .implementation = std::string(name)})
       .ok();
 }
 
@@ -40,27 +42,35 @@ absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
 }
 
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
-                            absl::string_view name, CollectiveType type) {
+                            absl::string_view name, CollectiveType type,
+                            absl::string_view device_type) {
   const absl::Status known = CheckAlgorithm(registry, name);
   if (!known.ok()) return known;
   const auto factory = *registry.Find(name);
   const ImplementationTraits& traits = factory->traits();
-  if (Serves(registry, name, type, traits.delegate)) return absl::OkStatus();
+  if (Serves(registry, name, type, device_type, traits.delegate)) {
+    return absl::OkStatus();
+  }
   const std::string why_not = WhyNotOfParts(traits);
   if (!why_not.empty() && absl::c_linear_search(traits.collectives, type)) {
     return UsageError(absl::StrCat(name, " ", why_not));
   }
-  const std::vector<std::string> others = AlgorithmsFor(registry, type);
-  return UsageError(absl::StrCat(
-      name, " does not do ", Name(type), " on CPU devices; these do: ",
-      others.empty() ? "none" : absl::StrJoin(others, ", ")));
+  const std::vector<std::string> others =
+      AlgorithmsFor(registry, type, device_type);
+  return UsageError(
+      absl::StrCat(name, " does not do ", Name(type), " on ", device_type,
+                   " devices; these do: ",
+                   others.empty() ? "none" : absl::StrJoin(others, ", ")));
 }
 
 std::vector<std::string> AlgorithmsFor(const CollectiveRegistry& registry,
-                                       CollectiveType type) {
+                                       CollectiveType type,
+                                       absl::string_view device_type) {
   std::vector<std::string> names;
   for (const CollectiveRegistry::Entry& entry : registry.List()) {
-    if (Serves(registry, entry.name, type)) names.push_back(entry.name);
+    if (Serves(registry, entry.name, type, device_type)) {
+      names.push_back(entry.name);
+    }
   }
   return names;
 }

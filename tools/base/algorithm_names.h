@@ -15,17 +15,19 @@ namespace tutti {
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name);
 
-// Errors: also UsageError if the algorithm does not run this collective on CPU
+// Errors: also UsageError if the algorithm does not run this collective on such
 // devices (the message lists the algorithms that do), or if it cannot be built
 // from its parts. An algorithm that leaves the collective to a library passes:
 // it runs if the library connects the processes.
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
-                            absl::string_view name, CollectiveType type);
+                            absl::string_view name, CollectiveType type,
+                            absl::string_view device_type = "CPU");
 
-// Names of the algorithms that run the collective on CPU devices without a
-// library.
+// Names of the algorithms that run the collective on such devices without a
+// library between processes.
 std::vector<std::string> AlgorithmsFor(const CollectiveRegistry& registry,
-                                       CollectiveType type);
+                                       CollectiveType type,
+                                       absl::string_view device_type = "CPU");
 
 }  // namespace tutti
 

@@ -171,7 +171,8 @@ int NumRanks(const ClusterOptions& cluster) {
 PartyFactory PartyOf(const Environment& environment, PartyOptions options,
                      const Console& console) {
   if (!options.cluster.has_value()) {
-    return LocalParty(environment, std::move(options.rules));
+    return LocalParty(environment, std::move(options.rules),
+                      std::move(options.make_devices));
   }
   return [environment, options = std::move(options), &console](
              int num_ranks,
@@ -188,6 +189,18 @@ PartyFactory PartyOf(const Environment& environment, PartyOptions options,
     ClusterRuntime::Options runtime_options =
         RuntimeOptions(environment, cluster, *network);
     runtime_options.rules = options.rules;
+    if (options.make_devices != nullptr) {
+      runtime_options.make_devices = [make_devices = options.make_devices,
+                                      cluster](uint64_t incarnation) {
+        const int task = cluster.cluster.this_task;
+        const int num_devices = cluster.devices_per_task;
+        return WithMessenger(make_devices, {.job = cluster.cluster.job,
+                                            .task = task,
+                                            .first_rank = task * num_devices,
+                                            .num_devices = num_devices,
+                                            .incarnation = incarnation});
+      };
+    }
     auto runtime = ClusterRuntime::Create(std::move(runtime_options));
     if (!runtime.ok()) return runtime.status();
     const absl::Status joined =

@@ -31,6 +31,7 @@ struct PartyOptions {
   std::string command;
 
   std::shared_ptr<const SelectionRules> rules;  // May be null.
+  DeviceMaker make_devices;                     // Null: CPU devices.
 };
 
 // Makes the party of this process alone, or that of a cluster. In a cluster the

@@ -17,7 +17,7 @@
 namespace tutti {
 namespace {
 
-// Messages between collectives run on the first device of each task, in a
+// Messages between collectives run on the last device of each task, in a
 // separate group and step.
 constexpr GroupKey kGroup = GroupKey{1} << 62;
 constexpr int64_t kStep = int64_t{1} << 62;
@@ -39,13 +39,16 @@ class ClusterParty : public Party {
  public:
   ClusterParty(const Environment& environment,
                std::unique_ptr<ClusterRuntime> runtime)
-      : environment_(environment), runtime_(std::move(runtime)) {}
+      : environment_(environment),
+        runtime_(std::move(runtime)),
+        devices_(runtime_->devices()),
+        messenger_(devices_.back()) {
+    if (!devices_.front()->has_host_memory()) devices_.pop_back();
+  }
 
   int num_ranks() const override { return num_tasks() * num_local(); }
   int first_rank() const override { return this_task() * num_local(); }
-  const std::vector<Device*>& devices() const override {
-    return runtime_->devices();
-  }
+  const std::vector<Device*>& devices() const override { return devices_; }
   CollectiveExecutorMgr& manager() override { return runtime_->manager(); }
   SelectionPolicy policy() const override { return runtime_->policy(); }
   bool reports() const override { return this_task() == 0; }
@@ -164,7 +167,7 @@ class ClusterParty : public Party {
     BlockingCounter done(1);
     absl::Status result;
     manager().FindOrCreate(kStep)->ExecuteAsync(
-        {.device = devices()[0],
+        {.device = messenger_,
          .request =
              std::make_shared<const CollectiveRequest>(std::move(request)),
          .input = std::move(input),
@@ -179,9 +182,21 @@ class ClusterParty : public Party {
 
   const Environment environment_;
   const std::unique_ptr<ClusterRuntime> runtime_;
+  std::vector<Device*> devices_;
+  Device* const messenger_;  // Has host memory.
 };
 
 }  // namespace
+
+absl::StatusOr<std::vector<std::unique_ptr<Device>>> WithMessenger(
+    const DeviceMaker& make_devices, const DevicesOfTask& task) {
+  auto devices = make_devices(task);
+  if (!devices.ok()) return devices;
+  devices->push_back(std::make_unique<CpuDevice>(DeviceAttributes{
+      .name = {.job = task.job, .task = task.task, .type = "CPU"},
+      .incarnation = task.incarnation.value_or(0)}));
+  return devices;
+}
 
 absl::StatusOr<std::unique_ptr<Party>> MakeClusterParty(
     const Environment& environment, std::unique_ptr<ClusterRuntime> runtime,

@@ -3,9 +3,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "gpu/nccl/runtime/nccl_runtime.h"
 #include "gpu/runtime/cuda_found.h"
 #include "gpu/runtime/cuda_runtime.h"
+#include "tools/cluster/gpu_ranks.h"
 #include "tools/cluster/gpus.h"
 #include "tutti/gpu_devices.h"
 
@@ -42,6 +44,17 @@ GpuReport GpusHere() {
   const absl::Status status = AddNames(runtime, &report.names);
   report.why_none = std::string(status.message());
   return report;
+}
+
+absl::StatusOr<DeviceMaker> DeviceMakerFor(absl::string_view device_type,
+                                           const Environment& environment) {
+  if (device_type == "CPU") return DeviceMaker();
+  const auto nccl = NcclHere();
+  auto maker =
+      GpuRanks(MakeCudaRuntime(), environment, nccl.ok() ? *nccl : nullptr);
+  if (maker.ok()) return maker;
+  return absl::FailedPreconditionError(
+      absl::StrCat("--device gpu: ", maker.status().message()));
 }
 
 }  // namespace tutti

@@ -4,6 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "tools/cluster/party.h"
+#include "tutti/environment.h"
+
 namespace tutti {
 
 // GPU support of this build and GPUs of this machine.
@@ -24,6 +29,12 @@ struct GpuReport {
 
 // Queries the driver if built with CUDA, and opens NCCL if built with NCCL.
 GpuReport GpusHere();
+
+// Makes the devices that --device names: null for "CPU", or else on this
+// machine's GPUs (GpuRanks()). Errors: FAILED_PRECONDITION with the reason why
+// there are none. The parts of `environment` outlive the result.
+absl::StatusOr<DeviceMaker> DeviceMakerFor(absl::string_view device_type,
+                                           const Environment& environment);
 
 }  // namespace tutti
 

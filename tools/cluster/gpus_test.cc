@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tutti/environment.h"
 
 namespace tutti {
 namespace gpus_test {
@@ -12,6 +13,12 @@ using ::testing::Not;
 TEST(GpusTest, ThereAreGpusOrAReason) {
   const GpuReport report = GpusHere();
   EXPECT_EQ(report.names.empty(), !report.why_none.empty());
+}
+
+TEST(GpusTest, DevicesOnGpusNeedOne) {
+  const DefaultEnvironment environment(1);
+  EXPECT_EQ(DeviceMakerFor("GPU", environment.get()).ok(),
+            GpusHere().why_none.empty());
 }
 
 TEST(GpusTest, TheBuildSaysWhatItFoundOrWhyNot) {

@@ -9,16 +9,21 @@ namespace {
 
 class PartyOfOneProcess : public Party {
  public:
-  PartyOfOneProcess(std::unique_ptr<LocalGroup> group,
-                    std::shared_ptr<const SelectionRules> rules)
-      : group_(std::move(group)), rules_(std::move(rules)) {}
+  PartyOfOneProcess(std::shared_ptr<const SelectionRules> rules,
+                    DeviceMaker make_devices,
+                    std::unique_ptr<DeviceManager> devices,
+                    std::unique_ptr<CollectiveExecutorMgr> manager)
+      : rules_(std::move(rules)),
+        make_devices_(std::move(make_devices)),
+        devices_(std::move(devices)),
+        manager_(std::move(manager)) {}
 
   int num_ranks() const override { return num_local(); }
   int first_rank() const override { return 0; }
   const std::vector<Device*>& devices() const override {
-    return group_->devices();
+    return devices_->devices();
   }
-  CollectiveExecutorMgr& manager() override { return group_->manager(); }
+  CollectiveExecutorMgr& manager() override { return *manager_; }
   SelectionPolicy policy() const override { return {.rules = rules_}; }
   bool reports() const override { return true; }
   absl::Status Align() override { return absl::OkStatus(); }
@@ -30,21 +35,43 @@ class PartyOfOneProcess : public Party {
   absl::Status Leave(const absl::Status& outcome) override { return outcome; }
 
  private:
-  const std::unique_ptr<LocalGroup> group_;
   const std::shared_ptr<const SelectionRules> rules_;
+  const DeviceMaker make_devices_;  // Outlives the devices.
+  const std::unique_ptr<DeviceManager> devices_;
+  const std::unique_ptr<CollectiveExecutorMgr> manager_;
 };
+
+absl::StatusOr<std::unique_ptr<DeviceManager>> MakeDevices(
+    const DeviceMaker& make_devices, int num_tasks, int per_task) {
+  std::vector<std::unique_ptr<Device>> all;
+  for (int task = 0; task < num_tasks; ++task) {
+    auto devices = make_devices(
+        {.task = task, .first_rank = task * per_task, .num_devices = per_task});
+    if (!devices.ok()) return devices.status();
+    for (auto& device : *devices) all.push_back(std::move(device));
+  }
+  return DeviceManager::Create(std::move(all));
+}
 
 }  // namespace
 
 PartyFactory LocalParty(const Environment& environment,
-                        std::shared_ptr<const SelectionRules> rules) {
-  return [environment, rules = std::move(rules)](
+                        std::shared_ptr<const SelectionRules> rules,
+                        DeviceMaker make_devices) {
+  return [environment, rules = std::move(rules),
+          make_devices = std::move(make_devices)](
              int num_ranks,
              int num_tasks) -> absl::StatusOr<std::unique_ptr<Party>> {
-    auto group = LocalGroup::Create(environment, num_tasks,
-                                    num_ranks / num_tasks, rules);
-    if (!group.ok()) return group.status();
-    return std::make_unique<PartyOfOneProcess>(*std::move(group), rules);
+    const int per_task = num_ranks / num_tasks;
+    auto devices =
+        make_devices == nullptr
+            ? DeviceManager::CreateCpu(num_tasks, per_task, environment.random)
+            : MakeDevices(make_devices, num_tasks, per_task);
+    if (!devices.ok()) return devices.status();
+    auto manager = CreateLocalExecutorMgr(environment, devices->get(), rules);
+    if (!manager.ok()) return manager.status();
+    return std::make_unique<PartyOfOneProcess>(
+        rules, make_devices, *std::move(devices), *std::move(manager));
   };
 }
 

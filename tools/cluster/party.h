@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -63,15 +65,30 @@ class Party {
   int num_local() const { return static_cast<int>(devices().size()); }
 };
 
+// Devices wanted for consecutive ranks of one task.
+struct DevicesOfTask {
+  std::string job = "localhost";
+  int task = 0;
+  int first_rank = 0;
+  int num_devices = 1;
+  std::optional<uint64_t> incarnation;  // Unset: random.
+};
+
+// Makes the devices of a task, in rank order. The maker outlives the devices.
+using DeviceMaker =
+    std::function<absl::StatusOr<std::vector<std::unique_ptr<Device>>>(
+        const DevicesOfTask& task)>;
+
 // Makes the party for a number of ranks that `num_tasks` divides.
 using PartyFactory = std::function<absl::StatusOr<std::unique_ptr<Party>>(
     int num_ranks, int num_tasks)>;
 
-// Makes a party whose ranks are all CPU devices of this process; tasks only
-// affect the devices' names. The parts of `environment` outlive the party;
-// `rules` may be null.
+// Makes a party whose ranks are all devices of this process; tasks only affect
+// the devices' names. The parts of `environment` outlive the party; `rules` may
+// be null. Without `make_devices`, makes CPU devices.
 PartyFactory LocalParty(const Environment& environment,
-                        std::shared_ptr<const SelectionRules> rules = nullptr);
+                        std::shared_ptr<const SelectionRules> rules = nullptr,
+                        DeviceMaker make_devices = nullptr);
 
 // Runs one collective call on each device of the party, in step `step_id`, and
 // waits. calls[i] runs on device i. Returns the first error, or OK.

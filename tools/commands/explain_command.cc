@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -15,6 +16,7 @@
 #include "tools/base/environment_variables.h"
 #include "tools/base/option_values.h"
 #include "tools/base/text_table.h"
+#include "tools/cluster/gpus.h"
 #include "tools/commands/json_value.h"
 #include "tools/request/choice_options.h"
 #include "tools/request/collective_options.h"
@@ -56,12 +58,17 @@ members in one process; with --one-process they are tasks of one process, as
 those of `tutti run --tasks` and `tutti perf --tasks` are. With --mpi they are
 processes that `mpirun` starts.
 
+With --device gpu, no GPU is looked for: each device is taken to have a GPU of
+its own that reaches the others, and NCCL. What runs may be another algorithm
+where ranks share a GPU.
+
 Exit status 1 if the algorithm of --algorithm cannot serve.
 
 --json prints one object:
   collective, layout           as given
   ranks, tasks                 how many
   one_process, mpi             true or false
+  device_type                  "CPU" or "GPU"
   bytes, count                 of the larger buffer
   dtype, reduction             names; null of a barrier, and where nothing is
                                reduced
@@ -96,6 +103,7 @@ struct Explanation {
   GroupLayout layout = GroupLayout::Uniform(1, 1);
   bool one_process = true;
   bool mpi = false;
+  std::string device_type;
   // Lowest level accepted.
   Determinism determinism = Determinism::kNotGuaranteed;
   CostModel model;
@@ -157,11 +165,12 @@ absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
       .layout = *layout,
       .one_process = options.one_process || layout->num_tasks() == 1,
       .mpi = options.mpi,
+      .device_type = options.choice.device_type,
       .determinism = options.choice.determinism,
       .model = ModelOf(options, layout->num_tasks())};
   const SelectionRequest request = {.type = type,
                                     .layout = result.layout,
-                                    .device_type = "CPU",
+                                    .device_type = result.device_type,
                                     .bytes = BytesOf(result.workload),
                                     .one_process = result.one_process,
                                     .delegate = DelegateOf(result),
@@ -204,6 +213,9 @@ std::string Question(const Explanation& explanation) {
   } else {
     absl::StrAppend(&text, explanation.layout.num_tasks(), " processes",
                     explanation.mpi ? " under mpirun" : "");
+  }
+  if (explanation.device_type != "CPU") {
+    absl::StrAppend(&text, ", ", explanation.device_type, " devices");
   }
   if (explanation.determinism != Determinism::kNotGuaranteed) {
     absl::StrAppend(&text, ", determinism ", Name(explanation.determinism));
@@ -276,6 +288,7 @@ Json ToJson(const Explanation& explanation) {
           {"tasks", explanation.layout.num_tasks()},
           {"one_process", explanation.one_process},
           {"mpi", explanation.mpi},
+          {"device_type", explanation.device_type},
           {"bytes", BytesOf(workload)},
           {"count", workload.count},
           {"dtype", HasData(explanation) ? Json(dtype) : Json()},
@@ -296,6 +309,15 @@ Json ToJson(const Explanation& explanation) {
           {"chosen", OrNull(explanation.chosen)},
           {"rules", rules},
           {"candidates", candidates}};
+}
+
+// Checks that the implementations of GPUs are in the tool.
+absl::Status CheckDevice(absl::string_view device_type) {
+  if (device_type == "CPU") return absl::OkStatus();
+  const GpuReport gpus = GpusHere();
+  if (gpus.has_cuda) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("--device gpu: ", gpus.why_none));
 }
 
 void AddOptions(CLI::App* app, ExplainOptions* options) {
@@ -357,8 +379,9 @@ Command AddExplainCommand(CLI::App* app) {
   explain->footer(kExplainHelp);
   AddOptions(explain, options.get());
   return {explain, [options, explain](const Console& console) {
-            const absl::Status status = CheckOptionsOfBarrier(
+            absl::Status status = CheckOptionsOfBarrier(
                 *explain, options->collective, {"--bytes", "--dtype"});
+            if (status.ok()) status = CheckDevice(options->choice.device_type);
             if (!status.ok()) return status;
             auto rules = TakeRules(options->choice, EnvironmentVariable,
                                    CollectiveRegistry::Global());

@@ -81,6 +81,15 @@ TEST_F(ExplainCommandTest, TheCheapestComeFirstAndThenWhatIsRuledOut) {
             "Another                 -  does not do all_reduce\n");
 }
 
+TEST_F(ExplainCommandTest, GpusHaveTheirOwn) {
+  options_.choice.device_type = "GPU";
+  EXPECT_THAT(Explain(), IsOk());
+  EXPECT_THAT(out_.str(), HasSubstr("2 processes, GPU devices\n"));
+  const auto json = ExplainInJson();
+  EXPECT_EQ(json["chosen"], "Gpu");
+  EXPECT_EQ(json["device_type"], "GPU");
+}
+
 TEST_F(ExplainCommandTest, SizeDecides) {
   EXPECT_EQ(ExplainInJson()["chosen"], "Fixed");
   options_.bytes = "8";

@@ -18,6 +18,7 @@
 #include "tools/cluster/cluster_flags.h"
 #include "tools/cluster/cluster_mode.h"
 #include "tools/cluster/cluster_words.h"
+#include "tools/cluster/gpus.h"
 #include "tools/cluster/shared_command.h"
 #include "tools/commands/json_value.h"
 #include "tools/measure/copy_bandwidth.h"
@@ -374,7 +375,8 @@ absl::Status MeasureCollective(const PerfOptions& options,
                      .rank_list = options.choice.rank_list},
                     *std::move(party));
   const CollectiveType type = plan->workloads.front().spec.type;
-  if (type == CollectiveType::kBarrier || !is_alone) {
+  const bool is_on_host = options.choice.device_type == "CPU";
+  if (type == CollectiveType::kBarrier || !is_alone || !is_on_host) {
     return runner.party().Leave(
         Sweep(options, *plan, &runner, /*bandwidth=*/nullptr, shown)
             .Run(environment.queue));
@@ -406,11 +408,15 @@ Command AddPerfCommand(CLI::App* app) {
             if (!rules.ok()) return rules.status();
             const int num_workers = NumProcessors();
             const DefaultEnvironment environment(num_workers);
+            const auto make_devices =
+                DeviceMakerFor(options->choice.device_type, environment.get());
+            if (!make_devices.ok()) return make_devices.status();
             return MeasureCollective(*options, environment.get(), num_workers,
                                      PartyOf(environment.get(),
                                              {.cluster = options->cluster,
                                               .command = SharedCommand(*perf),
-                                              .rules = *rules},
+                                              .rules = *rules,
+                                              .make_devices = *make_devices},
                                              console),
                                      console);
           },

@@ -21,6 +21,8 @@
 #include "tools/cluster/cluster_flags.h"
 #include "tools/cluster/cluster_mode.h"
 #include "tools/cluster/cluster_words.h"
+#include "tools/cluster/gpus.h"
+#include "tools/cluster/host_copies.h"
 #include "tools/cluster/party.h"
 #include "tools/cluster/shared_command.h"
 #include "tools/commands/run_plan.h"
@@ -33,6 +35,7 @@
 #include "tools/request/result_watch.h"
 #include "tools/request/workload_options.h"
 #include "tutti/collective.h"
+#include "tutti/device.h"
 #include "tutti/environment.h"
 #include "tutti/implementation.h"
 
@@ -86,9 +89,12 @@ absl::Status CheckOptions(const RunOptions& options,
   if (spec.type == CollectiveType::kPermute && spec.permutation.empty()) {
     return UsageError("permute needs --permutation, such as 1,2,0");
   }
+  if (options.watch && options.choice.device_type != "CPU") {
+    return UsageError("--watch does not go with --device gpu");
+  }
   if (options.algorithm.empty()) return absl::OkStatus();
   return CheckAlgorithm(CollectiveRegistry::Global(), options.algorithm,
-                        spec.type);
+                        spec.type, options.choice.device_type);
 }
 
 std::optional<int> TasksOfCluster(const RunOptions& options) {
@@ -123,15 +129,20 @@ absl::StatusOr<Tensor> ReadInput(const InputFile& file) {
 // of `outputs`.
 absl::StatusOr<std::vector<CollectiveArgs>> MakeCalls(
     const Party& party, const RunPlan& plan,
-    const std::vector<InputFile>& files, std::vector<Tensor>* outputs) {
+    const std::vector<InputFile>& files, Clock& clock,
+    std::vector<Tensor>* outputs) {
   std::vector<CollectiveArgs> calls(party.num_local());
   for (size_t i = 0; i < calls.size(); ++i) {
     const PlannedRank& planned = plan.ranks[party.first_rank() + i];
+    CollectiveRequest request = planned.request;
+    Device& device = *party.devices()[i];
+    request.device_type = device.attributes().name.type;
     calls[i].request =
-        std::make_shared<const CollectiveRequest>(planned.request);
+        std::make_shared<const CollectiveRequest>(std::move(request));
     if (planned.has_output) calls[i].output = &(*outputs)[i];
     if (!planned.input.has_value()) continue;
     absl::StatusOr<Tensor> input = ReadInput(files[*planned.input]);
+    if (input.ok()) input = ToDevice(*input, device, clock);
     if (!input.ok()) return input.status();
     calls[i].input = *std::move(input);
   }
@@ -178,6 +189,17 @@ absl::Status RunAndShow(const RunOptions& options,
   return status.ok() ? party->Agree((*watch)->Finish()) : status;
 }
 
+// Copies the outputs to the host.
+absl::Status Fetch(const Party& party, Clock& clock,
+                   std::vector<Tensor>* outputs) {
+  for (size_t i = 0; i < outputs->size(); ++i) {
+    auto output = ToHost((*outputs)[i], *party.devices()[i], clock);
+    if (!output.ok()) return output.status();
+    (*outputs)[i] = *std::move(output);
+  }
+  return absl::OkStatus();
+}
+
 // Outputs of the ranks of this process. Fails on all tasks if it fails on one.
 absl::StatusOr<std::vector<Tensor>> Results(const RunOptions& options,
                                             const Environment& environment,
@@ -185,7 +207,7 @@ absl::StatusOr<std::vector<Tensor>> Results(const RunOptions& options,
                                             const std::vector<InputFile>& files,
                                             const Console& console) {
   std::vector<Tensor> outputs(party->num_local());
-  auto calls = MakeCalls(*party, plan, files, &outputs);
+  auto calls = MakeCalls(*party, plan, files, *environment.clock, &outputs);
   absl::Status status = party->Agree(calls.status());
   if (!status.ok()) return status;
   if (options.deadline_seconds.has_value()) {
@@ -195,6 +217,8 @@ absl::StatusOr<std::vector<Tensor>> Results(const RunOptions& options,
   }
   status =
       RunAndShow(options, environment, party, absl::MakeSpan(*calls), console);
+  if (!status.ok()) return status;
+  status = party->Agree(Fetch(*party, *environment.clock, &outputs));
   if (!status.ok()) return status;
   return outputs;
 }
@@ -420,11 +444,15 @@ Command AddRunCommand(CLI::App* app) {
                               CollectiveRegistry::Global());
                 if (!rules.ok()) return rules.status();
                 const DefaultEnvironment environment;
+                const auto make_devices = DeviceMakerFor(
+                    options->choice.device_type, environment.get());
+                if (!make_devices.ok()) return make_devices.status();
                 return RunOnFiles(chosen, environment.get(),
                                   PartyOf(environment.get(),
                                           {.cluster = chosen.cluster,
                                            .command = SharedCommand(*run),
-                                           .rules = *rules},
+                                           .rules = *rules,
+                                           .make_devices = *make_devices},
                                           console),
                                   console);
               },

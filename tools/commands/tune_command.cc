@@ -19,12 +19,14 @@
 #include "tools/cluster/cluster_flags.h"
 #include "tools/cluster/cluster_mode.h"
 #include "tools/cluster/cluster_words.h"
+#include "tools/cluster/gpus.h"
 #include "tools/cluster/shared_command.h"
 #include "tools/files/output_file.h"
 #include "tools/measure/store_calibration.h"
 #include "tools/measure/sweep.h"
 #include "tools/measure/tuned_rules.h"
 #include "tools/measure/tuner.h"
+#include "tools/request/choice_options.h"
 #include "tutti/environment.h"
 #include "tutti/selection.h"
 
@@ -49,6 +51,8 @@ first time, and the scores from the second, so that the rules are not judged by
 the noise that they were made from. The rules are as few as keep each point
 within 5 % of its best. An algorithm that refuses is left out with a line on
 standard error.
+
+With --device gpu it measures on GPUs, and the file is for groups of GPUs.
 
 The table has for each point the fastest algorithm with its time, and how many
 times as long the choices of the cost model and of the rules take. The two lines
@@ -199,6 +203,7 @@ void AddOptions(CLI::App* app, TuneOptions* options) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->option_text("TxD,...");
+  AddDeviceOption(app, &options->device_type);
   AddSweepOptions(app, &options->sweep);
   app->add_option("--rounds", options->rounds,
                   "how often algorithms take turns [default: 5,\n"
@@ -251,11 +256,13 @@ absl::Status Prepare(const TuneOptions& options,
   return absl::OkStatus();
 }
 
-// Measures stores, but not in a cluster, where several processes share the
-// memory.
+// Measures stores of CPU devices, but not in a cluster, where several processes
+// share the memory.
 absl::StatusOr<std::vector<StoreTimes>> MeasureStoresIfAlone(
     const TuneOptions& options, const Environment& environment) {
-  if (options.cluster.has_value()) return std::vector<StoreTimes>();
+  if (options.cluster.has_value() || options.device_type != "CPU") {
+    return std::vector<StoreTimes>();
+  }
   return MeasureStores(environment,
                        {.max_bytes = options.max_store_bytes,
                         .deadline = DurationOf(options.deadline_seconds)});
@@ -340,10 +347,14 @@ Command AddTuneCommand(CLI::App* app) {
                     CheckCommandLine(*tune, *words, options.get());
                 if (!status.ok()) return status;
                 const DefaultEnvironment environment;
+                const auto make_devices =
+                    DeviceMakerFor(options->device_type, environment.get());
+                if (!make_devices.ok()) return make_devices.status();
                 return TuneRules(*options, environment.get(),
                                  PartyOf(environment.get(),
                                          {.cluster = options->cluster,
-                                          .command = SharedCommand(*tune)},
+                                          .command = SharedCommand(*tune),
+                                          .make_devices = *make_devices},
                                          console),
                                  console);
               },

@@ -29,11 +29,12 @@ absl::Status CheckDevices(const PerfOptions& options) {
 absl::Status ChooseAlgorithms(const PerfOptions& options,
                               const CollectiveRegistry& registry,
                               CollectiveType type, PerfPlan* plan) {
+  const std::string& device_type = options.choice.device_type;
   plan->algorithms = options.algorithms;
   plan->may_skip = plan->algorithms == std::vector<std::string>{kAll};
   if (plan->algorithms.empty()) plan->algorithms = {""};
   if (plan->may_skip) {
-    plan->algorithms = AlgorithmsFor(registry, type);
+    plan->algorithms = AlgorithmsFor(registry, type, device_type);
     if (!plan->algorithms.empty()) return absl::OkStatus();
     return absl::NotFoundError(
         absl::StrCat("no algorithm of ", Name(type), " is registered"));
@@ -42,7 +43,8 @@ absl::Status ChooseAlgorithms(const PerfOptions& options,
     if (name == kAll) {
       return UsageError("--algorithm: all stands alone, without other names");
     }
-    const absl::Status known = CheckAlgorithm(registry, name, type);
+    const absl::Status known =
+        CheckAlgorithm(registry, name, type, device_type);
     if (!known.ok()) return known;
   }
   return absl::OkStatus();

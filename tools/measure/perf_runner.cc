@@ -1,11 +1,45 @@
 #include "tools/measure/perf_runner.h"
 
+#include <cstring>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "tools/cluster/host_copies.h"
 #include "tools/measure/timed_run.h"
+#include "tutti/device.h"
 
 namespace tutti {
+
+namespace {
+
+// Returns `part` of `whole` in the copy of `whole`.
+absl::StatusOr<Tensor> PartOf(const Tensor& copy, const Tensor& whole,
+                              const Tensor& part) {
+  if (part.size_bytes() == whole.size_bytes()) return copy;
+  const auto begin = static_cast<int64_t>(part.data() - whole.data()) /
+                     static_cast<int64_t>(SizeOf(part.dtype()));
+  return copy.Slice(begin, begin + part.num_elements());
+}
+
+// Copies the buffers to the device; in place, one stays a part of the other.
+absl::StatusOr<RankBuffers> OnDevice(const RankBuffers& host, Device& device,
+                                     Clock& clock) {
+  if (device.has_host_memory()) return host;
+  const bool input_is_whole =
+      host.input.size_bytes() > host.output.size_bytes();
+  const Tensor& whole = input_is_whole ? host.input : host.output;
+  const Tensor& part = input_is_whole ? host.output : host.input;
+  const auto whole_there = ToDevice(whole, device, clock);
+  if (!whole_there.ok()) return whole_there.status();
+  const auto part_there = OverlapOf(whole, part) == Overlap::kNone
+                              ? ToDevice(part, device, clock)
+                              : PartOf(*whole_there, whole, part);
+  if (!part_there.ok()) return part_there.status();
+  return input_is_whole ? RankBuffers{*whole_there, *part_there}
+                        : RankBuffers{*part_there, *whole_there};
+}
+
+}  // namespace
 
 bool IsRefusal(const absl::Status& status) {
   return status.code() == absl::StatusCode::kInvalidArgument ||
@@ -21,6 +55,7 @@ PerfRunner::Requests PerfRunner::MakeRequests(const Workload& workload,
   for (int i = 0; i < party_->num_local(); ++i) {
     CollectiveRequest request = RequestOf(workload, party_->first_rank() + i);
     request.instance_key = last_instance_;
+    request.device_type = party_->devices()[i]->attributes().name.type;
     request.impl_details.implementation = algorithm;
     request.impl_details.determinism = options_.determinism;
     request.impl_details.rank_list = options_.rank_list;
@@ -86,9 +121,42 @@ absl::StatusOr<absl::Duration> PerfRunner::RunTogether(
     PerfBuffers* buffers) {
   // Before Align(), because filling buffers takes long.
   std::vector<RankBuffers>& ranks = buffers->Next();
+  auto on_devices = OnDevices(ranks);
+  if (!on_devices.ok()) return on_devices.status();
   const absl::Status aligned = party_->Align();
   if (!aligned.ok()) return aligned;
-  return RunOnce(executor, requests, &ranks);
+  const auto time = RunOnce(executor, requests, &*on_devices);
+  if (!time.ok() || !options_.check) return time;
+  const absl::Status fetched = FetchOutputs(*on_devices, &ranks);
+  if (!fetched.ok()) return fetched;
+  return time;
+}
+
+// Returns the buffers of the ranks on their devices.
+absl::StatusOr<std::vector<RankBuffers>> PerfRunner::OnDevices(
+    const std::vector<RankBuffers>& ranks) {
+  std::vector<RankBuffers> on_devices;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    auto buffers =
+        OnDevice(ranks[i], *party_->devices()[i], *environment_.clock);
+    if (!buffers.ok()) return buffers.status();
+    on_devices.push_back(*std::move(buffers));
+  }
+  return on_devices;
+}
+
+absl::Status PerfRunner::FetchOutputs(
+    const std::vector<RankBuffers>& on_devices,
+    std::vector<RankBuffers>* ranks) {
+  for (size_t i = 0; i < ranks->size(); ++i) {
+    Tensor& output = (*ranks)[i].output;
+    const auto fetched = ToHost(on_devices[i].output, *party_->devices()[i],
+                                *environment_.clock);
+    if (!fetched.ok()) return fetched.status();
+    if (!output.is_set() || fetched->data() == output.data()) continue;
+    std::memcpy(output.mutable_data(), fetched->data(), output.size_bytes());
+  }
+  return absl::OkStatus();
 }
 
 // Takes the maximum of the tasks' times and the sum of their wrong elements.

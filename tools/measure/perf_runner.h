@@ -73,6 +73,10 @@ class PerfRunner {
   absl::StatusOr<absl::Duration> RunTogether(CollectiveExecutor* executor,
                                              const Requests& requests,
                                              PerfBuffers* buffers);
+  absl::StatusOr<std::vector<RankBuffers>> OnDevices(
+      const std::vector<RankBuffers>& ranks);
+  absl::Status FetchOutputs(const std::vector<RankBuffers>& on_devices,
+                            std::vector<RankBuffers>* ranks);
   absl::Status CombineTasks(Measurement* measurement);
   absl::StatusOr<absl::Duration> RunOnce(CollectiveExecutor* executor,
                                          const Requests& requests,

@@ -59,7 +59,7 @@ SelectionRequest RequestFor(const TuneQuestion& question,
   const CollectiveSpec& spec = question.workload.spec;
   return {.type = spec.type,
           .layout = question.layout,
-          .device_type = "CPU",
+          .device_type = question.device_type,
           .bytes = BytesOf(question.workload),
           .one_process = question.one_process(),
           .delegate = policy.delegate,
@@ -86,8 +86,9 @@ absl::StatusOr<std::vector<TuneQuestion>> PlanTuning(
                                           options.sweep.dtype, layout->size());
       if (!workload.ok()) return workload.status();
       for (Workload& sized : SweptWorkloads(*workload, *sizes)) {
-        questions.push_back(
-            {std::move(sized), *layout, RanksHere(options.cluster, *layout)});
+        questions.push_back({std::move(sized), *layout,
+                             RanksHere(options.cluster, *layout),
+                             options.device_type});
       }
     }
   }

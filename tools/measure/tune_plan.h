@@ -31,7 +31,8 @@ struct TuneOptions {
   std::optional<double> deadline_seconds;  // Per iteration.
   int64_t max_store_bytes = int64_t{256} << 20;  // As StoreCalibrationOptions.
   std::string output;                            // Path of a file.
-  std::optional<ClusterOptions> cluster;         // Nullopt: one process.
+  std::string device_type = "CPU";
+  std::optional<ClusterOptions> cluster;  // Nullopt: one process.
 };
 
 // A point to measure.
@@ -39,6 +40,7 @@ struct TuneQuestion {
   Workload workload;
   GroupLayout layout;
   RankRange ranks;  // Ranks of this process.
+  std::string device_type = "CPU";
 
   // Whether all tasks are in one process; otherwise each task is a process.
   bool one_process() const { return ranks.count == layout.size(); }

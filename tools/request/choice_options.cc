@@ -3,6 +3,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/option_values.h"
 #include "tutti/collective.h"
@@ -21,7 +23,23 @@ CLI::Validator ClassOfDeterminism() {
 
 }  // namespace
 
+void AddDeviceOption(CLI::App* app, std::string* device_type) {
+  const auto to_type = [](std::string& text) -> std::string {
+    if (text != "cpu" && text != "gpu") {
+      return absl::StrCat("\"", text, "\" is neither cpu nor gpu");
+    }
+    absl::AsciiStrToUpper(&text);
+    return "";
+  };
+  app->add_option("--device", *device_type,
+                  "cpu, or gpu: NVIDIA GPUs, which ranks share if\n"
+                  "they are fewer [default: cpu]")
+      ->transform(CLI::Validator(to_type, /*validator_desc=*/""))
+      ->option_text("cpu|gpu");
+}
+
 void AddChoiceOptions(CLI::App* app, ChoiceOptions* options) {
+  AddDeviceOption(app, &options->device_type);
   app->add_option_function<std::string>(
          "--determinism",
          [options](const std::string& text) {

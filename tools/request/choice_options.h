@@ -21,9 +21,14 @@ struct ChoiceOptions {
   Determinism determinism = Determinism::kNotGuaranteed;
   std::string rules;           // Path of a file, or empty.
   std::vector<int> rank_list;  // As CollImplDetails::rank_list.
+  std::string device_type = "CPU";
 };
 
-// Adds --determinism and --rules. `options` must outlive the parsing.
+// Adds --device, whose value becomes a device type. `device_type` must outlive
+// the parsing.
+void AddDeviceOption(CLI::App* app, std::string* device_type);
+
+// Adds --device, --determinism and --rules. `options` must outlive the parsing.
 void AddChoiceOptions(CLI::App* app, ChoiceOptions* options);
 
 // Adds --rank-list, for commands that run the chosen implementation.
