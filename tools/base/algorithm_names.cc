@@ -29,9 +29,10 @@ bool Serves(const CollectiveRegistry& registry, absl::string_view name,
 
 }  // namespace
 
-absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
-                            absl::string_view name) {
-  if (registry.Find(name).ok()) return absl::OkStatus();
+absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindAlgorithm(
+    const CollectiveRegistry& registry, absl::string_view name) {
+  auto factory = registry.Find(name);
+  if (factory.ok()) return factory;
   std::vector<std::string> known;
   for (const auto& entry : registry.List()) known.push_back(entry.name);
   return UsageError(absl::StrCat("unknown algorithm \"", name, "\"",
@@ -41,10 +42,9 @@ absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
 
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name, CollectiveType type) {
-  const absl::Status known = CheckAlgorithm(registry, name);
-  if (!known.ok()) return known;
-  const auto factory = *registry.Find(name);
-  const ImplementationTraits& traits = factory->traits();
+  const auto factory = FindAlgorithm(registry, name);
+  if (!factory.ok()) return factory.status();
+  const ImplementationTraits& traits = (*factory)->traits();
   if (Serves(registry, name, type, traits.delegate)) return absl::OkStatus();
   const std::string why_not = WhyNotOfParts(traits);
   if (!why_not.empty() && absl::c_linear_search(traits.collectives, type)) {
