@@ -31,9 +31,10 @@ bool Serves(const CollectiveRegistry& registry, absl::string_view name,
 
 }  // namespace
 
-absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
-                            absl::string_view name) {
-  if (registry.Find(name).ok()) return absl::OkStatus();
+absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindAlgorithm(
+    const CollectiveRegistry& registry, absl::string_view name) {
+  auto factory = registry.Find(name);
+  if (factory.ok()) return factory;
   std::vector<std::string> known;
   for (const auto& entry : registry.List()) known.push_back(entry.name);
   return UsageError(absl::StrCat("unknown algorithm \"", name, "\"",
@@ -44,10 +45,9 @@ absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name, CollectiveType type,
                             absl::string_view device_type) {
-  const absl::Status known = CheckAlgorithm(registry, name);
-  if (!known.ok()) return known;
-  const auto factory = *registry.Find(name);
-  const ImplementationTraits& traits = factory->traits();
+  const auto factory = FindAlgorithm(registry, name);
+  if (!factory.ok()) return factory.status();
+  const ImplementationTraits& traits = (*factory)->traits();
   if (Serves(registry, name, type, device_type, traits.delegate)) {
     return absl::OkStatus();
   }

@@ -1,10 +1,12 @@
 #ifndef TUTTI_TOOLS_BASE_ALGORITHM_NAMES_H_
 #define TUTTI_TOOLS_BASE_ALGORITHM_NAMES_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "tutti/collective.h"
 #include "tutti/implementation.h"
@@ -12,13 +14,14 @@
 namespace tutti {
 
 // Errors: UsageError listing the known names.
-absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
-                            absl::string_view name);
+absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindAlgorithm(
+    const CollectiveRegistry& registry, absl::string_view name);
 
-// Errors: also UsageError if the algorithm does not run this collective on such
-// devices (the message lists the algorithms that do), or if it cannot be built
-// from its parts. An algorithm that leaves the collective to a library passes:
-// it runs if the library connects the processes.
+// Errors: those of FindAlgorithm(); also UsageError if the algorithm does not
+// run this collective on such devices (the message lists the algorithms that
+// do), or if it cannot be built from its parts. An algorithm that leaves the
+// collective to a library passes: it runs if the library connects the
+// processes.
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name, CollectiveType type,
                             absl::string_view device_type = "CPU");

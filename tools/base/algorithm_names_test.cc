@@ -35,8 +35,8 @@ class AlgorithmNamesTest : public ::testing::Test {
 };
 
 TEST_F(AlgorithmNamesTest, UnknownNamesAreAWrongCommandLineAndListTheKnown) {
-  EXPECT_THAT(CheckAlgorithm(registry_, "Rings"), IsOk());
-  const absl::Status status = CheckAlgorithm(registry_, "Ring");
+  EXPECT_THAT(FindAlgorithm(registry_, "Rings"), IsOk());
+  const absl::Status status = FindAlgorithm(registry_, "Ring").status();
   EXPECT_EQ(ExitStatus(status), 2);
   EXPECT_EQ(status.message(),
             "unknown algorithm \"Ring\" (did you mean Rings?); known: Gpu, "

@@ -6,8 +6,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "tools/base/end_by_signal.h"
-
 namespace tutti {
 namespace {
 
@@ -48,6 +46,18 @@ unsigned char Receive() {
 }
 
 }  // namespace
+
+void EndBySignal(int signal) {
+  struct sigaction action = {};
+  action.sa_handler = SIG_DFL;
+  sigaction(signal, &action, nullptr);
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, signal);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  raise(signal);
+  _exit(128 + signal);  // Reached if `signal` is not fatal.
+}
 
 OnInterrupt::OnInterrupt(std::function<void()> clean_up)
     : clean_up_(std::move(clean_up)) {

@@ -8,6 +8,10 @@
 
 namespace tutti {
 
+// Ends the process by the signal's default action, so that the parent process
+// sees the signal in the exit status.
+[[noreturn]] void EndBySignal(int signal);
+
 // While the object exists, SIGHUP, SIGINT, SIGQUIT and SIGTERM first run
 // `clean_up` and then end the process by the same signal. Signals that the
 // process ignores stay ignored.

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 
 #include "gtest/gtest.h"
@@ -62,6 +63,24 @@ TEST(OnInterruptTest, NothingIsCleanedUpWithoutASignal) {
     const OnInterrupt on_interrupt([&] { cleaned_up = true; });
   }
   EXPECT_FALSE(cleaned_up);
+}
+
+TEST(EndBySignalDeathTest, TheProcessEndsByItThoughItIsIgnoredAndBlocked) {
+  EXPECT_EXIT(
+      {
+        signal(SIGINT, SIG_IGN);
+        sigset_t signals;
+        sigemptyset(&signals);
+        sigaddset(&signals, SIGINT);
+        pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+        EndBySignal(SIGINT);
+      },
+      ::testing::KilledBySignal(SIGINT), "");
+}
+
+TEST(EndBySignalDeathTest, TheProcessEndsEvenByOneThatEndsNone) {
+  EXPECT_EXIT(EndBySignal(SIGCHLD), ::testing::ExitedWithCode(128 + SIGCHLD),
+              "");
 }
 
 }  // namespace on_interrupt_test

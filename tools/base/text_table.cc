@@ -22,14 +22,6 @@ TextTable::TextTable(std::vector<Column> columns)
   }
 }
 
-void TextTable::Fit(absl::Span<const std::vector<std::string>> rows) {
-  for (const std::vector<std::string>& row : rows) {
-    for (size_t i = 0; i < std::min(row.size(), columns_.size()); ++i) {
-      columns_[i].width = std::max(columns_[i].width, row[i].size());
-    }
-  }
-}
-
 std::string TextTable::Header() const {
   std::vector<std::string> titles;
   for (const Column& column : columns_) titles.push_back(column.title);
@@ -43,6 +35,19 @@ std::string TextTable::Row(absl::Span<const std::string> cells) const {
   }
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
+}
+
+std::string FormatTable(std::vector<Column> columns,
+                        absl::Span<const std::vector<std::string>> rows) {
+  for (const std::vector<std::string>& row : rows) {
+    for (size_t i = 0; i < std::min(row.size(), columns.size()); ++i) {
+      columns[i].width = std::max(columns[i].width, row[i].size());
+    }
+  }
+  const TextTable table(std::move(columns));
+  std::string text = table.Header();
+  for (const auto& row : rows) absl::StrAppend(&text, table.Row(row));
+  return text;
 }
 
 }  // namespace tutti

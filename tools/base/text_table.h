@@ -24,9 +24,6 @@ class TextTable {
  public:
   explicit TextTable(std::vector<Column> columns);
 
-  // Widens the columns so that all `rows` fit.
-  void Fit(absl::Span<const std::vector<std::string>> rows);
-
   std::string Header() const;
 
   // Missing cells become empty.
@@ -35,6 +32,10 @@ class TextTable {
  private:
   std::vector<Column> columns_;
 };
+
+// Header and all rows, in columns that are wide enough for them.
+std::string FormatTable(std::vector<Column> columns,
+                        absl::Span<const std::vector<std::string>> rows);
 
 }  // namespace tutti
 

@@ -13,13 +13,11 @@ TEST(TextTableTest, AlignsCellsUnderTheirTitles) {
 }
 
 TEST(TextTableTest, FitsTheWidestCell) {
-  TextTable table({{"name", Align::kLeft}, {"n"}});
-  const std::vector<std::vector<std::string>> rows = {{"long name", "1"},
-                                                      {"b", "100"}};
-  table.Fit(rows);
-  EXPECT_EQ(table.Header(), "name         n\n");
-  EXPECT_EQ(table.Row(rows[0]), "long name    1\n");
-  EXPECT_EQ(table.Row(rows[1]), "b          100\n");
+  EXPECT_EQ(FormatTable({{"name", Align::kLeft}, {"n"}},
+                        {{"long name", "1"}, {"b", "100"}}),
+            "name         n\n"
+            "long name    1\n"
+            "b          100\n");
 }
 
 TEST(TextTableTest, LinesEndWithoutSpaces) {

@@ -127,16 +127,12 @@ absl::Status Join(ClusterRuntime* runtime, const Environment& environment,
                   absl::Duration timeout, const Console& console) {
   const auto note = WaitingNote::Create(runtime->cluster(), timeout,
                                         environment.clock, console);
-  BlockingCounter joined(1);
-  absl::Status result;
-  runtime->Join(
-      environment.clock->Now() + timeout,
-      [note](const std::vector<int>& missing) { note->SetMissing(missing); },
-      [&](absl::Status status) {
-        result = std::move(status);
-        joined.DecrementCount();
-      });
-  joined.Wait();
+  const absl::Status result = Await([&](StatusCallback done) {
+    runtime->Join(
+        environment.clock->Now() + timeout,
+        [note](const std::vector<int>& missing) { note->SetMissing(missing); },
+        std::move(done));
+  });
   note->End();
   if (IsRefusal(result)) StayForOthers(environment.clock);
   return NameToken(result);

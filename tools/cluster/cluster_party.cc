@@ -80,16 +80,11 @@ class ClusterParty : public Party {
   }
 
   absl::Status Leave(const absl::Status& outcome) override {
-    BlockingCounter left(1);
-    absl::Status status;
-    runtime_->Leave(
-        environment_.clock->Now() +
-            (outcome.ok() ? DefaultTime("leave") : DefaultTime("leave failed")),
-        [&](absl::Status ended) {
-          status = std::move(ended);
-          left.DecrementCount();
-        });
-    left.Wait();
+    const absl::Duration limit =
+        outcome.ok() ? DefaultTime("leave") : DefaultTime("leave failed");
+    const absl::Status status = Await([&](StatusCallback done) {
+      runtime_->Leave(environment_.clock->Now() + limit, std::move(done));
+    });
     return outcome.ok() ? status : outcome;
   }
 

@@ -14,10 +14,10 @@
 #include "remote/mpi/messages/mpi_choice.h"
 #include "tools/base/algorithm_names.h"
 #include "tools/base/environment_variables.h"
+#include "tools/base/json_value.h"
 #include "tools/base/option_values.h"
 #include "tools/base/text_table.h"
 #include "tools/cluster/gpus.h"
-#include "tools/commands/json_value.h"
 #include "tools/request/choice_options.h"
 #include "tools/request/collective_options.h"
 #include "tools/request/workload.h"
@@ -154,8 +154,8 @@ absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
   const auto bytes = ParseSize("--bytes", options.bytes);
   if (!bytes.ok()) return bytes.status();
   if (!options.algorithm.empty()) {
-    const absl::Status known = CheckAlgorithm(registry, options.algorithm);
-    if (!known.ok()) return known;
+    const auto known = FindAlgorithm(registry, options.algorithm);
+    if (!known.ok()) return known.status();
   }
   const CollectiveType type = workload->spec.type;
   workload->count =
@@ -234,16 +234,15 @@ std::vector<std::string> Cells(const Explanation& explanation,
 }
 
 std::string ToText(const Explanation& explanation) {
-  TextTable table({{"algorithm", Align::kLeft},
-                   {"predicted [us]"},
-                   {"verdict", Align::kLeft}});
   std::vector<std::vector<std::string>> rows;
   for (const Candidate& candidate : explanation.candidates) {
     rows.push_back(Cells(explanation, candidate));
   }
-  table.Fit(rows);
-  std::string text = absl::StrCat(Question(explanation), "\n", table.Header());
-  for (const auto& row : rows) absl::StrAppend(&text, table.Row(row));
+  std::string text = absl::StrCat(Question(explanation), "\n",
+                                  FormatTable({{"algorithm", Align::kLeft},
+                                               {"predicted [us]"},
+                                               {"verdict", Align::kLeft}},
+                                              rows));
   for (const auto& [rule, why_not] : explanation.rules) {
     absl::StrAppend(&text, rule.where, ": ", rule.implementation,
                     why_not.empty() ? " is chosen by this rule"

@@ -15,10 +15,10 @@
 #include "hwy/highway.h"
 #include "remote/transport_registry.h"
 #include "tools/base/environment_variables.h"
+#include "tools/base/json_value.h"
 #include "tools/base/text_table.h"
 #include "tools/base/version.h"
 #include "tools/cluster/cluster_options.h"
-#include "tools/commands/json_value.h"
 #include "tools/commands/why_not_here.h"
 #include "tutti/environment.h"
 #include "tutti/schedule.h"
@@ -119,52 +119,44 @@ std::vector<std::string> Cells(const CollectiveRegistry::Entry& entry) {
           std::string(Name(traits.determinism))};
 }
 
-std::string Format(TextTable table,
-                   const std::vector<std::vector<std::string>>& rows) {
-  table.Fit(rows);
-  std::string text = table.Header();
-  for (const auto& row : rows) absl::StrAppend(&text, table.Row(row));
-  return text;
-}
-
 std::string FormatTraits(const CollectiveRegistry& registry) {
-  TextTable table({{"name", Align::kLeft},
-                   {"collectives", Align::kLeft},
-                   {"devices", Align::kLeft},
-                   {"kind", Align::kLeft},
-                   {"chosen", Align::kLeft},
-                   {"one process", Align::kLeft},
-                   {"rank order", Align::kLeft},
-                   {"subdivs", Align::kLeft},
-                   {"uneven", Align::kLeft},
-                   {"one output", Align::kLeft},
-                   {"rank list", Align::kLeft},
-                   {"same bits", Align::kLeft}});
   std::vector<std::vector<std::string>> rows;
   for (const auto& entry : registry.List()) rows.push_back(Cells(entry));
-  return Format(std::move(table), rows);
+  return FormatTable({{"name", Align::kLeft},
+                      {"collectives", Align::kLeft},
+                      {"devices", Align::kLeft},
+                      {"kind", Align::kLeft},
+                      {"chosen", Align::kLeft},
+                      {"one process", Align::kLeft},
+                      {"rank order", Align::kLeft},
+                      {"subdivs", Align::kLeft},
+                      {"uneven", Align::kLeft},
+                      {"one output", Align::kLeft},
+                      {"rank list", Align::kLeft},
+                      {"same bits", Align::kLeft}},
+                     rows);
 }
 
 std::string FormatSummaries(const CollectiveRegistry& registry) {
-  TextTable table({{"name", Align::kLeft}, {"summary", Align::kLeft}});
   std::vector<std::vector<std::string>> rows;
   for (const auto& entry : registry.List()) {
     rows.push_back({entry.name, entry.factory->traits().summary});
   }
-  return Format(std::move(table), rows);
+  return FormatTable({{"name", Align::kLeft}, {"summary", Align::kLeft}}, rows);
 }
 
 // Empty if everything can run here.
 std::string FormatReasons(const BuildInfo& build,
                           const CollectiveRegistry& registry) {
-  TextTable table({{"not here", Align::kLeft}, {"reason", Align::kLeft}});
   std::vector<std::vector<std::string>> rows;
   for (const auto& entry : registry.List()) {
     std::string why_not = WhyNotHere(entry.factory->traits(), build);
     if (!why_not.empty()) rows.push_back({entry.name, std::move(why_not)});
   }
   if (rows.empty()) return "";
-  return absl::StrCat("\n", Format(std::move(table), rows));
+  return absl::StrCat(
+      "\n", FormatTable({{"not here", Align::kLeft}, {"reason", Align::kLeft}},
+                        rows));
 }
 
 std::string TimeText(absl::Duration time) {
@@ -258,16 +250,16 @@ BuildInfo ThisBuild() {
 }
 
 std::string FormatTimes() {
-  TextTable table({{"time", Align::kLeft},
-                   {"default"},
-                   {"what waits", Align::kLeft},
-                   {"set by", Align::kLeft}});
   std::vector<std::vector<std::string>> rows;
   for (const TimeRow& row : kTimes) {
     rows.push_back({std::string(row.name), TimeText(row.time),
                     std::string(row.waits), std::string(row.set_by)});
   }
-  return Format(std::move(table), rows);
+  return FormatTable({{"time", Align::kLeft},
+                      {"default"},
+                      {"what waits", Align::kLeft},
+                      {"set by", Align::kLeft}},
+                     rows);
 }
 
 std::string FormatInfo(const BuildInfo& build,
@@ -302,22 +294,21 @@ Json InfoAsJson(const BuildInfo& build, const CollectiveRegistry& registry) {
   for (const auto& entry : registry.List()) {
     algorithms.push_back(ToJson(entry, build));
   }
-  return {
-      {"version", build.version},
-      {"build",
-       {{"compiler", build.compiler},
-        {"optimized", build.optimized},
-        {"simd", build.simd},
-        {"sanitizer", build.sanitizer.empty() ? Json() : Json(build.sanitizer)},
-        {"extensions", build.extensions},
-        {"missing_extensions", build.missing_extensions},
-        {"cuda_aware_mpi", build.has_cuda_aware_mpi}}},
-      {"processor", build.processor},
-      {"processors", build.num_processors},
-      {"memory_bytes", build.memory_bytes},
-      {"gpus", ToJson(build.gpus)},
-      {"device_types", {"CPU"}},
-      {"algorithms", algorithms}};
+  return {{"version", build.version},
+          {"build",
+           {{"compiler", build.compiler},
+            {"optimized", build.optimized},
+            {"simd", build.simd},
+            {"sanitizer", OrNull(build.sanitizer)},
+            {"extensions", build.extensions},
+            {"missing_extensions", build.missing_extensions},
+            {"cuda_aware_mpi", build.has_cuda_aware_mpi}}},
+          {"processor", build.processor},
+          {"processors", build.num_processors},
+          {"memory_bytes", build.memory_bytes},
+          {"gpus", ToJson(build.gpus)},
+          {"device_types", {"CPU"}},
+          {"algorithms", algorithms}};
 }
 
 }  // namespace tutti

@@ -14,9 +14,9 @@
 #include "schedule/simulate/planned_outline.h"
 #include "schedule/simulate/simulator.h"
 #include "tools/base/exit_status.h"
+#include "tools/base/json_value.h"
 #include "tools/base/option_values.h"
 #include "tools/base/text_table.h"
-#include "tools/commands/json_value.h"
 #include "tools/draw/topology_file.h"
 #include "tools/request/workload.h"
 #include "tutti/collective.h"
@@ -208,11 +208,6 @@ std::optional<double> ProcessorsShareOf(const SimulationReport& report) {
 }
 
 std::string LinksTable(const SimulationReport& report) {
-  TextTable table({{"links", Align::kLeft},
-                   {"latency [us]"},
-                   {"bandwidth [GB/s]"},
-                   {"bytes"},
-                   {"messages"}});
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < report.cluster.links.size(); ++i) {
     const LinkCost& cost = report.cluster.links[i].cost;
@@ -222,10 +217,12 @@ std::string LinksTable(const SimulationReport& report) {
                     absl::StrFormat("%.0f", use.bytes),
                     absl::StrFormat("%.0f", use.messages)});
   }
-  table.Fit(rows);
-  std::string text = table.Header();
-  for (const auto& row : rows) absl::StrAppend(&text, table.Row(row));
-  return text;
+  return FormatTable({{"links", Align::kLeft},
+                      {"latency [us]"},
+                      {"bandwidth [GB/s]"},
+                      {"bytes"},
+                      {"messages"}},
+                     rows);
 }
 
 std::string ToText(const SimulationReport& report) {
@@ -267,10 +264,6 @@ std::string ToText(const SimulationReport& report) {
 
 Json ToJson(const SimulationReport& report) {
   const VerifyCase& request = report.of.request;
-  const std::string& note = report.of.shown.note;
-  const auto share = ShareOf(report);
-  const auto processors = ProcessorsOf(report);
-  const auto processors_share = ProcessorsShareOf(report);
   Json links = Json::array();
   for (size_t i = 0; i < report.cluster.links.size(); ++i) {
     const LinkCost& cost = report.cluster.links[i].cost;
@@ -282,23 +275,22 @@ Json ToJson(const SimulationReport& report) {
                      {"messages", use.messages}});
   }
   return {{"name", report.name},
-          {"note", note.empty() ? Json() : Json(note)},
+          {"note", OrNull(report.of.shown.note)},
           {"collective", std::string(Name(request.type))},
           {"layout", request.layout.ToString()},
           {"ranks", request.layout.size()},
           {"bytes", report.bytes},
           {"time_us", report.simulation.seconds * 1e6},
           {"lower_bound_us", report.lower_bound_seconds * 1e6},
-          {"share", share.has_value() ? Json(*share) : Json()},
+          {"share", OrNull(ShareOf(report))},
           {"rounds", report.simulation.num_rounds - 1},
           {"simulated_ranks", report.simulation.simulated_ranks},
           {"chunk_bytes", report.chunk_bytes},
           {"input_bytes", report.buffers.input},
           {"output_bytes", report.buffers.output},
           {"scratch_bytes", report.buffers.scratch},
-          {"processors", processors.has_value() ? Json(*processors) : Json()},
-          {"processors_share",
-           processors_share.has_value() ? Json(*processors_share) : Json()},
+          {"processors", OrNull(ProcessorsOf(report))},
+          {"processors_share", OrNull(ProcessorsShareOf(report))},
           {"links", links}};
 }
 

@@ -154,17 +154,15 @@ absl::StatusOr<std::string> Report(
     rows.back().push_back(by_model.cells.back());
     rows.back().push_back(by_rules.cells.back());
   }
-  TextTable table({{"collective", Align::kLeft},
-                   {"layout", Align::kLeft},
-                   {"bytes"},
-                   {"fastest", Align::kLeft},
-                   {"p50 [us]"},
-                   {"model, times as long", Align::kLeft},
-                   {"rules, times as long", Align::kLeft}});
-  table.Fit(rows);
-  std::string text = table.Header();
-  for (const auto& row : rows) absl::StrAppend(&text, table.Row(row));
-  return absl::StrCat(text, by_model.Line("model"), by_rules.Line("rules"));
+  return absl::StrCat(FormatTable({{"collective", Align::kLeft},
+                                   {"layout", Align::kLeft},
+                                   {"bytes"},
+                                   {"fastest", Align::kLeft},
+                                   {"p50 [us]"},
+                                   {"model, times as long", Align::kLeft},
+                                   {"rules, times as long", Align::kLeft}},
+                                  rows),
+                      by_model.Line("model"), by_rules.Line("rules"));
 }
 
 std::string StoresText(const std::vector<StoreTimes>& stores) {
@@ -176,13 +174,12 @@ std::string StoresText(const std::vector<StoreTimes>& stores) {
          absl::StrFormat("%.1f",
                          absl::ToDoubleMicroseconds(size.past_caches))});
   }
-  TextTable table({{"inputs and outputs [bytes]"},
-                   {"to the caches [us]"},
-                   {"past them [us]"}});
-  table.Fit(rows);
-  std::string text = absl::StrCat("\n", table.Header());
-  for (const auto& row : rows) absl::StrAppend(&text, table.Row(row));
-  return absl::StrCat(text, "results are written past the caches from ",
+  return absl::StrCat("\n",
+                      FormatTable({{"inputs and outputs [bytes]"},
+                                   {"to the caches [us]"},
+                                   {"past them [us]"}},
+                                  rows),
+                      "results are written past the caches from ",
                       FormatBytes(PastCachesFrom(stores)),
                       " bytes of inputs and outputs in all\n");
 }

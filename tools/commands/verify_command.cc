@@ -11,10 +11,10 @@
 #include "schedule/engine/stand_in.h"
 #include "schedule/proof/standard_cases.h"
 #include "tools/base/algorithm_names.h"
+#include "tools/base/json_value.h"
 #include "tools/base/option_values.h"
 #include "tools/base/progress.h"
 #include "tools/base/text_table.h"
-#include "tools/commands/json_value.h"
 #include "tutti/collective.h"
 #include "tutti/schedule.h"
 
@@ -118,14 +118,12 @@ Json ToJson(const Verdict& verdict) {
   Json json = {{"name", verdict.name}, {"is_schedule", verdict.is_schedule}};
   if (!verdict.report.has_value()) return json;
   const VerifyReport& report = *verdict.report;
-  json["note"] = verdict.note.empty() ? Json() : Json(verdict.note);
+  json["note"] = OrNull(verdict.note);
   json["max_ranks"] = report.largest_group;
   json["group_sizes"] = report.num_sizes;
   json["cases"] = report.cases;
   json["failed"] = report.failed;
-  json["first_failure"] =
-      verdict.failed() ? Json(std::string(report.first_failure.message()))
-                       : Json();
+  json["first_failure"] = OrNull(std::string(report.first_failure.message()));
   return json;
 }
 
@@ -135,9 +133,7 @@ absl::StatusOr<std::vector<CollectiveRegistry::Entry>> Choose(
   if (names.empty()) return registry.List();
   std::vector<CollectiveRegistry::Entry> chosen;
   for (const std::string& name : names) {
-    const absl::Status known = CheckAlgorithm(registry, name);
-    if (!known.ok()) return known;
-    const auto factory = registry.Find(name);
+    const auto factory = FindAlgorithm(registry, name);
     if (!factory.ok()) return factory.status();
     chosen.push_back({name, *factory});
   }

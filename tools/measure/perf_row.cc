@@ -14,17 +14,6 @@ std::string OrDash(const std::string& text) {
   return text.empty() ? "-" : text;
 }
 
-nlohmann::ordered_json OrNull(const std::string& text) {
-  if (text.empty()) return nullptr;
-  return text;
-}
-
-template <typename Number>
-nlohmann::ordered_json OrNull(const std::optional<Number>& number) {
-  if (!number.has_value()) return nullptr;
-  return *number;
-}
-
 }  // namespace
 
 PerfRow MakePerfRow(const Workload& workload, const Measurement& measurement) {
@@ -100,7 +89,7 @@ std::vector<std::string> Cells(const PerfRow& row, double copy_bandwidth) {
                                   : "-"};
 }
 
-nlohmann::ordered_json ToJson(const PerfRow& row, double copy_bandwidth) {
+Json ToJson(const PerfRow& row, double copy_bandwidth) {
   return {{"collective", row.collective},
           {"bytes", row.bytes},
           {"count", row.count},

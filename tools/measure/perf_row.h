@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "nlohmann/json.hpp"
+#include "tools/base/json_value.h"
 #include "tools/base/text_table.h"
 #include "tools/request/workload.h"
 
@@ -58,7 +58,7 @@ double BusFactor(CollectiveType type, int group_size);
 TextTable PerfTable();
 std::vector<std::string> Cells(const PerfRow& row, double copy_bandwidth);
 
-nlohmann::ordered_json ToJson(const PerfRow& row, double copy_bandwidth);
+Json ToJson(const PerfRow& row, double copy_bandwidth);
 
 }  // namespace tutti
 

@@ -24,9 +24,7 @@ constexpr char kDefaultBytes[] = "1M";
 
 absl::StatusOr<StandIn> FindShown(const CollectiveRegistry& registry,
                                   const std::string& name) {
-  const absl::Status known = CheckAlgorithm(registry, name);
-  if (!known.ok()) return known;
-  const auto factory = registry.Find(name);
+  const auto factory = FindAlgorithm(registry, name);
   if (!factory.ok()) return factory.status();
   auto shown = StandInOf(**factory);
   if (shown.ok()) return shown;
