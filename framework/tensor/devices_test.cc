@@ -11,12 +11,12 @@
 #include "tutti/device.h"
 
 namespace tutti {
-namespace device_manager_test {
+namespace devices_test {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::unique_ptr<Device> Cpu(int index) {
   return std::make_unique<CpuDevice>(
@@ -146,5 +146,56 @@ TEST_F(DeviceManagerTest, ACpuDeviceAllocatesHostMemory) {
   EXPECT_EQ(tensor->size_bytes(), 24u);
 }
 
-}  // namespace device_manager_test
+TEST(DeviceNameTest, ParsesAllParts) {
+  const auto name =
+      DeviceName::Parse("/job:worker/replica:1/task:23/device:GPU:4");
+  ASSERT_THAT(name, IsOk());
+  EXPECT_EQ(name->job, "worker");
+  EXPECT_EQ(name->replica, 1);
+  EXPECT_EQ(name->task, 23);
+  EXPECT_EQ(name->type, "GPU");
+  EXPECT_EQ(name->index, 4);
+}
+
+TEST(DeviceNameTest, ToStringIsTheInverseOfParse) {
+  const std::string text = "/job:worker/replica:0/task:3/device:CPU:1";
+  const auto name = DeviceName::Parse(text);
+  ASSERT_THAT(name, IsOk());
+  EXPECT_EQ(name->ToString(), text);
+  EXPECT_EQ(*name, (DeviceName{"worker", 0, 3, "CPU", 1}));
+}
+
+TEST(DeviceNameTest, TheTaskIsTheNameWithoutTheDevice) {
+  EXPECT_EQ((DeviceName{"worker", 2, 3, "CPU", 1}).TaskName(),
+            "/job:worker/replica:2/task:3");
+}
+
+class MalformedDeviceNameTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(MalformedDeviceNameTest, IsInvalidAndShownWithTheFormWanted) {
+  EXPECT_THAT(
+      DeviceName::Parse(GetParam()),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr('"' + std::string(GetParam()) + '"'),
+                     HasSubstr("/job:worker/replica:0/task:3/device:CPU:1"))));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Names, MalformedDeviceNameTest,
+    testing::Values("", "CPU:0", "/job:/replica:0/task:0/device:CPU:0",
+                    "job:a/replica:0/task:0/device:CPU:0",
+                    "/job:a/replica:0/task:0",
+                    "/job:a/replica:0/task:0/device:CPU",
+                    "/job:a/replica:0/task:0/device::0",
+                    "/job:a/replica:0/task:0/device:CPU:",
+                    "/job:a/replica:0/task:0/device:CPU:0:1",
+                    "/job:a/replica:0/task:0/device:CPU:0/",
+                    "/job:a/task:0/replica:0/device:CPU:0",
+                    "/job:a/replica:-1/task:0/device:CPU:0",
+                    "/job:a/replica:0/task:x/device:CPU:0",
+                    "/job:a/replica:0/task:/device:CPU:0",
+                    "/job:a/replica:0/task:99999999999/device:CPU:0",
+                    "/job:a/b/replica:0/task:0/device:CPU:0"));
+
+}  // namespace devices_test
 }  // namespace tutti

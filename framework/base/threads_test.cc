@@ -1,20 +1,59 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "framework/base/ended_steps.h"
+#include "framework/base/mutex.h"
+#include "framework/base/trampoline.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/environment.h"
 
 namespace tutti {
-namespace cancellation_test {
+namespace threads_test {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(BlockingCounterTest, WaitReturnsAtOnceIfThereIsNothingToWaitFor) {
+  BlockingCounter counter(0);
+  counter.Wait();
+}
+
+TEST(BlockingCounterTest, WhatWasDoneBeforeACountIsSeenAfterTheWait) {
+  constexpr int kThreads = 4;
+  BlockingCounter counter(kThreads);
+  std::vector<int> written(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&counter, &value = written[i]] {
+      value = 1;
+      counter.DecrementCount();
+    });
+  }
+  counter.Wait();
+  EXPECT_EQ(written, std::vector<int>(kThreads, 1));
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(BlockingCounterTest, MayBeDestroyedAsSoonAsWaitReturns) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 200; ++i) {
+    auto counter = std::make_unique<BlockingCounter>(1);
+    threads.emplace_back(
+        [target = counter.get()] { target->DecrementCount(); });
+    counter->Wait();
+    counter.reset();
+  }
+  for (std::thread& thread : threads) thread.join();
+}
 
 class CancellationTest : public testing::Test {
  protected:
@@ -145,5 +184,130 @@ TEST_F(CancellationTest, WatchersRunOnceHoweverThreadsMeet) {
   }
 }
 
-}  // namespace cancellation_test
+TEST(MutexTest, OneAtATimeHoldsIt) {
+  constexpr int kNumThreads = 4;
+  constexpr int64_t kNumRounds = 20'000;
+  const DefaultEnvironment environment(kNumThreads);
+  Mutex mu;
+  int64_t count = 0;
+  BlockingCounter ended{kNumThreads};
+  for (int i = 0; i < kNumThreads; ++i) {
+    environment.get().queue->Schedule([&] {
+      for (int64_t round = 0; round < kNumRounds; ++round) {
+        MutexLock lock(&mu);
+        ++count;
+      }
+      ended.DecrementCount();
+    });
+  }
+  ended.Wait();
+  EXPECT_EQ(count, kNumThreads * kNumRounds);
+}
+
+// Holds the lock longer than a thread spins before it sleeps.
+TEST(MutexTest, WhoSleepsIsWoken) {
+  const DefaultEnvironment environment(1);
+  Mutex mu;
+  BlockingCounter tries{1};
+  BlockingCounter ended{1};
+  bool is_released = false;
+  mu.Lock();
+  environment.get().queue->Schedule([&] {
+    tries.DecrementCount();
+    {
+      MutexLock lock(&mu);
+      EXPECT_TRUE(is_released);
+    }
+    ended.DecrementCount();
+  });
+  tries.Wait();
+  // Takes some milliseconds, in which the other thread stops spinning.
+  for (int i = 0; i < 1'000'000; ++i) {
+    static_cast<void>(environment.get().clock->Now());
+  }
+  is_released = true;
+  mu.Unlock();
+  ended.Wait();
+}
+
+TEST(RunInTurnTest, RunsInsideTheCall) {
+  bool ran = false;
+  RunOnTrampoline([&] { ran = true; });
+  EXPECT_TRUE(ran);
+}
+
+TEST(RunInTurnTest, WhatWorkAddsRunsAfterItInOrder) {
+  std::vector<int> order;
+  RunOnTrampoline([&] {
+    RunOnTrampoline([&] {
+      order.push_back(2);
+      RunOnTrampoline([&] { order.push_back(4); });
+    });
+    RunOnTrampoline([&] { order.push_back(3); });
+    order.push_back(1);
+  });
+  EXPECT_THAT(order, ElementsAre(1, 2, 3, 4));
+}
+
+void CountDown(int* left) {
+  RunOnTrampoline([left] {
+    if (--*left > 0) CountDown(left);
+  });
+}
+
+TEST(RunInTurnTest, ALongChainNeedsNoStack) {
+  int left = 1000000;
+  CountDown(&left);
+  EXPECT_EQ(left, 0);
+}
+
+TEST(EndedStepsTest, AStepSequenceTakesOneEntry) {
+  EndedSteps ended;
+  EXPECT_TRUE(ended.empty());
+  for (int64_t step = 100; step < 10'100; ++step) ended.Add(step);
+  EXPECT_EQ(ended.num_runs(), 1u);
+  EXPECT_FALSE(ended.Contains(99));
+  EXPECT_TRUE(ended.Contains(100));
+  EXPECT_TRUE(ended.Contains(10'099));
+  EXPECT_FALSE(ended.Contains(10'100));
+}
+
+TEST(EndedStepsTest, AddingAnIdTwiceChangesNothing) {
+  EndedSteps ended;
+  for (int i = 0; i < 2; ++i) ended.Add(7);
+  EXPECT_TRUE(ended.Contains(7));
+  EXPECT_EQ(ended.num_runs(), 1u);
+}
+
+TEST(EndedStepsTest, TakesTheLeastAndTheLargestId) {
+  using Limits = std::numeric_limits<int64_t>;
+  EndedSteps ended;
+  for (const int64_t step : {Limits::max(), Limits::min(), int64_t{-1}}) {
+    ended.Add(step);
+    EXPECT_TRUE(ended.Contains(step));
+  }
+  EXPECT_FALSE(ended.Contains(0));
+}
+
+// None of these ids follow one another.
+TEST(EndedStepsTest, RemembersTheRunsThatWereBegunLast) {
+  constexpr int64_t kMaxRuns = 3;
+  EndedSteps ended(kMaxRuns);
+  for (int64_t i = 0; i < 100; ++i) {
+    ended.Add(10 * i);
+    EXPECT_LT(ended.num_runs(), 2u * kMaxRuns);
+    for (int64_t kept = std::max<int64_t>(0, i - kMaxRuns + 1); kept <= i;
+         ++kept) {
+      EXPECT_TRUE(ended.Contains(10 * kept)) << kept << " after " << i;
+    }
+  }
+  EXPECT_FALSE(ended.Contains(0));
+}
+
+TEST(EndedStepsTest, TheErrorNamesTheStep) {
+  EXPECT_THAT(StepHasEndedError(7), StatusIs(absl::StatusCode::kAborted,
+                                             testing::HasSubstr("step 7")));
+}
+
+}  // namespace threads_test
 }  // namespace tutti
