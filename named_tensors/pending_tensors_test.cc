@@ -44,8 +44,7 @@ proto::Decision Decided(std::vector<uint64_t> requests, uint32_t slot) {
 TEST(PendingTensorsTest, ANameIsTakenUntilItLeaves) {
   PendingTensors pending(/*rank=*/1, /*num_ranks=*/2);
   ASSERT_THAT(pending.Add(Pending("x")), IsOk());
-  EXPECT_THAT(pending.Add(Pending("x")),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("rank 1")));
+  EXPECT_THAT(pending.Add(Pending("x")), IsAlreadyExists("rank 1"));
   pending.TakeMessage();
   const auto decided = pending.TakeDecided(Decided({1}, 1));
   ASSERT_THAT(decided, IsOk());
@@ -77,8 +76,7 @@ TEST(PendingTensorsTest, RefusesADecisionAboutWhatItDidNotAskFor) {
     return pending.TakeDecided(decision).status();
   };
   EXPECT_THAT(refused(Decided({1}, 1)),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("none that waits")));  // Not sent yet.
+              IsInvalidArgument("none that waits"));  // Not sent yet.
   pending.TakeMessage();
   for (const std::vector<uint64_t>& requests :
        std::vector<std::vector<uint64_t>>{{}, {2}, {1, 1}, {1, 0}}) {
@@ -87,13 +85,11 @@ TEST(PendingTensorsTest, RefusesADecisionAboutWhatItDidNotAskFor) {
   }
   proto::Decision gather = Decided({1}, 1);
   gather.add_rows(1);
-  EXPECT_THAT(refused(gather),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rows")));
+  EXPECT_THAT(refused(gather), IsInvalidArgument("rows"));
   proto::Decision small = Decided({1}, 1);
   small.set_fused_elements(3);
   EXPECT_THAT(refused(small),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("fused_elements is 3; the requests have 4")));
+              IsInvalidArgument("fused_elements is 3; the requests have 4"));
   EXPECT_THAT(refused(Decided({1}, 1)), IsOk());
 }
 
@@ -247,14 +243,12 @@ TEST(RequestCheckTest, TypesAreComparedBeforeOperationsBeforeShapes) {
   TensorRequest other = Gather({2, 2});
   other.type = CollectiveType::kAllReduce;
   EXPECT_THAT(CheckRequestsAgree({one, other}),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("mismatched operations: one rank did an "
-                                 "allgather, but another rank did an "
-                                 "allreduce: ranks [0] / [1]")));
+              IsFailedPrecondition("mismatched operations: one rank did an "
+                                   "allgather, but another rank did an "
+                                   "allreduce: ranks [0] / [1]"));
   other.dtype = DType::kInt8;
   EXPECT_THAT(CheckRequestsAgree({one, other}),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("mismatched data types")));
+              IsFailedPrecondition("mismatched data types"));
 }
 
 TEST(RequestCheckTest, NamesAllValuesAndTheirRanks) {
@@ -271,13 +265,12 @@ TEST(RequestCheckTest, NamesAllValuesAndTheirRanks) {
 
 TEST(RequestCheckTest, RowsThatAreTooManyTogetherAreRefused) {
   const int64_t half = int64_t{1} << 62;
-  EXPECT_THAT(
-      CheckRequestsAgree({Gather({half}), Gather({half})}),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("too many")));
+  EXPECT_THAT(CheckRequestsAgree({Gather({half}), Gather({half})}),
+              IsFailedPrecondition("too many"));
   EXPECT_THAT(
       CheckRequestsAgree({Gather({half / 4, 2}), Gather({half / 4, 2}),
                           Gather({half / 4, 2}), Gather({half / 4, 2})}),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("too many")));
+      IsFailedPrecondition("too many"));
 }
 
 TEST(RequestCheckTest, ALongNameIsShownInPart) {

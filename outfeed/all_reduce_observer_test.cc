@@ -190,8 +190,7 @@ TEST_F(AllReduceObserverTest, AnotherShapeIsCountedAndFailsNoCollective) {
   EXPECT_EQ(tallies(1).num_failed, 1U);
   EXPECT_THAT(
       tallies(1).first_error,
-      StatusIs(StatusCode::kInvalidArgument,
-               HasSubstr("of consumer id 5 is float32[3], found float32[2]")));
+      IsInvalidArgument("of consumer id 5 is float32[3], found float32[2]"));
   EXPECT_THAT(receiver_->statistics(1).status, IsOk());
 }
 
@@ -200,8 +199,7 @@ TEST_F(AllReduceObserverTest, AnEndedStreamFailsNoCollective) {
   Deliver();
   Run(kWatched);
   EXPECT_EQ(tallies(0).num_failed, 1U);
-  EXPECT_THAT(tallies(0).first_error,
-              StatusIs(StatusCode::kCancelled, HasSubstr("outfeed")));
+  EXPECT_THAT(tallies(0).first_error, IsCancelled("outfeed"));
 }
 
 TEST_F(AllReduceObserverTest, WhatWaitsOutlivesTheObserver) {

@@ -251,15 +251,13 @@ TEST_F(MemoryChannelTest, FailsWhileNobodyListens) {
   MemoryChannel channel("device 7", {});
   Outcome outcome;
   channel.TransferToOutfeed({}, outcome.Done());
-  EXPECT_THAT(outcome.status,
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("nobody listens to the outfeed of device 7")));
+  EXPECT_THAT(outcome.status, IsFailedPrecondition(
+                                  "nobody listens to the outfeed of device 7"));
 }
 
 TEST_F(MemoryChannelTest, HasOneListener) {
   EXPECT_THAT(channel_.TransferFromOutfeed(std::make_shared<Listener>()),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("somebody listens")));
+              IsFailedPrecondition("somebody listens"));
 }
 
 TEST_F(MemoryChannelTest, CloseComesAfterAllThatWasTransferred) {
@@ -332,8 +330,7 @@ TEST_F(MemoryChannelTest, WhatWaitsFailsWithTheChannel) {
     }
     EXPECT_EQ(waits.num_calls, 0);
   }
-  EXPECT_THAT(waits.status,
-              StatusIs(absl::StatusCode::kCancelled, HasSubstr("destroyed")));
+  EXPECT_THAT(waits.status, IsCancelled("destroyed"));
 }
 
 TEST_F(MemoryChannelTest, RejectsMoreBytesThanCanBeCounted) {
@@ -343,8 +340,7 @@ TEST_F(MemoryChannelTest, RejectsMoreBytesThanCanBeCounted) {
   std::vector<Tensor> arrays = {large, large, Bytes(1)};
   Outcome outcome;
   channel_.TransferToOutfeed(absl::MakeSpan(arrays), outcome.Done());
-  EXPECT_THAT(outcome.status, StatusIs(absl::StatusCode::kInvalidArgument,
-                                       HasSubstr("3 arrays")));
+  EXPECT_THAT(outcome.status, IsInvalidArgument("3 arrays"));
 }
 
 TEST(OutfeedChannelOfTest, ACpuDeviceKeepsTheChannelThatItIsGiven) {
@@ -358,8 +354,7 @@ TEST(OutfeedChannelOfTest, ACpuDeviceKeepsTheChannelThatItIsGiven) {
 
 TEST(OutfeedChannelOfTest, OtherDevicesBringTheirOwn) {
   CpuDevice device({.name = {"localhost", 0, 0, "CUDA", 0}});
-  EXPECT_THAT(OutfeedChannelOf(device),
-              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("CUDA:0")));
+  EXPECT_THAT(OutfeedChannelOf(device), IsUnimplemented("CUDA:0"));
   const auto own =
       std::make_shared<MemoryChannel>("device", MemoryChannel::Options());
   device.GiveOutfeedChannel(own);

@@ -18,7 +18,6 @@ namespace tutti {
 namespace outfeed_ends_test {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 // Tests the end of a receiver in every state of a device and of its callback.
 
@@ -184,17 +183,14 @@ TEST_F(OutfeedStartTest, AShutdownBeforeItIsDoneAtOnce) {
   EXPECT_EQ(outcome_.num_calls, 1);
   EXPECT_THAT(outcome_.status, IsOk());
   EXPECT_THAT(job_.receiver->Start(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("shut down before it was started")));
+              IsFailedPrecondition("shut down before it was started"));
   job_.receiver->Shutdown(nullptr);
 }
 
 TEST_F(OutfeedStartTest, IsOnce) {
   job_.Create(100);
   ASSERT_THAT(job_.receiver->Start(), IsOk());
-  EXPECT_THAT(job_.receiver->Start(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("started before")));
+  EXPECT_THAT(job_.receiver->Start(), IsFailedPrecondition("started before"));
   job_.SendNumber(0, 1, outcome_.Done());
   EXPECT_THAT(outcome_.status, IsOk());
 }
@@ -202,8 +198,7 @@ TEST_F(OutfeedStartTest, IsOnce) {
 TEST_F(OutfeedStartTest, SendsBeforeItFail) {
   job_.Create(100);
   job_.SendNumber(0, 1, outcome_.Done());
-  EXPECT_THAT(outcome_.status, StatusIs(absl::StatusCode::kFailedPrecondition,
-                                        HasSubstr("nobody listens")));
+  EXPECT_THAT(outcome_.status, IsFailedPrecondition("nobody listens"));
 }
 
 TEST_F(OutfeedStartTest, FailsWhereADeviceHasAReceiver) {
@@ -215,13 +210,11 @@ TEST_F(OutfeedStartTest, FailsWhereADeviceHasAReceiver) {
   const auto other = *OutfeedReceiver::Create(options);
   ASSERT_THAT(other->Start(), IsOk());
   job_.Create(100);
-  const auto is_error = StatusIs(absl::StatusCode::kFailedPrecondition,
-                                 HasSubstr("device:CPU:1"));
+  const auto is_error = IsFailedPrecondition("device:CPU:1");
   EXPECT_THAT(job_.receiver->Start(), is_error);
   Outcome send;
   job_.SendNumber(0, 1, send.Done());
-  EXPECT_THAT(send.status, StatusIs(absl::StatusCode::kCancelled,
-                                    HasSubstr("was shut down")));
+  EXPECT_THAT(send.status, IsCancelled("was shut down"));
   job_.receiver->Shutdown(outcome_.Done());
   EXPECT_EQ(outcome_.num_calls, 1);
   EXPECT_THAT(outcome_.status, is_error);
@@ -330,7 +323,7 @@ TEST_F(DeviceStreamTest, ACallbackThatFailsGivesBackWhatIsUnread) {
   EXPECT_EQ(budget_->used_bytes(), 0);
   EXPECT_EQ(Take({Header(), Number(3)}), 0U);
   EXPECT_EQ(ended_.num_calls, 1);
-  EXPECT_THAT(ended_.status, StatusIs(absl::StatusCode::kDataLoss, testing::_));
+  EXPECT_THAT(ended_.status, IsDataLoss());
 }
 
 TEST_F(DeviceStreamTest, ACallbackThatFailsWaitsForNoRoom) {

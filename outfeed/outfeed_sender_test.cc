@@ -38,10 +38,8 @@ class OutfeedSenderTest : public testing::Test {
 
 TEST_F(OutfeedSenderTest, RejectsAnIdThatIsNotRegistered) {
   EXPECT_THAT(job_.sender(0).SendAndWait(9, {Number(1)}),
-              StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("consumer id 9 was not registered")));
-  EXPECT_THAT(job_.sender(0).SendAndWait(0, {}),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("0")));
+              IsNotFound("consumer id 9 was not registered"));
+  EXPECT_THAT(job_.sender(0).SendAndWait(0, {}), IsNotFound("0"));
 }
 
 TEST_F(OutfeedSenderTest, RejectsOtherArraysThanRegistered) {
@@ -63,8 +61,7 @@ TEST_F(OutfeedSenderTest, SendsManyItemsAtOnce) {
   for (int i = 0; i < 3; ++i) {
     ASSERT_THAT(sender.AddItem(1, {Number(i)}, batch), IsOk());
   }
-  EXPECT_THAT(sender.AddItem(1, {}, batch),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1")));
+  EXPECT_THAT(sender.AddItem(1, {}, batch), IsInvalidArgument("1"));
   Outcome outcome;
   sender.channel().TransferToOutfeed(absl::MakeSpan(batch), outcome.Done());
   environment_.RunAll();
@@ -105,8 +102,7 @@ TEST(OutfeedRegistryTest, FindsWhatWasRegistered) {
   EXPECT_EQ((*consumer)->id, 5U);
   EXPECT_EQ((*consumer)->payload_bytes, 13);
   EXPECT_EQ(*ReadHeader((*consumer)->header), 5U);
-  EXPECT_THAT(registry.Find(6),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("6")));
+  EXPECT_THAT(registry.Find(6), IsNotFound("6"));
 }
 
 TEST(OutfeedRegistryTest, TheSameAgainIsFine) {
@@ -368,14 +364,13 @@ TEST_F(AddOutfeedTest, AddsNothingThatMakesNoSense) {
          {{DType::kInt32, TensorShape::Vector(1)}, Input(0)});
   expect(invalid, "float32[2], 8 bytes; its region has 4", 2,
          {{DType::kFloat32, TensorShape::Vector(2)}, Input(0)});
-  EXPECT_THAT(job_.registry->Find(2),
-              StatusIs(StatusCode::kNotFound, HasSubstr("2")));
+  EXPECT_THAT(job_.registry->Find(2), IsNotFound("2"));
 
   CpuDevice other({.name = {"localhost", 0, 0, "OTHER", 0}});
   EXPECT_THAT(AddOutfeed({graph, other, job_.registry}, {}, kNumberId,
                          {NumberAt(Input(0))})
                   .status(),
-              StatusIs(StatusCode::kUnimplemented, HasSubstr("OTHER")));
+              IsUnimplemented("OTHER"));
   EXPECT_THAT(graph.nodes(), IsEmpty());
 }
 

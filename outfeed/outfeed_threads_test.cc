@@ -103,7 +103,7 @@ TEST_F(OutfeedConcurrencyTest, AShutdownMeetsDevicesThatSend) {
                                     {Number(num_sent[device])});
         num_sent[device] += status.ok();
       }
-      EXPECT_THAT(status, StatusIs(absl::StatusCode::kCancelled, testing::_));
+      EXPECT_THAT(status, IsCancelled());
     });
     while (num_sent[round % kNumDevices] < 100) std::this_thread::yield();
     EXPECT_THAT(ShutDown(), IsOk());
@@ -135,7 +135,7 @@ TEST_F(OutfeedConcurrencyTest, ACallbackThatFailsMeetsDevicesThatSend) {
         }
       }
     }));
-    EXPECT_THAT(ShutDown(), StatusIs(absl::StatusCode::kDataLoss, testing::_));
+    EXPECT_THAT(ShutDown(), IsDataLoss());
     EXPECT_EQ(job_.receiver->queued_bytes(), 0);
     EXPECT_EQ(job_.receiver->statistics(0).num_items, 1000U);
   }

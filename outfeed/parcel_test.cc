@@ -23,7 +23,6 @@ namespace tutti {
 namespace parcel_test {
 
 using absl::StatusCode;
-using ::testing::HasSubstr;
 
 class ParcelTest : public testing::Test {
  protected:
@@ -99,9 +98,7 @@ TEST_F(ParcelTest, ALongMessageIsCut) {
 }
 
 TEST_F(ParcelTest, EveryFieldIsChecked) {
-  const auto invalid = [](const char* what) {
-    return StatusIs(StatusCode::kInvalidArgument, HasSubstr(what));
-  };
+  const auto invalid = [](const char* what) { return IsInvalidArgument(what); };
   EXPECT_THAT(StatusOf({}), invalid("is empty"));
   EXPECT_THAT(StatusOf({0, 1}), invalid("is empty"));
   EXPECT_THAT(StatusOf({7}), invalid("kind 7"));
@@ -134,8 +131,7 @@ TEST_F(ParcelTest, EveryEntryIsCheckedForItsEnd) {
     for (size_t size = 1; size < entry.size(); ++size) {
       EXPECT_THAT(StatusOf({entry.begin(),
                             entry.begin() + static_cast<ptrdiff_t>(size)}),
-                  StatusIs(StatusCode::kInvalidArgument,
-                           HasSubstr("in the middle of an entry")));
+                  IsInvalidArgument("in the middle of an entry"));
     }
   }
 }
@@ -166,8 +162,7 @@ class StreamReaderTest : public testing::Test {
   }
 
   void ExpectInvalid(const Entries& entries, const char* what) {
-    EXPECT_THAT(Read(entries),
-                StatusIs(StatusCode::kInvalidArgument, HasSubstr(what)));
+    EXPECT_THAT(Read(entries), IsInvalidArgument(what));
   }
 
   static SpecEntry Int32s(int64_t num_elements) {

@@ -20,7 +20,6 @@ namespace tutti {
 namespace threads_test {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 TEST(BlockingCounterTest, WaitReturnsAtOnceIfThereIsNothingToWaitFor) {
   BlockingCounter counter(0);
@@ -163,8 +162,7 @@ TEST_F(CancellationTest, WatchersRunOnceHoweverThreadsMeet) {
         for (int i = half; i < kWatchers; i += 2) {
           const auto id =
               cancellation.Watch([&runs, i](const absl::Status& reason) {
-                EXPECT_THAT(reason, StatusIs(absl::StatusCode::kAborted,
-                                             HasSubstr("reason")));
+                EXPECT_THAT(reason, IsAborted("reason"));
                 ++runs[i];
               });
           // Unwatches half of the watchers; they may have run before.
@@ -305,8 +303,7 @@ TEST(EndedStepsTest, RemembersTheRunsThatWereBegunLast) {
 }
 
 TEST(EndedStepsTest, TheErrorNamesTheStep) {
-  EXPECT_THAT(StepHasEndedError(7), StatusIs(absl::StatusCode::kAborted,
-                                             testing::HasSubstr("step 7")));
+  EXPECT_THAT(StepHasEndedError(7), IsAborted("step 7"));
 }
 
 }  // namespace threads_test

@@ -84,9 +84,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongSpec{{.job = "", .addresses = {"a:1"}}, "cannot be the name"}));
 
 TEST_P(WrongClusterSpecTest, IsRefused) {
-  EXPECT_THAT(Validate(GetParam().spec),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr(GetParam().error)));
+  EXPECT_THAT(Validate(GetParam().spec), IsInvalidArgument(GetParam().error));
 }
 
 constexpr Determinism kAll[] = {Determinism::kByRankOrder,
@@ -169,13 +167,10 @@ TEST(GroupDirectoryTest, FindsWhatLives) {
 TEST(GroupDirectoryTest, DoesNotKnowWhatComesLater) {
   GroupDirectory directory;
   EXPECT_THAT(directory.Find(1, 4),
-              StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("generation 4 of group 1 is not known")));
+              IsNotFound("generation 4 of group 1 is not known"));
   directory.Add(Group(1, 4));
-  EXPECT_THAT(directory.Find(1, 5),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("generation 5")));
-  EXPECT_THAT(directory.Find(2, 4),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("group 2")));
+  EXPECT_THAT(directory.Find(1, 5), IsNotFound("generation 5"));
+  EXPECT_THAT(directory.Find(2, 4), IsNotFound("group 2"));
 }
 
 TEST(GroupDirectoryTest, SaysWhyAGenerationHasEnded) {
@@ -211,10 +206,8 @@ TEST(GroupDirectoryTest, ANewGenerationEndsTheOldOne) {
   directory.Add(old);
   directory.Add(Group(1, 6));
   EXPECT_THAT(old->cancellation->status(),
-              StatusIs(absl::StatusCode::kAborted,
-                       HasSubstr("formed again, as generation 6")));
-  EXPECT_THAT(directory.Find(1, 4),
-              StatusIs(absl::StatusCode::kAborted, HasSubstr("formed again")));
+              IsAborted("formed again, as generation 6"));
+  EXPECT_THAT(directory.Find(1, 4), IsAborted("formed again"));
   EXPECT_FALSE(directory.End(1, 4, kLost));
   EXPECT_TRUE(directory.Find(1, 6).ok());
 }
@@ -257,9 +250,7 @@ TEST(GroupLayoutTest, GroupsRanksByTaskAndTasksByTheirLowestRank) {
 }
 
 TEST(GroupLayoutTest, NoRankIsInvalid) {
-  EXPECT_THAT(GroupLayout::Create({}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("at least one rank")));
+  EXPECT_THAT(GroupLayout::Create({}), IsInvalidArgument("at least one rank"));
 }
 
 TEST(GroupLayoutTest, UniformFillsOneTaskAfterTheOther) {
@@ -315,8 +306,7 @@ TEST(LayoutTextTest, MoreRanksThanTheLimitAreRefused) {
   EXPECT_THAT(ParseLayoutText("5+3", 8), IsOk());
   for (const char* text : {"99999999999x1", "1x9", "3x3", "8+1"}) {
     EXPECT_THAT(ParseLayoutText(text, 8),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("wanted at most 8 ranks")));
+                IsInvalidArgument("wanted at most 8 ranks"));
   }
 }
 
@@ -440,8 +430,7 @@ TEST(ParamsOfCallTest, AnOutputThatIsTooLargeIsAnError) {
 
 TEST(ParamsOfCallTest, RowsForAGroupOfAnotherSizeAreAnError) {
   EXPECT_THAT(ParamsOfCall(Settled({1, 2, 3}), Request(5, {4, 5})),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("rows has 2 entries for a group of 3")));
+              IsInvalidArgument("rows has 2 entries for a group of 3"));
 }
 
 }  // namespace groups_test

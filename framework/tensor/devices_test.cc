@@ -67,18 +67,15 @@ TEST_F(DeviceManagerTest, KeepsTheOrderInWhichItWasGivenThem) {
 }
 
 TEST_F(DeviceManagerTest, NoDeviceIsInvalid) {
-  EXPECT_THAT(DeviceManager::Create({}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("needs a device")));
+  EXPECT_THAT(DeviceManager::Create({}), IsInvalidArgument("needs a device"));
 }
 
 TEST_F(DeviceManagerTest, ANullDeviceIsInvalidAndItsPlaceShown) {
   std::vector<std::unique_ptr<Device>> devices;
   devices.push_back(Cpu(0));
   devices.push_back(nullptr);
-  EXPECT_THAT(
-      DeviceManager::Create(std::move(devices)),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("device 1 of 2")));
+  EXPECT_THAT(DeviceManager::Create(std::move(devices)),
+              IsInvalidArgument("device 1 of 2"));
 }
 
 TEST_F(DeviceManagerTest, TwoDevicesOfOneNameAreAlreadyExistsAndNamed) {
@@ -86,8 +83,7 @@ TEST_F(DeviceManagerTest, TwoDevicesOfOneNameAreAlreadyExistsAndNamed) {
   devices.push_back(Cpu(0));
   devices.push_back(Cpu(0));
   EXPECT_THAT(DeviceManager::Create(std::move(devices)),
-              StatusIs(absl::StatusCode::kAlreadyExists,
-                       HasSubstr("/job:worker/replica:0/task:0/device:CPU:0")));
+              IsAlreadyExists("/job:worker/replica:0/task:0/device:CPU:0"));
 }
 
 TEST_F(DeviceManagerTest, AnUnknownNameIsNotFoundAndNamesSomeOfTheKnown) {
@@ -125,16 +121,13 @@ TEST_F(DeviceManagerTest, MakesTheCpuDevicesOfEachTask) {
 }
 
 TEST_F(DeviceManagerTest, ACountBelowOneIsInvalidAndShown) {
-  EXPECT_THAT(CreateCpu(0, 4), StatusIs(absl::StatusCode::kInvalidArgument,
-                                        HasSubstr("0 tasks with 4 devices")));
-  EXPECT_THAT(CreateCpu(2, -1), StatusIs(absl::StatusCode::kInvalidArgument,
-                                         HasSubstr("2 tasks with -1 devices")));
+  EXPECT_THAT(CreateCpu(0, 4), IsInvalidArgument("0 tasks with 4 devices"));
+  EXPECT_THAT(CreateCpu(2, -1), IsInvalidArgument("2 tasks with -1 devices"));
 }
 
 TEST_F(DeviceManagerTest, NoSourceOfIncarnationsIsInvalid) {
-  EXPECT_THAT(
-      DeviceManager::CreateCpu(1, 1, /*random=*/nullptr),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("random")));
+  EXPECT_THAT(DeviceManager::CreateCpu(1, 1, /*random=*/nullptr),
+              IsInvalidArgument("random"));
 }
 
 TEST_F(DeviceManagerTest, ACpuDeviceAllocatesHostMemory) {

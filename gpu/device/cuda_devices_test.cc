@@ -161,8 +161,7 @@ TEST_F(CudaDevicesTest, AGpuThatFailsTakesNoStagingFromOthers) {
   runtime_.FailStream((*devices)[0]->compute_stream(),
                       absl::InternalError("illegal address"));
   environment_.RunAll();
-  EXPECT_THAT(take(1), StatusIs(absl::StatusCode::kInternal,
-                                HasSubstr("illegal address")));
+  EXPECT_THAT(take(1), IsInternal("illegal address"));
   EXPECT_THAT(take(2), IsOk());
 }
 
@@ -199,16 +198,14 @@ TEST_F(CudaDevicesTest, LackOfMemoryForAPeerIsNoLackOfALink) {
   runtime_.FailCall(GpuCall::kEnablePeerAccess, 0,
                     absl::ResourceExhaustedError("out of memory"));
   EXPECT_THAT(CreateCudaDevices(Options()),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("out of memory")));
+              IsResourceExhausted("out of memory"));
 }
 
 TEST_F(CudaDevicesTest, WhatFailsIsReturnedAndNothingIsLeft) {
   for (int num_good = 0; num_good < 30; ++num_good) {
     runtime_.FailCall(GpuCall::kCreateStream, num_good,
                       absl::InternalError("no stream"));
-    EXPECT_THAT(CreateCudaDevices(Options()),
-                StatusIs(absl::StatusCode::kInternal, HasSubstr("no stream")));
+    EXPECT_THAT(CreateCudaDevices(Options()), IsInternal("no stream"));
   }
   EXPECT_THAT(runtime_.Leaks(), IsEmpty());
 }
@@ -217,18 +214,14 @@ TEST_F(CudaDevicesTest, WithoutAGpuThereIsNoDevice) {
   FakeGpuRuntime runtime({.num_gpus = 0, .environment = environment_.get()});
   CudaDevicesOptions options = Options();
   options.runtime = &runtime;
-  EXPECT_THAT(CreateCudaDevices(options),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no GPU")));
+  EXPECT_THAT(CreateCudaDevices(options), IsNotFound("no GPU"));
 }
 
 TEST_F(CudaDevicesTest, WrongOptionsAreRefused) {
   CudaDevicesOptions options = Options();
   options.devices_per_gpu = 0;
-  EXPECT_THAT(CreateCudaDevices(options),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not 0")));
-  EXPECT_THAT(CreateCudaDevices({}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("need a GPU runtime")));
+  EXPECT_THAT(CreateCudaDevices(options), IsInvalidArgument("not 0"));
+  EXPECT_THAT(CreateCudaDevices({}), IsInvalidArgument("need a GPU runtime"));
 }
 
 // Tests collectives of the CPU's devices on groups of GPU devices.
@@ -266,10 +259,9 @@ TEST(CudaGroupTest, WhatWorksInTheHostsMemoryRefusesThatOfGpus) {
   request.impl_details.implementation = "OfHostMemory";
   Call(group, request);
   EXPECT_THAT(group.ended(),
-              Each(Optional(StatusIs(
-                  absl::StatusCode::kUnimplemented,
-                  HasSubstr("OfHostMemory works in the host's memory; "
-                            "/job:localhost/replica:0/task:0/device:GPU:")))));
+              Each(Optional(IsUnimplemented(
+                  "OfHostMemory works in the host's memory; "
+                  "/job:localhost/replica:0/task:0/device:GPU:"))));
   EXPECT_THAT(group.Remains(), IsEmpty());
 }
 

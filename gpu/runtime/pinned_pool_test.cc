@@ -27,7 +27,6 @@ namespace tutti {
 namespace pinned_pool_test {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
@@ -194,8 +193,7 @@ TEST_F(PinnedPoolTest, NoMoreIsGivenOutAtATimeThanWasSaid) {
                                          .is_on_gpu = true,
                                          .kept_bytes = 4096,
                                          .most_bytes = 3 * 4096});
-  const auto is_refused =
-      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("of 12288"));
+  const auto is_refused = IsResourceExhausted("of 12288");
   const auto first = pool->Take(8192);
   {
     const auto second = pool->Take(1);
@@ -214,8 +212,7 @@ TEST_F(PinnedPoolTest, WhatCannotBeMadeIsNotGivenOutAndWhatIsAbandonedIs) {
                     absl::UnavailableError("no driver"));
   EXPECT_THAT(pool->Take(8192).status(), Not(IsOk()));
   pool->Take(4096)->Abandon();
-  EXPECT_THAT(pool->Take(8192), StatusIs(absl::StatusCode::kResourceExhausted,
-                                         HasSubstr("of 8192")));
+  EXPECT_THAT(pool->Take(8192), IsResourceExhausted("of 8192"));
   EXPECT_THAT(pool->Take(4096), IsOk());
 }
 
@@ -223,14 +220,10 @@ TEST_F(PinnedPoolTest, ErrorsAreThoseOfTheRuntime) {
   const auto pool = NewPool(1 << 20);
   runtime_.FailCall(GpuCall::kAllocatePinned, 0,
                     absl::UnavailableError("no driver"));
-  EXPECT_THAT(pool->Take(1),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no driver")));
+  EXPECT_THAT(pool->Take(1), IsUnavailable("no driver"));
   EXPECT_THAT(pool->Take(~size_t{0}),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("18446744073709551615")));
-  EXPECT_THAT(PinnedPool::Create({}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("needs a runtime")));
+              IsResourceExhausted("18446744073709551615"));
+  EXPECT_THAT(PinnedPool::Create({}), IsInvalidArgument("needs a runtime"));
 }
 
 // Records the statuses that calls receive.

@@ -164,8 +164,7 @@ TEST(FakeGpuRuntimeTest, UseAfterFreeAndPastTheEndSpoilTheGpu) {
     EXPECT_THAT(gpus.runtime().Mistakes(),
                 ElementsAre(HasSubstr("after it was freed")));
     EXPECT_THAT(gpus.runtime().CreateStream(0),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr("after it was freed")));
+                IsFailedPrecondition("after it was freed"));
   }
   Gpus gpus(1);
   void* const memory = gpus.Allocate(kBytes - 1);
@@ -182,11 +181,9 @@ TEST(FakeGpuRuntimeTest, FreeingTwiceAndWhatIsNotAllocatedIsRefused) {
   ASSERT_THAT(gpus.runtime().FreeAsync(memory, gpus.one()), IsOk());
   int value = 0;
   EXPECT_THAT(gpus.runtime().FreeAsync(&value, gpus.one()),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("not allocated on a GPU")));
+              IsInvalidArgument("not allocated on a GPU"));
   EXPECT_THAT(gpus.runtime().FreePinned({.data = &value}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("not allocated as pinned")));
+              IsInvalidArgument("not allocated as pinned"));
   gpus.RunAll();
   EXPECT_THAT(gpus.runtime().Mistakes(),
               testing::Contains(HasSubstr("a second time")));
@@ -218,11 +215,10 @@ TEST(FakeGpuRuntimeTest, HandlesThatWereDestroyedAreRefused) {
   const GpuEvent event = *gpus.runtime().CreateEvent(0);
   ASSERT_THAT(gpus.runtime().DestroyEvent(event), IsOk());
   EXPECT_THAT(gpus.runtime().RecordEvent(event, gpus.one()),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("event")));
+              IsInvalidArgument("event"));
   ASSERT_THAT(gpus.runtime().DestroyStream(gpus.one()), IsOk());
-  EXPECT_THAT(
-      gpus.runtime().DestroyStream(gpus.one()),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("stream")));
+  EXPECT_THAT(gpus.runtime().DestroyStream(gpus.one()),
+              IsInvalidArgument("stream"));
   EXPECT_EQ(gpus.runtime().Mistakes().size(), 2u);
 }
 
@@ -230,8 +226,7 @@ TEST(FakeGpuRuntimeTest, MemoryEnds) {
   Gpus gpus(1, /*num_gpus=*/1, /*memory_bytes=*/100);
   void* const memory = gpus.Allocate(60);
   EXPECT_THAT(gpus.runtime().AllocateAsync(60, gpus.one()),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("60 bytes of 40 that are left")));
+              IsResourceExhausted("60 bytes of 40 that are left"));
   ASSERT_THAT(gpus.runtime().FreeAsync(memory, gpus.one()), IsOk());
   gpus.RunAll();
   EXPECT_THAT(gpus.runtime().AllocateAsync(60, gpus.one()), IsOk());
@@ -273,8 +268,7 @@ TEST(FakeGpuRuntimeTest, HostCallsThatHaveNotRunFailWhenTheRuntimeEnds) {
     Gpus gpus(1);
     ASSERT_THAT(gpus.runtime().CallHost(KeepIn(reported), gpus.one()), IsOk());
   }
-  EXPECT_THAT(reported, ElementsAre(StatusIs(absl::StatusCode::kAborted,
-                                             HasSubstr("runtime ended"))));
+  EXPECT_THAT(reported, ElementsAre(IsAborted("runtime ended")));
 }
 
 TEST(FakeGpuRuntimeTest, PinnedMemoryOfAGpuIsThereUntilItIsFreed) {
@@ -288,11 +282,9 @@ TEST(FakeGpuRuntimeTest, PinnedMemoryOfAGpuIsThereUntilItIsFreed) {
   EXPECT_THAT(runtime.FreePinned(memory), IsOk());
   EXPECT_EQ(runtime.UsedBytes(0), 0);
   EXPECT_THAT(runtime.Read(memory.data, 1).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("after it was freed")));
+              IsFailedPrecondition("after it was freed"));
   EXPECT_THAT(runtime.AllocatePinnedOnGpu(size_t{1} << 40, 0),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("AllocatePinnedOnGpu on GPU 0")));
+              IsResourceExhausted("AllocatePinnedOnGpu on GPU 0"));
 }
 
 TEST(FakeGpuRuntimeTest, WhereANetworkIsToldAddressesTheBytesAreThere) {
@@ -332,9 +324,7 @@ TEST(FakeGpuRuntimeTest, HostCallsMustNotCallTheRuntime) {
               IsOk());
   gpus.RunAll();
   ASSERT_EQ(inside.size(), 5u);
-  EXPECT_THAT(inside,
-              testing::Each(StatusIs(absl::StatusCode::kFailedPrecondition,
-                                     HasSubstr("inside CallHost()"))));
+  EXPECT_THAT(inside, testing::Each(IsFailedPrecondition("inside CallHost()")));
   EXPECT_EQ(runtime.Mistakes().size(), inside.size());
   EXPECT_THAT(runtime.DestroyEvent(event), IsOk());
   EXPECT_THAT(runtime.FreePinned(pinned), IsOk());
@@ -410,11 +400,8 @@ TEST(FakeGpuRuntimeTest, GpusWithoutALinkHaveNoAccess) {
   EXPECT_EQ(*runtime.LinkBetween(0, 1), PeerLink::kNone);
   EXPECT_EQ(*runtime.LinkBetween(1, 1), PeerLink::kNvLink);
   EXPECT_THAT(runtime.EnablePeerAccess(0, 1),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("GPU 0 has no link to GPU 1")));
-  EXPECT_THAT(runtime.LinkBetween(0, 2),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("there are 2 GPUs")));
+              IsFailedPrecondition("GPU 0 has no link to GPU 1"));
+  EXPECT_THAT(runtime.LinkBetween(0, 2), IsInvalidArgument("there are 2 GPUs"));
 }
 
 TEST(FakeGpuRuntimeTest, RunsOnThreadsToo) {

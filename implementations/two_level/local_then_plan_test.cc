@@ -193,9 +193,8 @@ TEST(LocalThenStandInTest, TheOutlineIsMadeOfThatOfTheScheduleBetween) {
   const VerifyCase one_each = CaseOf(ring, GroupLayout::Uniform(100'000, 1));
   EXPECT_TRUE((*OutlineOf(ring, one_each, 0))->size().is_ring);
   // Only plans know the rounds in which tasks begin.
-  EXPECT_THAT(
-      OutlineOf(ring, CaseOf(ring, LayoutOf({3, 1})), 0).status(),
-      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 0")));
+  EXPECT_THAT(OutlineOf(ring, CaseOf(ring, LayoutOf({3, 1})), 0).status(),
+              IsResourceExhausted("at most 0"));
 }
 
 TEST(LocalThenStandInTest, SaysWhatRunsOtherwise) {
@@ -205,13 +204,10 @@ TEST(LocalThenStandInTest, SaysWhatRunsOtherwise) {
 }
 
 TEST(LocalThenStandInTest, ThereIsNoneWithoutAScheduleBetween) {
-  EXPECT_THAT(StandInFor("PlannedThenNobody").status(),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("Nobody")));
+  EXPECT_THAT(StandInFor("PlannedThenNobody").status(), IsNotFound("Nobody"));
   EXPECT_THAT(StandInFor("ThenThenRing").status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("LocalThenRing is no schedule")));
-  EXPECT_THAT(StandInFor("ThenCourier").status(),
-              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("Courier")));
+              IsInvalidArgument("LocalThenRing is no schedule"));
+  EXPECT_THAT(StandInFor("ThenCourier").status(), IsUnimplemented("Courier"));
 }
 
 constexpr int kNumDevices = 3;
@@ -306,8 +302,7 @@ TEST_F(LocalThenDelegateTest, WhatTheDelegateRefusesOrFailsEndsAllMembers) {
     request.instance_key = 2;
     return request;
   }())[0];
-  EXPECT_THAT(first.status, Optional(StatusIs(StatusCode::kInvalidArgument,
-                                              HasSubstr("too heavy"))));
+  EXPECT_THAT(first.status, Optional(IsInvalidArgument("too heavy")));
 }
 
 TEST_F(LocalThenDelegateTest, AnotherDelegateIsAnError) {
@@ -325,8 +320,7 @@ TEST_F(LocalThenDelegateTest, AMergeOpThatFailsEndsAllBeforeTheDelegate) {
          return absl::DataLossError("no merge");
        }});
   for (const LocalJob::Call* call : job_.RunAll(request)) {
-    EXPECT_THAT(call->status, Optional(StatusIs(StatusCode::kDataLoss,
-                                                HasSubstr("no merge"))));
+    EXPECT_THAT(call->status, Optional(IsDataLoss("no merge")));
   }
 }
 

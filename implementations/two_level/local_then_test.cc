@@ -236,8 +236,7 @@ TEST(LocalThenTest, WhatIsPreparedIsPlanned) {
   processes.environment().RunAll();
   for (const size_t first : {0, 2}) {
     EXPECT_THAT(calls[first].status,
-                Optional(StatusIs(StatusCode::kInvalidArgument,
-                                  HasSubstr("NotPlannable"))));
+                Optional(IsInvalidArgument("NotPlannable")));
   }
 }
 
@@ -250,8 +249,7 @@ TEST(LocalThenTest, AMergeOpThatNeedsTheOrderOfRanksIsRefused) {
   std::vector<Call> calls = RandomCalls(processes, DType::kInt32, 4);
   processes.RunAll(request, calls);
   for (const Call& call : calls) {
-    EXPECT_THAT(call.status, Optional(StatusIs(StatusCode::kInvalidArgument,
-                                               HasSubstr("LocalThenRing"))));
+    EXPECT_THAT(call.status, Optional(IsInvalidArgument("LocalThenRing")));
   }
 }
 
@@ -274,10 +272,9 @@ TEST(LocalThenTest, ATaskThatIsInSeveralProcessesIsRefused) {
   const auto implementation =
       (*CollectiveRegistry::Global().Find("LocalThenRing"))->Create();
   EXPECT_THAT(implementation->InitializeCollectiveContext(&context),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("LocalThenRing needs each task in one "
-                                 "process, but rank 1 is not in that of "
-                                 "rank 0")));
+              IsInvalidArgument("LocalThenRing needs each task in one "
+                                "process, but rank 1 is not in that of "
+                                "rank 0"));
 }
 
 // Tests that a failure in any stage ends all members.
@@ -303,9 +300,7 @@ TEST(LocalThenTest, AMergeOpOfTheCallerRunsAndEndsAllMembersIfItFails) {
     request.merge_op = CustomSum(/*commutative=*/true, &num_calls, num_good);
     processes.RunAll(request, calls);
     for (const Call& call : calls) {
-      ASSERT_THAT(call.status, Optional(StatusIs(StatusCode::kDataLoss,
-                                                 HasSubstr("no merge"))))
-          << num_good;
+      ASSERT_THAT(call.status, Optional(IsDataLoss("no merge"))) << num_good;
     }
   }
 }
@@ -399,8 +394,7 @@ TEST(LocalThenTest, AGroupThatEndsEndsAllStages) {
     for (const Call& call : calls) {
       ASSERT_TRUE(call.status.has_value());
       if (!call.status->ok()) {
-        EXPECT_THAT(*call.status,
-                    StatusIs(StatusCode::kAborted, HasSubstr("over")));
+        EXPECT_THAT(*call.status, IsAborted("over"));
       }
     }
   }

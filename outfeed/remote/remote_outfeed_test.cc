@@ -26,9 +26,7 @@ namespace tutti {
 namespace remote_outfeed_test {
 
 using absl::StatusCode;
-using ::testing::_;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::Optional;
@@ -65,7 +63,7 @@ TEST_F(RemoteOutfeedTest, ItemsOfAllSizesComeInOrder) {
 
 TEST_F(RemoteOutfeedTest, WhatIsSentBeforeAReceiverStartsWaits) {
   ConnectExport();
-  ExpectSendersGet(StatusIs(StatusCode::kFailedPrecondition, _));
+  ExpectSendersGet(IsFailedPrecondition());
   ConnectRemote();
   job_.environment().RunAll();
   std::vector<int32_t> expected(2000);
@@ -113,8 +111,7 @@ TEST_F(RemoteOutfeedTest, ShutdownDeliversWhatWasSentBefore) {
   const int num_sent = FillUp();
   receiver_->Shutdown(shutdown_.Done());
   EXPECT_EQ(shutdown_.num_calls, 0);
-  ExpectSendersGet(
-      StatusIs(StatusCode::kCancelled, HasSubstr("receiver was shut down")));
+  ExpectSendersGet(IsCancelled("receiver was shut down"));
   job_.environment().RunAll();
   EXPECT_THAT(items_, SizeIs(num_sent));
   EXPECT_EQ(shutdown_.num_calls, 1);
@@ -144,7 +141,7 @@ TEST_F(RemoteOutfeedTest, AnotherConnectionFollowsAnEnd) {
   SendNumber(1);
   Shutdown();
   CreateReceiver();
-  EXPECT_THAT(receiver_->Start(), StatusIs(StatusCode::kFailedPrecondition, _));
+  EXPECT_THAT(receiver_->Start(), IsFailedPrecondition());
   ++instance_key_;
   receiver_.reset();
   Connect();
@@ -251,9 +248,7 @@ TEST_F(RemoteOutfeedConcurrencyTest, AFailedCallbackEndsTheSender) {
                                : absl::DataLossError("no disk");
   };
   Start(/*max_queued_bytes=*/1000);
-  EXPECT_THAT(
-      SendAll(/*num_items=*/100'000'000),
-      StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr("no disk")));
+  EXPECT_THAT(SendAll(/*num_items=*/100'000'000), IsDataLoss("no disk"));
   EXPECT_EQ(num_received_, 1000);
   EXPECT_EQ(num_wrong_, 0);
 }

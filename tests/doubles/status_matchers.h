@@ -33,6 +33,51 @@ MATCHER_P2(StatusIs, code, message, "") {
          testing::Matches(message)(std::string(GetStatus(arg).message()));
 }
 
+// Match a Status or StatusOr with this code and a message that contains `part`:
+//   EXPECT_THAT(status, IsNotFound("RingReduce"));
+inline auto IsAborted(const std::string& part = "") {
+  return StatusIs(absl::StatusCode::kAborted, testing::HasSubstr(part));
+}
+inline auto IsAlreadyExists(const std::string& part = "") {
+  return StatusIs(absl::StatusCode::kAlreadyExists, testing::HasSubstr(part));
+}
+inline auto IsCancelled(const std::string& part = "") {
+  return StatusIs(absl::StatusCode::kCancelled, testing::HasSubstr(part));
+}
+inline auto IsDataLoss(const std::string& part = "") {
+  return StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr(part));
+}
+inline auto IsDeadlineExceeded(const std::string& part = "") {
+  return StatusIs(absl::StatusCode::kDeadlineExceeded,
+                  testing::HasSubstr(part));
+}
+inline auto IsFailedPrecondition(const std::string& part = "") {
+  return StatusIs(absl::StatusCode::kFailedPrecondition,
+                  testing::HasSubstr(part));
+}
+inline auto IsInternal(const std::string& part = "") {
+  return StatusIs(absl::StatusCode::kInternal, testing::HasSubstr(part));
+}
+inline auto IsInvalidArgument(const std::string& part = "") {
+  return StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr(part));
+}
+inline auto IsNotFound(const std::string& part = "") {
+  return StatusIs(absl::StatusCode::kNotFound, testing::HasSubstr(part));
+}
+inline auto IsOutOfRange(const std::string& part = "") {
+  return StatusIs(absl::StatusCode::kOutOfRange, testing::HasSubstr(part));
+}
+inline auto IsResourceExhausted(const std::string& part = "") {
+  return StatusIs(absl::StatusCode::kResourceExhausted,
+                  testing::HasSubstr(part));
+}
+inline auto IsUnavailable(const std::string& part = "") {
+  return StatusIs(absl::StatusCode::kUnavailable, testing::HasSubstr(part));
+}
+inline auto IsUnimplemented(const std::string& part = "") {
+  return StatusIs(absl::StatusCode::kUnimplemented, testing::HasSubstr(part));
+}
+
 }  // namespace tutti
 
 #endif  // TUTTI_TESTS_DOUBLES_STATUS_MATCHERS_H_

@@ -33,7 +33,6 @@ namespace tutti {
 namespace nccl_turns_test {
 
 using ::testing::Each;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -309,8 +308,7 @@ TEST(NcclKeysTest, ALeaderThatFailsToMakeOneKeepsWhy) {
   tasks.network().FailNextId(absl::InternalError("no socket"));
   const CollGroupParams group = GroupOf(tasks);
   EXPECT_EQ(group.runtime_details.communicator_key, "");
-  EXPECT_THAT(group.runtime_details.key_status,
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("no socket")));
+  EXPECT_THAT(group.runtime_details.key_status, IsInternal("no socket"));
 }
 
 TEST(NcclKeysTest, WhereCommunicatorsBlockOnlyAGroupOfOneTaskHasAKey) {
@@ -330,10 +328,8 @@ TEST(NcclKeysTest, ALeaderWithoutNcclKeepsThat) {
   CollGroupParams group;
   AddNcclKey(keys, &group);
   EXPECT_EQ(group.runtime_details.communicator_key, "");
-  EXPECT_THAT(
-      group.runtime_details.key_status,
-      StatusIs(absl::StatusCode::kUnavailable,
-               HasSubstr("no device of the leader's process has NCCL")));
+  EXPECT_THAT(group.runtime_details.key_status,
+              IsUnavailable("no device of the leader's process has NCCL"));
 }
 
 TEST(NcclKeysTest, WhatIsNoKeyIsRefused) {
@@ -341,8 +337,7 @@ TEST(NcclKeysTest, WhatIsNoKeyIsRefused) {
     CollGroupParams group;
     group.runtime_details.communicator_key = std::string(size, 'x');
     EXPECT_THAT(NcclKeyOf(group),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr(absl::StrCat("of ", size, " bytes"))));
+                IsFailedPrecondition(absl::StrCat("of ", size, " bytes")));
   }
 }
 
