@@ -46,7 +46,6 @@ namespace tutti {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -231,9 +230,8 @@ TEST(NegotiationTest, WhatDiffersIsNotFusedAndEndsAlone) {
   EXPECT_THAT(decisions[0].requests[1], ElementsAre('a', 'c'));
   EXPECT_THAT(decisions[1].requests[1], ElementsAre('b'));
   EXPECT_THAT(decisions[1].status,
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("[4], but another rank sent a tensor of "
-                                 "shape [5]: ranks [0] / [1]")));
+              IsFailedPrecondition("[4], but another rank sent a tensor of "
+                                   "shape [5]: ranks [0] / [1]"));
 }
 
 TEST(NegotiationTest, ManySizesTogetherMakeFewInstances) {
@@ -341,9 +339,8 @@ TEST(NegotiationTest, AKnownNameIsAskedForByItsSlot) {
   EXPECT_THAT(second[0].status, IsOk());
   EXPECT_EQ(second[0].instance, first[0].instance);
   EXPECT_THAT(second[0].slots, ElementsAre(1));
-  EXPECT_THAT(
-      negotiation.AddKnown(0, 3, 1, kStart),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("slot 1")));
+  EXPECT_THAT(negotiation.AddKnown(0, 3, 1, kStart),
+              IsInvalidArgument("slot 1"));
 }
 
 TEST(NegotiationTest, WhatFailedDoesNotChangeWhatIsKnown) {

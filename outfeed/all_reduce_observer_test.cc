@@ -6,11 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "outfeed/outfeed_testing.h"
 #include "tests/doubles/local_job.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/device.h"
+#include "tutti/environment.h"
+#include "tutti/local_runtime.h"
 #include "tutti/outfeed.h"
 #include "tutti/tensor.h"
 
@@ -18,9 +21,9 @@ namespace tutti {
 namespace all_reduce_observer_test {
 
 using absl::StatusCode;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr int kNumDevices = 2;
 constexpr uint32_t kConsumer = 5;
@@ -187,8 +190,7 @@ TEST_F(AllReduceObserverTest, AnotherShapeIsCountedAndFailsNoCollective) {
   EXPECT_EQ(tallies(1).num_failed, 1U);
   EXPECT_THAT(
       tallies(1).first_error,
-      StatusIs(StatusCode::kInvalidArgument,
-               HasSubstr("of consumer id 5 is float32[3], found float32[2]")));
+      IsInvalidArgument("of consumer id 5 is float32[3], found float32[2]"));
   EXPECT_THAT(receiver_->statistics(1).status, IsOk());
 }
 
@@ -197,8 +199,7 @@ TEST_F(AllReduceObserverTest, AnEndedStreamFailsNoCollective) {
   Deliver();
   Run(kWatched);
   EXPECT_EQ(tallies(0).num_failed, 1U);
-  EXPECT_THAT(tallies(0).first_error,
-              StatusIs(StatusCode::kCancelled, HasSubstr("outfeed")));
+  EXPECT_THAT(tallies(0).first_error, IsCancelled("outfeed"));
 }
 
 TEST_F(AllReduceObserverTest, WhatWaitsOutlivesTheObserver) {
@@ -229,6 +230,85 @@ TEST_F(AllReduceObserverTest, RejectsOptionsThatMakeNoSense) {
   CpuDevice other({.name = {"localhost", 0, 0, "OTHER", 0}});
   expect(StatusCode::kUnimplemented, "OTHER",
          [&](auto& o) { o.devices[0] = &other; });
+}
+
+// Tests results streamed while the devices continue.
+
+constexpr int kManyDevices = 4;
+constexpr int kNumSteps = 2000;
+constexpr int64_t kNumElements = 100;
+
+TEST(AllReduceObserverConcurrencyTest, EveryResultIsDeliveredOrCounted) {
+  const DefaultEnvironment environment(/*num_workers=*/3);
+  const auto group = *LocalGroup::Create(environment.get(), 1, kManyDevices);
+  struct Seen {
+    uint64_t num_items = 0;
+    uint64_t num_wrong = 0;
+    int64_t last_step = 0;
+  };
+  Seen seen[kManyDevices];
+  const auto receiver = *OutfeedReceiver::Create(
+      {.devices = group->devices(),
+       .callback =
+           [&](Device& device, uint32_t, absl::Span<Tensor> arrays) {
+             Seen& own = seen[device.attributes().name.index];
+             int64_t step = 0;
+             std::memcpy(&step, arrays[0].data(), sizeof(step));
+             bool is_right = step > own.last_step;
+             own.last_step = step;
+             const auto* values =
+                 reinterpret_cast<const float*>(arrays[1].data());
+             for (int64_t i = 0; i < kNumElements; ++i) {
+               is_right &= values[i] == kManyDevices * static_cast<float>(step);
+             }
+             ++own.num_items;
+             own.num_wrong += is_right ? 0 : 1;
+             return absl::OkStatus();
+           },
+       .max_queued_bytes = 1000,
+       .environment = environment.get()});
+  ASSERT_THAT(receiver->Start(), IsOk());
+  CollectiveRequest request;
+  request.group_key = 1;
+  request.group_size = kManyDevices;
+  request.instance_key = 2;
+  request.op = AllReduce();
+  request.shape = TensorShape::Vector(kNumElements);
+  const auto observer = *AllReduceObserver::Create(
+      {.devices = group->devices(),
+       .registry = receiver->registry(),
+       .selections = {{request.group_key, request.instance_key, 1}},
+       .max_waiting_items = 1});
+  group->manager().SetObserver(observer);
+
+  const auto shared = std::make_shared<const CollectiveRequest>(request);
+  std::vector<float> data[kManyDevices];
+  Tensor tensors[kManyDevices];
+  for (int64_t step = 1; step <= kNumSteps; ++step) {
+    CollectiveArgs calls[kManyDevices];
+    for (int i = 0; i < kManyDevices; ++i) {
+      data[i].assign(kNumElements, static_cast<float>(step));
+      tensors[i] = *Tensor::Wrap(request.dtype, request.shape, data[i].data());
+      calls[i] = {
+          .request = shared, .input = tensors[i], .output = &tensors[i]};
+    }
+    ASSERT_THAT(group->Run(step, absl::MakeSpan(calls)), IsOk());
+    group->manager().Cleanup(step);
+  }
+
+  BlockingCounter ended(1);
+  receiver->Shutdown([&](const absl::Status& status) {
+    EXPECT_THAT(status, IsOk());
+    ended.DecrementCount();
+  });
+  ended.Wait();
+  for (int i = 0; i < kManyDevices; ++i) {
+    const auto tallies = observer->tallies(*group->devices()[i]);
+    EXPECT_EQ(tallies.num_sent, seen[i].num_items);
+    EXPECT_EQ(tallies.num_sent + tallies.num_dropped, uint64_t{kNumSteps});
+    EXPECT_GE(tallies.num_sent, 1U);
+    EXPECT_EQ(seen[i].num_wrong, 0U);
+  }
 }
 
 }  // namespace all_reduce_observer_test

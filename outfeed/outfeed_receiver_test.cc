@@ -268,8 +268,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(OutfeedReceiverTest, AShutdownInTheMiddleOfAnItemIsAnError) {
   Start();
   job_.SendRaw(0, {*MakeHeader(kNumberId)});
-  EXPECT_THAT(ShutDown(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                   HasSubstr("found uint8[8]")));
+  EXPECT_THAT(ShutDown(), IsInvalidArgument("found uint8[8]"));
   EXPECT_THAT(StatusOf(1), IsOk());
   EXPECT_EQ(job_.receiver->queued_bytes(), 0);
 }
@@ -280,8 +279,7 @@ TEST_F(OutfeedReceiverTest, TheShutdownHeaderIsNoPayload) {
       job_.registry->Register(2, {{DType::kUint8, TensorShape::Vector(8)}}),
       IsOk());
   job_.SendRaw(0, {*MakeHeader(2)});
-  EXPECT_THAT(ShutDown(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                   HasSubstr("has 1 arrays, found 0")));
+  EXPECT_THAT(ShutDown(), IsInvalidArgument("has 1 arrays, found 0"));
   EXPECT_EQ(job_.receiver->statistics(0).num_items, 0U);
 }
 
@@ -293,8 +291,7 @@ TEST_F(OutfeedReceiverTest, AProgramMayEndItsDevicesStream) {
   job_.SendNumber(0, 2, late.Done());
   job_.SendNumber(1, 3);
   environment_.RunAll();
-  EXPECT_THAT(late.status, StatusIs(absl::StatusCode::kCancelled,
-                                    HasSubstr("was shut down")));
+  EXPECT_THAT(late.status, IsCancelled("was shut down"));
   EXPECT_TRUE(job_.receiver->statistics(0).has_ended);
   EXPECT_FALSE(job_.receiver->statistics(1).has_ended);
   EXPECT_THAT(ShutDown(), IsOk());

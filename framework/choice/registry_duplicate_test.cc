@@ -38,8 +38,7 @@ TEST(RegistryDuplicateTest, ARuntimeRefusesToStartAndNamesTheDuplicate) {
   const auto devices = DeviceManager::CreateCpu(1, 2, environment.get().random);
   ASSERT_THAT(devices, IsOk());
   EXPECT_THAT(CreateLocalExecutorMgr(environment.get(), devices->get()),
-              StatusIs(absl::StatusCode::kAlreadyExists,
-                       testing::HasSubstr("TwiceRegistered")));
+              IsAlreadyExists("TwiceRegistered"));
 }
 
 }  // namespace

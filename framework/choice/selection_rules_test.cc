@@ -72,16 +72,14 @@ TEST_F(SelectionRulesTest, AnUnknownImplementationListsTheKnown) {
 
 TEST_F(SelectionRulesTest, AnImplementationOfAnotherCollectiveIsRefused) {
   Add(0, 4).type = CollectiveType::kBarrier;
-  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                HasSubstr("f:0: Ring does not do barrier")));
+  EXPECT_THAT(Check(), IsInvalidArgument("f:0: Ring does not do barrier"));
 }
 
 TEST_F(SelectionRulesTest, WhatNeedsOneProcessIsRefusedForSeveral) {
   Add(0, 4).implementation = "Local";
   EXPECT_THAT(Check(), IsOk());
   rules_[0].one_process = false;
-  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                HasSubstr("f:0: Local needs all members")));
+  EXPECT_THAT(Check(), IsInvalidArgument("f:0: Local needs all members"));
 }
 
 TEST_F(SelectionRulesTest, WhatCannotBeMadeOfItsPartsIsRefused) {
@@ -127,8 +125,7 @@ TEST_F(SelectionRulesTest, ARangeWithoutSizesIsRefused) {
   EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
                                 "f:0: no size is from 5 to 4 bytes"));
   rules_[0].min_bytes = -1;
-  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                HasSubstr("begin at -1")));
+  EXPECT_THAT(Check(), IsInvalidArgument("begin at -1"));
 }
 
 TEST_F(SelectionRulesTest, OverlappingRangesOfOneScopeAreRefused) {
@@ -163,16 +160,14 @@ TEST_F(SelectionRulesTest, ARuleForWhatTheOneBeforeCannotServeIsFine) {
   // A later rule for the same implementation cannot serve these groups either.
   rules_[1] = {.layout = "2x2", .implementation = "Local", .where = "f:1"};
   rules_[1].max_bytes = 9;
-  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                HasSubstr("f:1: is never reached")));
+  EXPECT_THAT(Check(), IsInvalidArgument("f:1: is never reached"));
 }
 
 TEST_F(SelectionRulesTest, OneAndSeveralProcessesTogetherLeaveNothing) {
   Add(0, 9).one_process = true;
   Add(0, 9).one_process = false;
   Add(2, 7);
-  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                HasSubstr("f:2: is never reached")));
+  EXPECT_THAT(Check(), IsInvalidArgument("f:2: is never reached"));
   for (SelectionRule* rule : {&rules_[0], &rules_[1]}) {
     rule->max_bytes = 6;
     EXPECT_THAT(Check(), IsOk());
@@ -198,9 +193,7 @@ TEST_F(SelectionRulesTest, WhatSomeGroupsCannotRunLeavesThoseToLaterRules) {
     Add(0, 9).layout = "2x2";
     EXPECT_THAT(Check(), IsOk()) << name;
     rules_[1].implementation = name;
-    EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                  HasSubstr("f:1: is never reached")))
-        << name;
+    EXPECT_THAT(Check(), IsInvalidArgument("f:1: is never reached")) << name;
   }
 }
 
@@ -270,12 +263,10 @@ TEST_F(RulesOfDemandsTest, WhatTheFirstServesIsNotLeftToTheSecond) {
   for (const std::string name : {"Determinism", "RankOrder", "Subdivisions",
                                  "Uneven", "AnyList", "ShortList", "Steps"}) {
     EXPECT_THAT(CheckPair(name + "2", name + "1", "2x2"),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("f:1: is never reached")))
+                IsInvalidArgument("f:1: is never reached"))
         << name;
-    EXPECT_THAT(
-        CheckPair(name + "2", name + "1", ""),
-        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("overlap")))
+    EXPECT_THAT(CheckPair(name + "2", name + "1", ""),
+                IsInvalidArgument("overlap"))
         << name;
   }
 }
@@ -284,8 +275,7 @@ TEST_F(RulesOfDemandsTest, WhatTheFirstServesIsNotLeftToTheSecond) {
 TEST_F(RulesOfDemandsTest, NobodyAsksForWhatTheCollectiveHasNot) {
   RegisterAll();
   EXPECT_THAT(CheckPair("Uneven1", "Uneven2", "2x2"),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("f:1: is never reached")));
+              IsInvalidArgument("f:1: is never reached"));
   type_ = CollectiveType::kAllGather;
   Register("Gather1", Demands(type_)[3].first);
   Register("Gather2", Demands(type_)[3].second);
@@ -293,8 +283,7 @@ TEST_F(RulesOfDemandsTest, NobodyAsksForWhatTheCollectiveHasNot) {
   Register("InAnyOrder", Demands(type_)[1].first);
   Register("InRankOrder", Demands(type_)[1].second);
   EXPECT_THAT(CheckPair("InAnyOrder", "InRankOrder", "2x2"),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("f:1: is never reached")));
+              IsInvalidArgument("f:1: is never reached"));
 }
 
 TEST_F(RulesOfDemandsTest, OfRulesThatShareSizesEachIsSeen) {
@@ -305,8 +294,7 @@ TEST_F(RulesOfDemandsTest, OfRulesThatShareSizesEachIsSeen) {
                                 AllOf(StartsWith("f:2: sizes of 2 to 3 bytes "),
                                       HasSubstr("overlap"))));
   rules_[2].layout = "2x2";
-  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                HasSubstr("f:2: is never reached")));
+  EXPECT_THAT(Check(), IsInvalidArgument("f:2: is never reached"));
 }
 
 TEST_F(SelectionRulesTest, OfOneScopeTheSecondIsForWhatTheFirstCannotServe) {
@@ -314,8 +302,7 @@ TEST_F(SelectionRulesTest, OfOneScopeTheSecondIsForWhatTheFirstCannotServe) {
   Add(0, 9);
   EXPECT_THAT(Check(), IsOk());
   for (SelectionRule& rule : rules_) rule.one_process = true;
-  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                HasSubstr("overlap")));
+  EXPECT_THAT(Check(), IsInvalidArgument("overlap"));
 }
 
 // Largest number of rules in a file: a check of all pairs would take hours.

@@ -152,8 +152,7 @@ TEST_F(SelectionTest, WhatNeedsOneProcessServesNoGroupOfSeveral) {
   request_.one_process = false;
   request_.implementation = "Local";
   EXPECT_THAT(Select(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("Local needs all members in one process")));
+              IsInvalidArgument("Local needs all members in one process"));
 }
 
 TEST_F(SelectionTest, ALibraryServesOnlyMembersThatItConnectsOneByOne) {
@@ -174,14 +173,12 @@ TEST_F(SelectionTest, ALibraryServesOnlyMembersThatItConnectsOneByOne) {
   EXPECT_EQ(select(apart, "", "")->name, "Ring");
   EXPECT_EQ(select(in_pairs, "Courier", "")->name, "Ring");
   EXPECT_THAT(select(apart, "Pigeon", "Delegated"),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("Delegated needs processes that Courier "
-                                 "connects; these can serve: Ring")));
+              IsInvalidArgument("Delegated needs processes that Courier "
+                                "connects; these can serve: Ring"));
   EXPECT_THAT(
       select(in_pairs, "Courier", "Delegated"),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("Delegated needs each member in a process of its own; "
-                         "these can serve: Ring")));
+      IsInvalidArgument("Delegated needs each member in a process of its own; "
+                        "these can serve: Ring"));
 }
 
 TEST_F(SelectionTest, ALibraryBetweenProcessesServesSeveralMembersOfEach) {
@@ -197,8 +194,7 @@ TEST_F(SelectionTest, ALibraryBetweenProcessesServesSeveralMembersOfEach) {
   };
   EXPECT_EQ(select("Courier")->name, "Delegated");
   EXPECT_THAT(select("Pigeon").status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("needs processes that Courier connects")));
+              IsInvalidArgument("needs processes that Courier connects"));
 }
 
 TEST_F(SelectionTest, AnExplicitNameIsTakenEvenIfItIsDearer) {
@@ -226,8 +222,7 @@ TEST_F(SelectionTest, AnUnknownNameIsNotFoundAndListsThoseThatCanServe) {
 TEST_F(SelectionTest, ANameInTheWrongCaseIsNotFoundAndPointsAtTheRightOne) {
   Register("Ring", AllReduceTraits(OneSecond));
   request_.implementation = "ring";
-  EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kNotFound,
-                                 HasSubstr("\"ring\" (did you mean Ring?)")));
+  EXPECT_THAT(Select(), IsNotFound("\"ring\" (did you mean Ring?)"));
 }
 
 TEST_F(SelectionTest, ANamedOneThatCannotServeListsWhoCan) {
@@ -248,8 +243,7 @@ TEST_F(SelectionTest, ANamedOneThatCannotServeSaysSoIfNobodyCan) {
   Register("Barrier", {.collectives = {CollectiveType::kBarrier},
                        .cost_seconds = OneSecond});
   request_.implementation = "Barrier";
-  EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                 HasSubstr("can serve: none")));
+  EXPECT_THAT(Select(), IsInvalidArgument("can serve: none"));
 }
 
 TEST_F(SelectionTest, NobodyCanServeSaysWhyOfEachThatDoesTheCollective) {
@@ -267,13 +261,11 @@ TEST_F(SelectionTest, NobodyCanServeSaysWhyOfEachThatDoesTheCollective) {
 TEST_F(SelectionTest, NobodyDoesTheCollective) {
   Register("Barrier", {.collectives = {CollectiveType::kBarrier},
                        .cost_seconds = OneSecond});
-  EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                 HasSubstr("none that does is linked")));
+  EXPECT_THAT(Select(), IsInvalidArgument("none that does is linked"));
 }
 
 TEST_F(SelectionTest, AnEmptyRegistrySaysThatNothingIsLinked) {
-  EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                 HasSubstr("none that does is linked")));
+  EXPECT_THAT(Select(), IsInvalidArgument("none that does is linked"));
 }
 
 TEST_F(SelectionTest, WithoutACostItRunsOnlyWhenNamed) {
@@ -289,8 +281,7 @@ TEST_F(SelectionTest, AnInfiniteCostIsNone) {
   Register("Infinite", AllReduceTraits([](const CostQuery&) {
              return std::numeric_limits<double>::infinity();
            }));
-  EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                 HasSubstr("Infinite runs only when named")));
+  EXPECT_THAT(Select(), IsInvalidArgument("Infinite runs only when named"));
   Register("Ring", AllReduceTraits(TwoSeconds));
   EXPECT_EQ(Selected(), "Ring");
   request_.implementation = "Infinite";
@@ -300,8 +291,7 @@ TEST_F(SelectionTest, AnInfiniteCostIsNone) {
 TEST_F(SelectionTest, ANegativeCostIsNone) {
   Register("Negative",
            AllReduceTraits([](const CostQuery&) -> double { return -1; }));
-  EXPECT_THAT(Select(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                 HasSubstr("Negative runs only when named")));
+  EXPECT_THAT(Select(), IsInvalidArgument("Negative runs only when named"));
   Register("Ring", AllReduceTraits(TwoSeconds));
   EXPECT_EQ(Selected(), "Ring");
 }

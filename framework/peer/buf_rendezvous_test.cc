@@ -16,7 +16,6 @@
 namespace tutti {
 namespace buf_rendezvous_test {
 
-using testing::_;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -332,7 +331,7 @@ TEST_F(BufRendezvousTest, TheFirstReasonOfACancellationStays) {
 }
 
 TEST_F(BufRendezvousTest, EndWithoutAReasonIsCancelled) {
-  const auto is_cancelled = StatusIs(absl::StatusCode::kCancelled, _);
+  const auto is_cancelled = IsCancelled();
   Consume(Key(0));
   rendezvous_->CancelExecution(kExec, absl::OkStatus());
   Provide(Key(0));
@@ -418,8 +417,7 @@ TEST_F(BufRendezvousTest, TeardownWithEntriesLeftIsAnErrorToTheirOwners) {
   Provide(Key(0));
   Consume(Key(1));
   rendezvous_.reset();
-  const auto matches =
-      StatusIs(absl::StatusCode::kCancelled, HasSubstr("step ended"));
+  const auto matches = IsCancelled("step ended");
   ASSERT_THAT(sides_.releases, SizeIs(1));
   EXPECT_THAT(sides_.releases[0].status, matches);
   ASSERT_THAT(sides_.arrivals, SizeIs(1));

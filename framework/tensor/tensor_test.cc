@@ -3,22 +3,28 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "framework/collective/params_test_data.h"
 #include "tests/doubles/status_matchers.h"
 
 namespace tutti {
 namespace tensor_test {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using absl::StatusCode;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
 
 class TensorTest : public testing::Test {
  protected:
@@ -86,8 +92,7 @@ TEST_F(TensorTest, ADtypeThatThereIsNotIsInvalidAndShown) {
   const auto dtype = static_cast<DType>(77);
   const TensorShape shape = TensorShape::Vector(4);
   float data[4];
-  const auto is_invalid =
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("77"));
+  const auto is_invalid = IsInvalidArgument("77");
   EXPECT_THAT(SizeInBytes(dtype, shape), is_invalid);
   EXPECT_THAT(Tensor::Wrap(dtype, shape, data), is_invalid);
   EXPECT_THAT(Tensor::Allocate(dtype, shape), is_invalid);
@@ -123,11 +128,11 @@ TEST_F(TensorTest, TheDeleterRunsOnceWithTheLastThatSharesTheMemory) {
 TEST_F(TensorTest, TheDeleterRunsOnceWhereWrapFails) {
   EXPECT_THAT(Tensor::Wrap(DType::kFloat64, ShapeOf({int64_t{1} << 60}),
                            floats_, CountDeletions()),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("64")));
+              IsInvalidArgument("64"));
   EXPECT_EQ(num_deletions_, 1);
   EXPECT_THAT(
       Tensor::Wrap(DType::kFloat32, ShapeOf({3}), nullptr, CountDeletions()),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("null")));
+      IsInvalidArgument("null"));
   EXPECT_EQ(num_deletions_, 2);
 }
 
@@ -205,8 +210,7 @@ TEST_F(TensorTest, ASliceOutsideTheFirstDimensionIsInvalidAndShown) {
 TEST_F(TensorTest, AScalarCannotBeSliced) {
   const auto scalar = WrapFloats(TensorShape());
   ASSERT_THAT(scalar, IsOk());
-  EXPECT_THAT(scalar->Slice(0, 1), StatusIs(absl::StatusCode::kInvalidArgument,
-                                            HasSubstr("scalar")));
+  EXPECT_THAT(scalar->Slice(0, 1), IsInvalidArgument("scalar"));
   EXPECT_THAT(Tensor().Slice(0, 1), Not(IsOk()));
 }
 
@@ -231,9 +235,7 @@ TEST_F(TensorTest, ReshapingToAnotherNumberOfElementsIsInvalidAndShown) {
 }
 
 TEST_F(TensorTest, WhatIsNotSetCannotBeReshaped) {
-  EXPECT_THAT(
-      Tensor().Reshaped(TensorShape()),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not set")));
+  EXPECT_THAT(Tensor().Reshaped(TensorShape()), IsInvalidArgument("not set"));
 }
 
 class OverlapTest : public testing::Test {
@@ -272,6 +274,166 @@ TEST_F(OverlapTest, WhatHasNoBytesOverlapsNothing) {
   EXPECT_EQ(OverlapOf(Bytes(3, 3), Bytes(3, 3)), Overlap::kNone);
   EXPECT_EQ(OverlapOf(Tensor(), Bytes(2, 6)), Overlap::kNone);
   EXPECT_EQ(OverlapOf(Tensor(), Tensor()), Overlap::kNone);
+}
+
+constexpr int64_t kHuge = int64_t{1} << 40;
+
+TEST(TensorShapeTest, AScalarHasOneElement) {
+  const TensorShape scalar;
+  EXPECT_EQ(scalar.num_dims(), 0);
+  EXPECT_EQ(scalar.num_elements(), 1);
+  EXPECT_EQ(scalar.ToString(), "[]");
+  const auto created = TensorShape::Create({});
+  ASSERT_THAT(created, IsOk());
+  EXPECT_EQ(*created, scalar);
+}
+
+TEST(TensorShapeTest, CountsTheElements) {
+  const auto shape = TensorShape::Create({2, 3, 5});
+  ASSERT_THAT(shape, IsOk());
+  EXPECT_EQ(shape->num_elements(), 30);
+  EXPECT_EQ(shape->dim(1), 3);
+  EXPECT_THAT(shape->dims(), ElementsAre(2, 3, 5));
+  EXPECT_EQ(shape->ToString(), "[2,3,5]");
+}
+
+TEST(TensorShapeTest, ANegativeDimensionIsInvalidAndShown) {
+  EXPECT_THAT(TensorShape::Create({2, -3}), IsInvalidArgument("[2,-3]"));
+}
+
+TEST(TensorShapeTest, MoreElementsThan64BitsCountAreInvalidAndShown) {
+  EXPECT_THAT(TensorShape::Create({kHuge, kHuge}),
+              IsInvalidArgument("[1099511627776,1099511627776]"));
+  EXPECT_THAT(TensorShape::Create({std::numeric_limits<int64_t>::max(), 2}),
+              IsInvalidArgument("64 bits"));
+}
+
+TEST(TensorShapeTest, AsManyElementsAs64BitsCountAreFine) {
+  const auto shape =
+      TensorShape::Create({std::numeric_limits<int64_t>::max(), 1});
+  ASSERT_THAT(shape, IsOk());
+  EXPECT_EQ(shape->num_elements(), std::numeric_limits<int64_t>::max());
+}
+
+TEST(TensorShapeTest, AZeroDimensionMakesItEmpty) {
+  const auto shape = TensorShape::Create({7, 0, 3});
+  ASSERT_THAT(shape, IsOk());
+  EXPECT_EQ(shape->num_elements(), 0);
+  EXPECT_EQ(shape->dim(2), 3);
+}
+
+// An empty tensor's row size is also used in computations.
+TEST(TensorShapeTest, TheOtherDimensionsOfAnEmptyShapeMustFit64Bits) {
+  for (const auto& dims : {std::vector<int64_t>{0, kHuge, kHuge},
+                           {kHuge, kHuge, 0},
+                           {kHuge, 0, kHuge}}) {
+    EXPECT_THAT(TensorShape::Create(dims), IsInvalidArgument("64 bits"));
+  }
+}
+
+TEST(TensorShapeTest, AVectorHasOneDimension) {
+  EXPECT_EQ(TensorShape::Vector(5).num_elements(), 5);
+  EXPECT_THAT(TensorShape::Vector(5).dims(), ElementsAre(5));
+  EXPECT_EQ(TensorShape::Vector(0).num_elements(), 0);
+}
+
+TEST(TensorShapeTest, AVectorOfNegativeSizeIsEmpty) {
+  EXPECT_EQ(TensorShape::Vector(-5), TensorShape::Vector(0));
+}
+
+TEST(TensorShapeTest, TheFirstDimensionMayBeReplaced) {
+  const auto shape = TensorShape::Create({2, 3});
+  ASSERT_THAT(shape, IsOk());
+  const auto taller = shape->WithFirstDim(7);
+  ASSERT_THAT(taller, IsOk());
+  EXPECT_THAT(taller->dims(), ElementsAre(7, 3));
+  EXPECT_EQ(taller->num_elements(), 21);
+  EXPECT_THAT(shape->dims(), ElementsAre(2, 3));
+}
+
+TEST(TensorShapeTest, TheReplacedDimensionIsChecked) {
+  const auto shape = TensorShape::Create({2, kHuge});
+  ASSERT_THAT(shape, IsOk());
+  EXPECT_THAT(shape->WithFirstDim(-1), IsInvalidArgument("[-1,"));
+  EXPECT_THAT(shape->WithFirstDim(kHuge), IsInvalidArgument("64 bits"));
+  EXPECT_THAT(TensorShape().WithFirstDim(1), IsInvalidArgument("scalar"));
+}
+
+TEST(TensorShapeTest, ShapesAreEqualIfTheirDimensionsAre) {
+  EXPECT_EQ(*TensorShape::Create({6}), TensorShape::Vector(6));
+  EXPECT_FALSE(*TensorShape::Create({2, 3}) == *TensorShape::Create({3, 2}));
+  EXPECT_FALSE(*TensorShape::Create({1}) == TensorShape());
+}
+
+Tensor Floats(const std::vector<float>& values) {
+  Tensor tensor = *Tensor::Allocate(
+      DType::kFloat32,
+      TensorShape::Vector(static_cast<int64_t>(values.size())));
+  std::copy(values.begin(), values.end(),
+            reinterpret_cast<float*>(tensor.mutable_data()));
+  return tensor;
+}
+
+void ExpectRefused(std::vector<SegmentList::Segment> segments,
+                   const std::string& why) {
+  EXPECT_THAT(SegmentList::Create(std::move(segments)).status(),
+              IsInvalidArgument(why));
+}
+
+TEST(SegmentListTest, WhatIsNotAListOfTensorsIsRefused) {
+  const Tensor two = Floats({1, 2});
+  const Tensor three = Floats({1, 2, 3});
+  const Tensor whole = *Tensor::Allocate(DType::kInt32, TensorShape::Vector(2));
+  ExpectRefused({}, "a list of segments has none");
+  ExpectRefused({{two, two}, {Tensor(), two}},
+                "segment 1 of 2: the input is not set");
+  ExpectRefused({{two, Tensor()}}, "segment 0 of 1: the output is not set");
+  ExpectRefused({{two, three}},
+                "segment 0 of 1: the input has 2 elements, the output 3");
+  ExpectRefused({{two, two}, {whole, whole}},
+                "segment 1 of 2: the input is int32, the output int32, wanted "
+                "float32");
+  ExpectRefused({{*three.Slice(0, 2), *three.Slice(1, 3)}},
+                "segment 0 of 1: input and output overlap in part");
+}
+
+TEST(SegmentListTest, WhatIsWrittenOverlapsNoOtherSegment) {
+  const std::string why =
+      "segments 0 and 2 of 3 overlap, and one of them is written there";
+  const Tensor all = Floats({1, 2, 3, 4, 5, 6, 7, 8});
+  const auto part = [&](int64_t begin, int64_t end) {
+    return *all.Slice(begin, end);
+  };
+  const auto apart = [] { return Floats({0, 0}); };
+  // Overlaps of two outputs, of output and input, and of input and output.
+  ExpectRefused(
+      {{apart(), part(0, 2)}, {apart(), apart()}, {apart(), part(1, 3)}}, why);
+  ExpectRefused(
+      {{apart(), part(2, 4)}, {apart(), apart()}, {part(1, 3), apart()}}, why);
+  ExpectRefused(
+      {{part(0, 2), apart()}, {apart(), apart()}, {part(1, 3), part(1, 3)}},
+      why);
+  // Overlap with a long range, hidden behind a short one.
+  ExpectRefused({{part(0, 6), Floats({0, 0, 0, 0, 0, 0})},
+                 {part(1, 2), Floats({0})},
+                 {apart(), part(4, 6)}},
+                why);
+  EXPECT_THAT(SegmentList::Create({{part(0, 2), part(2, 4)},
+                                   {part(0, 2), part(4, 6)},
+                                   {part(6, 8), part(6, 8)}})
+                  .status(),
+              IsOk());
+}
+
+TEST(SegmentListTest, PiecesLieOneAfterTheOther) {
+  const auto list = *SegmentList::Create({{Floats({1, 2}), Floats({0, 0})},
+                                          {Floats({}), Floats({})},
+                                          {Floats({3}), Floats({0})}});
+  EXPECT_EQ(list->num_elements(), 3);
+  EXPECT_EQ(list->num_bytes(), 12);
+  ASSERT_THAT(list->pieces(), SizeIs(2));
+  EXPECT_EQ(list->pieces()[1].begin, 8);
+  EXPECT_EQ(list->pieces()[1].end, 12);
 }
 
 }  // namespace tensor_test

@@ -25,7 +25,6 @@ namespace cuda_device_test {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -235,8 +234,7 @@ TEST(CudaDeviceTest, DoneGetsTheErrorOfAGpuThatIsSpoiltBefore) {
   one.runtime().FailStream(stream, absl::InternalError("illegal address"));
   ASSERT_THAT(one.device().NotifyWhenDone(stream, keep), IsOk());
   one.RunAll();
-  const auto has_failed =
-      StatusIs(absl::StatusCode::kInternal, HasSubstr("illegal address"));
+  const auto has_failed = IsInternal("illegal address");
   // Same as CUDA: a call must find the error first.
   EXPECT_THAT(reported, IsEmpty());
   EXPECT_THAT(one.device().Mark(stream), has_failed);
@@ -251,18 +249,16 @@ TEST(CudaDeviceTest, LackOfMemoryNamesTheDeviceAndTheTensor) {
   OneDevice one(1, /*memory_bytes=*/100);
   EXPECT_THAT(
       one.device().Allocate(DType::kInt64, TensorShape::Vector(100)),
-      StatusIs(absl::StatusCode::kResourceExhausted,
-               HasSubstr("/job:worker/replica:0/task:0/device:GPU:0 for "
-                         "int64[100]")));
+      IsResourceExhausted("/job:worker/replica:0/task:0/device:GPU:0 for "
+                          "int64[100]"));
 }
 
 TEST(CudaDeviceTest, LackOfMemoryIsNotTriedTwiceWhereNothingWasFreed) {
   OneDevice one(1);
   one.runtime().FailCall(GpuCall::kAllocateAsync, 0,
                          absl::ResourceExhaustedError("none left"));
-  EXPECT_THAT(
-      one.device().Allocate(DType::kInt8, TensorShape::Vector(8)),
-      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("none left")));
+  EXPECT_THAT(one.device().Allocate(DType::kInt8, TensorShape::Vector(8)),
+              IsResourceExhausted("none left"));
 }
 
 // Runs hooks of tests inside calls.
@@ -351,7 +347,7 @@ TEST(CudaDeviceTest, AnAllocationThatCannotBeOrderedIsFreed) {
     one.runtime().FailCall(GpuCall::kWaitForEvent, num_good,
                            absl::InternalError("no wait"));
     EXPECT_THAT(one.device().Allocate(DType::kInt8, TensorShape::Vector(8)),
-                StatusIs(absl::StatusCode::kInternal, HasSubstr("no wait")));
+                IsInternal("no wait"));
     one.RunAll();
     EXPECT_EQ(one.runtime().UsedBytes(0), 0);
   }
@@ -361,8 +357,7 @@ TEST(CudaDeviceTest, MemoryThatCannotBeFreedIsReported) {
   OneDevice one(1);
   one.runtime().FailCall(GpuCall::kFreeAsync, 0, absl::InternalError("stuck"));
   one.Allocate();
-  EXPECT_THAT(one.device().free_status(),
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("stuck")));
+  EXPECT_THAT(one.device().free_status(), IsInternal("stuck"));
 }
 
 TEST(CudaDeviceTest, ATensorWithoutElementsNeedsNoMemory) {
@@ -388,11 +383,9 @@ TEST(CudaDeviceTest, TensorsMayOutliveTheDeviceAndNothingIsLeft) {
 
 TEST(CudaDeviceTest, WrongOptionsAreRefused) {
   EXPECT_THAT(CudaDevice::Create({.attributes = {.name = {.type = "CPU"}}}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("has the type GPU")));
+              IsInvalidArgument("has the type GPU"));
   EXPECT_THAT(CudaDevice::Create({.attributes = {.name = {.type = "GPU"}}}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("needs a GPU runtime")));
+              IsInvalidArgument("needs a GPU runtime"));
 }
 
 }  // namespace cuda_device_test

@@ -1,28 +1,40 @@
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gpu/runtime/pinned_pool.h"
+#include "gpu/testing/fake_gpu_group.h"
 #include "gpu/testing/fake_gpu_runtime.h"
+#include "gpu/testing/fake_nccl_tasks.h"
 #include "gtest/gtest.h"
 #include "resolvers/local/group_order.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
+#include "tutti/collective.h"
 #include "tutti/device.h"
+#include "tutti/environment.h"
 #include "tutti/gpu_devices.h"
+#include "tutti/implementation.h"
+#include "tutti/reduction.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace cuda_devices_test {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Optional;
 
 // GPUs 0 and 1 have NVLink, 1 and 2 a bus, 0 and 2 no link.
 PeerLink LinkOf(int gpu, int peer) {
@@ -149,8 +161,7 @@ TEST_F(CudaDevicesTest, AGpuThatFailsTakesNoStagingFromOthers) {
   runtime_.FailStream((*devices)[0]->compute_stream(),
                       absl::InternalError("illegal address"));
   environment_.RunAll();
-  EXPECT_THAT(take(1), StatusIs(absl::StatusCode::kInternal,
-                                HasSubstr("illegal address")));
+  EXPECT_THAT(take(1), IsInternal("illegal address"));
   EXPECT_THAT(take(2), IsOk());
 }
 
@@ -187,16 +198,14 @@ TEST_F(CudaDevicesTest, LackOfMemoryForAPeerIsNoLackOfALink) {
   runtime_.FailCall(GpuCall::kEnablePeerAccess, 0,
                     absl::ResourceExhaustedError("out of memory"));
   EXPECT_THAT(CreateCudaDevices(Options()),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("out of memory")));
+              IsResourceExhausted("out of memory"));
 }
 
 TEST_F(CudaDevicesTest, WhatFailsIsReturnedAndNothingIsLeft) {
   for (int num_good = 0; num_good < 30; ++num_good) {
     runtime_.FailCall(GpuCall::kCreateStream, num_good,
                       absl::InternalError("no stream"));
-    EXPECT_THAT(CreateCudaDevices(Options()),
-                StatusIs(absl::StatusCode::kInternal, HasSubstr("no stream")));
+    EXPECT_THAT(CreateCudaDevices(Options()), IsInternal("no stream"));
   }
   EXPECT_THAT(runtime_.Leaks(), IsEmpty());
 }
@@ -205,18 +214,191 @@ TEST_F(CudaDevicesTest, WithoutAGpuThereIsNoDevice) {
   FakeGpuRuntime runtime({.num_gpus = 0, .environment = environment_.get()});
   CudaDevicesOptions options = Options();
   options.runtime = &runtime;
-  EXPECT_THAT(CreateCudaDevices(options),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no GPU")));
+  EXPECT_THAT(CreateCudaDevices(options), IsNotFound("no GPU"));
 }
 
 TEST_F(CudaDevicesTest, WrongOptionsAreRefused) {
   CudaDevicesOptions options = Options();
   options.devices_per_gpu = 0;
-  EXPECT_THAT(CreateCudaDevices(options),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not 0")));
-  EXPECT_THAT(CreateCudaDevices({}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("need a GPU runtime")));
+  EXPECT_THAT(CreateCudaDevices(options), IsInvalidArgument("not 0"));
+  EXPECT_THAT(CreateCudaDevices({}), IsInvalidArgument("need a GPU runtime"));
+}
+
+// Tests collectives of the CPU's devices on groups of GPU devices.
+
+// Calls on two devices with tensors of 4 elements.
+void Call(FakeGpuGroup& group, const CollectiveRequest& request) {
+  std::vector<Tensor> outputs(group.size());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    group.Call(rank, request, group.Allocate(rank, request.dtype, 4),
+               &outputs[rank]);
+  }
+  group.RunAll();
+}
+
+// Implementation without device needs.
+class OfHostMemory : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveContext(CollectiveContext*) override {
+    return absl::OkStatus();
+  }
+  void Run(const CollectiveContext&, StatusCallback done) override {
+    std::move(done)(absl::OkStatus());
+  }
+};
+
+REGISTER_COLLECTIVE(OfHostMemory,
+                    Implemented<OfHostMemory>({
+                        .collectives = {CollectiveType::kAllReduce},
+                    }));
+
+TEST(CudaGroupTest, WhatWorksInTheHostsMemoryRefusesThatOfGpus) {
+  FakeGpuGroup group({});
+  CollectiveRequest request =
+      group.Request(AllReduce{}, DType::kFloat32, /*num_elements=*/4);
+  request.impl_details.implementation = "OfHostMemory";
+  Call(group, request);
+  EXPECT_THAT(group.ended(),
+              Each(Optional(IsUnimplemented(
+                  "OfHostMemory works in the host's memory; "
+                  "/job:localhost/replica:0/task:0/device:GPU:"))));
+  EXPECT_THAT(group.Remains(), IsEmpty());
+}
+
+TEST(CudaGroupTest, FunctionsOfTheHostAreRefused) {
+  FakeGpuGroup group({});
+  CollectiveRequest request =
+      group.Request(AllReduce{}, DType::kFloat32, /*num_elements=*/4);
+  request.impl_details.implementation = "RingReduce";
+  request.merge_op =
+      MergeOp::Custom({.name = "first",
+                       .commutative = true,
+                       .apply = [](DType, const void*, const void*, void*,
+                                   int64_t) { return absl::OkStatus(); }})
+          .value();
+  Call(group, request);
+  EXPECT_THAT(
+      group.ended(),
+      Each(Optional(StatusIs(absl::StatusCode::kUnimplemented,
+                             testing::AllOf(HasSubstr("merge op \"first\""),
+                                            HasSubstr("RingReduce"))))));
+  EXPECT_THAT(group.Remains(), IsEmpty());
+}
+
+TEST(CudaGroupTest, BarriersNeedNoneOfTheirMemory) {
+  FakeGpuGroup group({.devices_per_gpu = 3});
+  for (int rank = 0; rank < group.size(); ++rank) {
+    group.Call(rank, group.Request(Barrier{}, DType::kFloat32, 0), Tensor(),
+               nullptr);
+  }
+  group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+  EXPECT_THAT(group.Remains(), IsEmpty());
+}
+
+TEST(CudaGroupTest, WhatRunsOnCpusAloneNamesWhatRunsOnGpus) {
+  FakeGpuGroup group({});
+  CollectiveRequest request =
+      group.Request(AllReduce{}, DType::kFloat32, /*num_elements=*/4);
+  request.impl_details.implementation = "LocalReduce";
+  Call(group, request);
+  EXPECT_THAT(
+      group.ended(),
+      Each(Optional(StatusIs(
+          absl::StatusCode::kInvalidArgument,
+          testing::AllOf(HasSubstr("LocalReduce runs on CPU, not on GPU"),
+                         HasSubstr("GpuLocalReduce"))))));
+}
+
+// Runs an all-reduce by the chosen implementation, and expects OK.
+void ExpectReduces(FakeGpuGroup& group, int64_t num_elements) {
+  std::vector<Tensor> outputs(group.size());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    group.Call(rank, group.Request(AllReduce{}, DType::kInt8, num_elements),
+               group.Allocate(rank, DType::kInt8, num_elements),
+               &outputs[rank]);
+  }
+  group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+}
+
+TEST(CudaGroupTest, AmongAllAlgorithmsOneThatRunsOnGpusIsChosen) {
+  for (const int num_elements : {1, 1 << 20}) {
+    FakeGpuGroup group({.memory_bytes = 1 << 26});
+    ExpectReduces(group, num_elements);
+  }
+}
+
+TEST(CudaGroupTest, WithoutLinksOneThatNeedsNoneIsChosen) {
+  for (const int num_elements : {1, 1 << 20}) {
+    FakeGpuGroup group({.num_gpus = 2,
+                        .devices_per_gpu = 1,
+                        .memory_bytes = 1 << 26,
+                        .link = [](int, int) { return PeerLink::kNone; }});
+    ExpectReduces(group, num_elements);
+  }
+}
+
+// Tests executions whose streams run at once: the last member's end then comes
+// before the call that caused it has returned.
+
+// Runs each work on another thread, and waits for it inside Schedule().
+class PromptQueue : public WorkQueue {
+ public:
+  void Schedule(Work work) override { std::thread(std::move(work)).join(); }
+  int num_workers() const override { return 1; }
+};
+
+// Runs an all-reduce among all devices. Each callback checks that nothing is
+// left (FakeNcclTasks::Call).
+void Reduce(const std::string& implementation, int num_tasks,
+            int devices_per_gpu) {
+  SCOPED_TRACE(absl::StrCat(implementation, " of ", num_tasks, " tasks with ",
+                            devices_per_gpu, " devices on a GPU"));
+  const SimulatedEnvironment simulated(1);
+  PromptQueue queue;
+  Environment environment = simulated.get();
+  environment.queue = &queue;
+  FakeNcclTasks tasks({.num_tasks = num_tasks,
+                       .gpus_per_task = 1,
+                       .devices_per_gpu = devices_per_gpu,
+                       .tasks_with_nccl = 0,
+                       .environment = &environment});
+  CollectiveRequest request =
+      tasks.Request(AllReduce{}, DType::kUint8, /*num_elements=*/24);
+  request.impl_details.implementation = implementation;
+  std::vector<Tensor> outputs(static_cast<size_t>(tasks.size()));
+  for (int rank = 0; rank < tasks.size(); ++rank) {
+    const Tensor input = tasks.Allocate(rank, DType::kUint8, request.shape);
+    tasks.Write(rank, input, Bytes(24, static_cast<uint8_t>(rank + 1)));
+    tasks.Call(rank, request, input, &outputs[static_cast<size_t>(rank)]);
+  }
+  EXPECT_THAT(tasks.ended(), Each(Optional(IsOk())));
+  const int sum = tasks.size() * (tasks.size() + 1) / 2;
+  for (int rank = 0; rank < tasks.size(); ++rank) {
+    EXPECT_THAT(tasks.Read(rank, outputs[static_cast<size_t>(rank)]),
+                Each(sum));
+  }
+  outputs.clear();
+  EXPECT_THAT(tasks.Remains(), IsEmpty());
+}
+
+TEST(GpuPromptTest, NothingOfADeviceIsKeptWhenTheLastMemberEnds) {
+  for (const std::string name :
+       {"RingReduce", "TreeReduce", "RecursiveHalvingDoublingReduce"}) {
+    for (const int size : {2, 3, 4}) {
+      Reduce(name, /*num_tasks=*/1, size);
+    }
+  }
+}
+
+TEST(GpuPromptTest, NothingOfADeviceIsKeptWhereOthersGetItsBytesByTheHost) {
+  for (const std::string name :
+       {"RingReduce", "TreeReduce", "RecursiveHalvingDoublingReduce"}) {
+    for (const int devices_per_gpu : {1, 2, 3}) {
+      Reduce(name, /*num_tasks=*/2, devices_per_gpu);
+    }
+  }
 }
 
 }  // namespace cuda_devices_test

@@ -40,7 +40,6 @@ namespace gpu_step_stream_test {
 
 using ::testing::Each;
 using ::testing::Eq;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 
@@ -113,8 +112,7 @@ bool EndsWhereACallFails(const std::string& implementation, GpuCall call,
     if (!group.ended(rank).has_value()) {
       ADD_FAILURE() << "rank " << rank << " has not ended";
     } else if (!group.ended(rank)->ok()) {
-      EXPECT_THAT(*group.ended(rank),
-                  StatusIs(absl::StatusCode::kInternal, HasSubstr("no luck")));
+      EXPECT_THAT(*group.ended(rank), IsInternal("no luck"));
     } else {
       EXPECT_EQ(group.Read(sums->output(rank)), sums->Sum());
     }
@@ -165,9 +163,7 @@ TEST(GpuStepStreamTest, ASpoiltGpuEndsAllMembersWithItsError) {
       group.RunAll();
       EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
       group.environment().Advance(GpuPassEnd::kLookEvery);
-      EXPECT_THAT(group.ended(),
-                  Each(Optional(StatusIs(absl::StatusCode::kInternal,
-                                         HasSubstr("illegal address")))));
+      EXPECT_THAT(group.ended(), Each(Optional(IsInternal("illegal address"))));
       EXPECT_EQ(group.environment().num_alarms(), 0);
       EXPECT_THAT(group.runtime().Mistakes(), IsEmpty());
     }
@@ -207,8 +203,7 @@ TEST(GpuStepStreamTest, AnAbortBehindTheStepsEndsThemWhenTheStreamsArePast) {
   group.executor().StartAbort(absl::AbortedError("enough"));
   EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
   group.RunAll();
-  EXPECT_THAT(group.ended(), Each(Optional(StatusIs(absl::StatusCode::kAborted,
-                                                    HasSubstr("enough")))));
+  EXPECT_THAT(group.ended(), Each(Optional(IsAborted("enough"))));
   EXPECT_THAT(sums->Remains(), IsEmpty());
 }
 
@@ -346,9 +341,7 @@ TEST(GpuStepStreamTest, WhoComesToAnExecutionThatEndedLeavesNothingEither) {
     token->Cancel(absl::CancelledError("enough"));
     for (int rank = num_here; rank < group.size(); ++rank) sums->Call(rank);
     group.RunAll();
-    EXPECT_THAT(group.ended(),
-                Each(Optional(StatusIs(absl::StatusCode::kCancelled,
-                                       HasSubstr("enough")))));
+    EXPECT_THAT(group.ended(), Each(Optional(IsCancelled("enough"))));
     EXPECT_THAT(sums->Remains(), IsEmpty());
   }
 }
@@ -363,14 +356,13 @@ TEST(GpuStepStreamTest, ACopyToTheHostThatFailsHasGivenItsBufferBack) {
     const Tensor bytes = group.Allocate(0, DType::kUint8, kBytes);
     group.runtime().FailCall(call, /*num_good=*/0, absl::InternalError("no"));
     int num_ended = 0;
-    steps->CopyToHost(
-        {bytes.data(), bytes.size_bytes()},
-        [&](const absl::StatusOr<Tensor>& copy) {
-          ++num_ended;
-          EXPECT_THAT(copy.status(),
-                      StatusIs(absl::StatusCode::kInternal, HasSubstr("no")));
-          EXPECT_THAT(device.staging()->Take(kBytes).status(), IsOk());
-        });
+    steps->CopyToHost({bytes.data(), bytes.size_bytes()},
+                      [&](const absl::StatusOr<Tensor>& copy) {
+                        ++num_ended;
+                        EXPECT_THAT(copy.status(), IsInternal("no"));
+                        EXPECT_THAT(device.staging()->Take(kBytes).status(),
+                                    IsOk());
+                      });
     group.RunAll();
     EXPECT_EQ(num_ended, 1);
     EXPECT_EQ(group.runtime().NumCalls(GpuCall::kAllocatePinned), 1);
@@ -450,8 +442,7 @@ TEST_F(GpuStepsOfATransportTest, WhatCannotBeAwaitedEndsWithTheError) {
     steps_->CallWhenWritten(
         [&](absl::Status status) { written = std::move(status); });
     group_.RunAll();
-    EXPECT_THAT(written, Optional(StatusIs(absl::StatusCode::kInternal,
-                                           HasSubstr("no"))));
+    EXPECT_THAT(written, Optional(IsInternal("no")));
   }
   EndSteps();
 }
@@ -584,8 +575,7 @@ TEST(GpuStepStreamTest, MembersThatLendToEachOtherEndWhereReadsCannotBeMarked) {
   EXPECT_THAT(ended, Each(Eq(std::nullopt)));
   group.RunAll();
   group.environment().Advance(GpuPassEnd::kLookEvery);
-  EXPECT_THAT(ended, Each(Optional(StatusIs(absl::StatusCode::kInternal,
-                                            HasSubstr("no luck")))));
+  EXPECT_THAT(ended, Each(Optional(IsInternal("no luck"))));
   prepared.clear();
   EXPECT_THAT(sums->Remains(), IsEmpty());
 }
@@ -624,9 +614,7 @@ class PeerFailsTest : public testing::Test {
     group_.RunAll();
   }
 
-  static auto HasFailed() {
-    return StatusIs(absl::StatusCode::kInternal, HasSubstr("illegal address"));
-  }
+  static auto HasFailed() { return IsInternal("illegal address"); }
 
   FakeGpuGroup group_{{.num_gpus = 2, .devices_per_gpu = 1}};
   CudaDevice& device_ = group_.device(0);

@@ -129,13 +129,9 @@ class Sums {
   std::vector<Tensor> inputs_, outputs_;
 };
 
-auto Cancelled() {
-  return StatusIs(absl::StatusCode::kCancelled, HasSubstr("enough"));
-}
+auto Cancelled() { return IsCancelled("enough"); }
 
-auto Aborted() {
-  return StatusIs(absl::StatusCode::kAborted, HasSubstr("enough"));
-}
+auto Aborted() { return IsAborted("enough"); }
 
 TEST(NcclGroupTest, OneCommunicatorServesAGeneration) {
   Sums sums({.num_tasks = 2, .gpus_per_task = 3});
@@ -292,8 +288,7 @@ TEST(NcclGroupTest, WhatHangsEndsWithTheGroup) {
   sums.ExpectPending();
   sums.tasks().EndGroup(absl::UnavailableError("a task is lost"));
   sums.tasks().RunAll();
-  sums.ExpectEnded(
-      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("a task is lost")));
+  sums.ExpectEnded(IsUnavailable("a task is lost"));
   sums.network().HangLaunches(false);
   ASSERT_NO_FATAL_FAILURE(sums.Run(/*key=*/0, /*step=*/2));
   EXPECT_THAT(sums.Remains(), IsEmpty());
@@ -437,9 +432,8 @@ TEST(NcclGroupTest, ATaskWhoseCommunicatorsBlockIsNamed) {
   sums.CallAll();
   sums.tasks().RunAll();
   sums.ExpectEnded(
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("may not block, as it does on rank 2 "
-                         "(/job:localhost/replica:0/task:1/device:GPU:0)")));
+      IsInvalidArgument("may not block, as it does on rank 2 "
+                        "(/job:localhost/replica:0/task:1/device:GPU:0)"));
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 
@@ -521,8 +515,7 @@ TEST(NcclGroupTest, AnAsynchronousErrorEndsAllTasks) {
     sums.CallAll();
     sums.network().FailAll(absl::InternalError("the link is down"));
     sums.tasks().environment().Advance(NcclGroup::kLookEvery);
-    sums.ExpectEnded(
-        StatusIs(absl::StatusCode::kInternal, HasSubstr("the link is down")));
+    sums.ExpectEnded(IsInternal("the link is down"));
     EXPECT_EQ(sums.network().counts().aborts, sums.size());
     sums.network().HangLaunches(false);
     ASSERT_NO_FATAL_FAILURE(sums.ExpectNextGenerationRuns());
@@ -538,8 +531,7 @@ TEST(NcclGroupTest, AnInitOrALaunchThatFailsEndsAllTasks) {
             : sums.network().FailNextLaunch(error);
     sums.CallAll();
     sums.tasks().RunAll();
-    sums.ExpectEnded(
-        StatusIs(absl::StatusCode::kInternal, HasSubstr("no luck")));
+    sums.ExpectEnded(IsInternal("no luck"));
     EXPECT_EQ(sums.network().counts().living, 0);
     ASSERT_NO_FATAL_FAILURE(sums.ExpectNextGenerationRuns());
     EXPECT_THAT(sums.Remains(), IsEmpty());
@@ -556,8 +548,7 @@ TEST(NcclGroupTest, ACallThatFailsEndsAllTasksAndLeavesNothing) {
       sums.CallAll();
       sums.tasks().RunAll();
       sums.tasks().environment().Advance(GpuPassEnd::kLookEvery);
-      sums.ExpectEnded(
-          StatusIs(absl::StatusCode::kInternal, HasSubstr("no luck")));
+      sums.ExpectEnded(IsInternal("no luck"));
       EXPECT_THAT(sums.Remains(), IsEmpty());
     }
   }
@@ -572,8 +563,7 @@ TEST(NcclGroupTest, ASpoiltGpuEndsAllTasks) {
         absl::InternalError("illegal address"));
     sums.CallAll();
     sums.tasks().environment().Advance(3 * GpuPassEnd::kLookEvery);
-    sums.ExpectEnded(
-        StatusIs(absl::StatusCode::kInternal, HasSubstr("illegal address")));
+    sums.ExpectEnded(IsInternal("illegal address"));
     EXPECT_EQ(sums.tasks().environment().num_alarms(), 0);
   }
 }
@@ -622,9 +612,8 @@ TEST(NcclOrderTest, OtherRowsAreFoundAndNamed) {
   }
   tasks.RunAll();
   EXPECT_THAT(tasks.TakeCalls(),
-              Each(Optional(StatusIs(absl::StatusCode::kInvalidArgument,
-                                     HasSubstr("rank 2 gives other rows than "
-                                               "rank 0")))));
+              Each(Optional(IsInvalidArgument("rank 2 gives other rows than "
+                                              "rank 0"))));
   outputs.clear();
   EXPECT_THAT(tasks.Remains(), IsEmpty());
 }

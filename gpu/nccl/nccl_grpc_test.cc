@@ -241,8 +241,7 @@ TEST_F(NcclGrpcTest, WhatHangsEndsOnAllProcesses) {
     AwaitLaunches(kNumTasks * (2 + 2 * cancelled));
     cancellation->Cancel(absl::CancelledError("enough"));
     ended.Wait();
-    EXPECT_THAT(statuses_, Each(StatusIs(absl::StatusCode::kCancelled,
-                                         HasSubstr("enough"))));
+    EXPECT_THAT(statuses_, Each(IsCancelled("enough")));
     network_->HangLaunches(false);
     ASSERT_NO_FATAL_FAILURE(ExpectNextGenerationRuns(step + 100));
   }
@@ -296,8 +295,7 @@ TEST_F(NcclGrpcTest, AHybridEndsWhereAnotherProcessGivesItUp) {
       ->StartAbort(absl::AbortedError("no time for it"));
   ended.Wait();
   for (int rank = 0; rank < kGpusPerTask; ++rank) {
-    EXPECT_THAT(statuses_[rank], StatusIs(absl::StatusCode::kAborted,
-                                          HasSubstr("no time for it")));
+    EXPECT_THAT(statuses_[rank], IsAborted("no time for it"));
   }
 }
 
@@ -347,13 +345,11 @@ TEST_F(NcclInOneTaskTest, OthersServeAndTheNameIsRefused) {
   ASSERT_THAT(Reduce(/*key=*/1, /*step=*/1), Each(IsOk()));
   ExpectSums();
   implementation_ = "NcclReduce";
-  EXPECT_THAT(
-      Reduce(/*key=*/2, /*step=*/1),
-      Each(StatusIs(
-          absl::StatusCode::kInvalidArgument,
-          HasSubstr("NcclReduce needs NCCL, which rank 2 "
-                    "(/job:worker/replica:0/task:1/device:GPU:0) and 1 more "
-                    "do not have; these can serve: "))));
+  EXPECT_THAT(Reduce(/*key=*/2, /*step=*/1),
+              Each(IsInvalidArgument(
+                  "NcclReduce needs NCCL, which rank 2 "
+                  "(/job:worker/replica:0/task:1/device:GPU:0) and 1 more "
+                  "do not have; these can serve: ")));
   EXPECT_EQ(network_->counts().ids, 0);
 }
 
@@ -369,9 +365,8 @@ TEST_F(NcclOnSharedGpusTest, OthersServeAndTheNameIsRefused) {
   implementation_ = "NcclReduce";
   EXPECT_THAT(
       Reduce(/*key=*/2, /*step=*/1),
-      Each(StatusIs(absl::StatusCode::kInvalidArgument,
-                    HasSubstr("NcclReduce needs each member on a GPU of its "
-                              "own, but ranks 0 and 2 "))));
+      Each(IsInvalidArgument("NcclReduce needs each member on a GPU of its "
+                             "own, but ranks 0 and 2 ")));
   EXPECT_EQ(network_->counts().ids, 0);
 }
 

@@ -8,16 +8,23 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/reduce/reduction_reference.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "gmock/gmock.h"
 #include "gpu/nccl/nccl_checks.h"
+#include "gpu/nccl/nccl_order.h"
 #include "gpu/testing/fake_gpu_runtime.h"
 #include "gpu/testing/fake_nccl_tasks.h"
 #include "gtest/gtest.h"
 #include "tests/doubles/status_matchers.h"
+#include "tutti/collective.h"
+#include "tutti/implementation.h"
+#include "tutti/params.h"
+#include "tutti/peer_access.h"
 #include "tutti/reduction.h"
+#include "tutti/selection.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
@@ -25,7 +32,9 @@ namespace nccl_reduce_test {
 
 using ::testing::Combine;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Optional;
+using ::testing::StartsWith;
 using ::testing::Values;
 
 bool HasNccl(const ReductionPair& pair) {
@@ -260,6 +269,103 @@ TEST(NcclReduceTest, AnAverageOfBytesHasItsBitsAlsoAmongVeryManyRanks) {
     EXPECT_EQ(NumReductions(tasks, num_ranks), num_ranks > 127 ? num_ranks : 0);
     EXPECT_THAT(tasks.Remains(), IsEmpty());
   }
+}
+
+// Tests which implementation a group of GPUs chooses.
+
+std::string Chosen(CollectiveType type, const GroupLayout& layout,
+                   int64_t bytes, DType dtype = DType::kFloat32,
+                   std::string implementation = "") {
+  const auto selection =
+      SelectImplementation(CollectiveRegistry::Global(),
+                           {.type = type,
+                            .layout = layout,
+                            .device_type = "GPU",
+                            .bytes = bytes,
+                            .one_process = layout.num_tasks() == 1,
+                            .implementation = std::move(implementation),
+                            .dtype = dtype});
+  return selection.ok() ? selection->name : selection.status().ToString();
+}
+
+bool HasNccl(CollectiveType type) {
+  return type != CollectiveType::kBarrier && type != CollectiveType::kScatter;
+}
+
+bool HasLocal(CollectiveType type) {
+  return type == CollectiveType::kAllReduce ||
+         type == CollectiveType::kReduce ||
+         type == CollectiveType::kBroadcast ||
+         type == CollectiveType::kAllGather || type == CollectiveType::kGather;
+}
+
+TEST(NcclChoiceTest, SeveralProcessesUseNcclOnlyWhenNamed) {
+  for (const CollectiveType type : kAllCollectiveTypes) {
+    for (const int64_t bytes : {0, 4, 1 << 10, 1 << 20, 1 << 30}) {
+      for (const int num_tasks : {2, 3, 16}) {
+        for (const int gpus_per_task : {1, 2, 8}) {
+          EXPECT_THAT(
+              Chosen(type, GroupLayout::Uniform(num_tasks, gpus_per_task),
+                     bytes),
+              Not(StartsWith("Nccl")))
+              << Name(type) << " of " << bytes << " bytes, " << num_tasks << "x"
+              << gpus_per_task;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(Chosen(CollectiveType::kAllReduce, GroupLayout::Uniform(2, 2), 4,
+                   DType::kFloat32, "NcclReduce"),
+            "NcclReduce");
+}
+
+TEST(NcclChoiceTest, OneProcessUsesNcclWhereOneGpuCannotDoTheWorkOfAll) {
+  for (const CollectiveType type : kAllCollectiveTypes) {
+    if (!HasNccl(type)) continue;
+    for (const int64_t bytes : {0, 4, 1 << 10, 1 << 20, 1 << 30}) {
+      for (const int num_gpus : {2, 3, 8}) {
+        EXPECT_THAT(Chosen(type, GroupLayout::Uniform(1, num_gpus), bytes),
+                    StartsWith(HasLocal(type) ? "GpuLocal" : "Nccl"))
+            << Name(type) << " of " << bytes << " bytes, " << num_gpus;
+      }
+    }
+  }
+}
+
+TEST(NcclChoiceTest, IntegersThatNcclLacksAreReducedWithoutItAndMovedWithIt) {
+  const GroupLayout layout = GroupLayout::Uniform(1, 2);
+  for (const CollectiveType type : kAllCollectiveTypes) {
+    if (!HasNccl(type)) continue;
+    const std::string chosen = Chosen(type, layout, 1 << 20, DType::kInt16);
+    EXPECT_EQ(absl::StartsWith(chosen, "Nccl"),
+              !Reduces(type) && !HasLocal(type))
+        << Name(type) << ": " << chosen;
+  }
+}
+
+// Tests numbering and digests. nccl_group_test.cc tests processes with
+// different orders.
+
+TEST(NcclOrderTest, TheDigestIsOfAllLaunchesInTheirOrder) {
+  const ExecKey one = {.generation = 1, .step = 1, .instance = 1};
+  const ExecKey other = {.generation = 1, .step = 1, .instance = 2};
+  NcclOrder order, same, reversed;
+  order.Next(one);
+  same.Next(one);
+  reversed.Next(other);
+  EXPECT_EQ(order.Next(other).launch, same.Next(other).launch);
+  reversed.Next(one);
+  EXPECT_NE(order.Next(one).launch.digest, reversed.Next(one).launch.digest);
+}
+
+TEST(NcclOrderTest, TheNthLaunchesOfAStepHaveOneKey) {
+  NcclOrder order, other;
+  other.Next({.step = 2, .instance = 7});
+  const NcclTicket mine = order.Next({.step = 1, .instance = 1});
+  const NcclTicket theirs = other.Next({.step = 1, .instance = 2});
+  EXPECT_EQ(mine.key, theirs.key);
+  EXPECT_NE(mine.launch, theirs.launch);
+  EXPECT_NE(order.Next({.step = 1, .instance = 2}).key, mine.key);
 }
 
 }  // namespace nccl_reduce_test

@@ -354,9 +354,7 @@ TEST(NcclThenTest, ALaunchThatHangsEndsWithTheCollective) {
   sums.RunAll();
   tasks.environment().Advance(2 * NcclGroup::kLookEvery);
   sums.RunAll();
-  EXPECT_THAT(tasks.ended(),
-              Each(Optional(StatusIs(absl::StatusCode::kAborted,
-                                     HasSubstr("the group is over")))));
+  EXPECT_THAT(tasks.ended(), Each(Optional(IsAborted("the group is over"))));
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 
@@ -372,9 +370,7 @@ TEST(NcclThenTest, AProcessThatNeverComesIsNoReasonToKeepTheOthersBuffers) {
   tasks.executor(0)->StartAbort(absl::AbortedError("no time for it"));
   sums.RunAll();
   for (const int rank : kFirstProcess) {
-    EXPECT_THAT(tasks.ended()[rank],
-                Optional(StatusIs(absl::StatusCode::kAborted,
-                                  HasSubstr("no time for it"))));
+    EXPECT_THAT(tasks.ended()[rank], Optional(IsAborted("no time for it")));
   }
   sums.FormAgain();
   ASSERT_NO_FATAL_FAILURE(sums.Run());
@@ -390,9 +386,7 @@ TEST(NcclThenTest, AnAsynchronousErrorEndsAllMembers) {
     sums.CallAll(/*in_place=*/false);
     tasks.network().FailAll(absl::InternalError("the link is down"));
     RunUntilErrorsShow(sums);
-    EXPECT_THAT(tasks.ended(),
-                Each(Optional(StatusIs(absl::StatusCode::kInternal,
-                                       HasSubstr("the link is down")))));
+    EXPECT_THAT(tasks.ended(), Each(Optional(IsInternal("the link is down"))));
     EXPECT_EQ(tasks.network().counts().aborts, 4);
     tasks.network().HangLaunches(false);
     sums.FormAgain();
@@ -429,9 +423,7 @@ TEST(NcclThenTest, ASpoiltGpuEndsAllMembersAndNoOtherProcessIsSpoilt) {
                                   absl::InternalError("illegal address"));
     for (int rank = 0; rank < 4; ++rank) sums.CallGiven(rank);
     RunUntilErrorsShow(sums);
-    EXPECT_THAT(tasks.ended(),
-                Each(Optional(StatusIs(absl::StatusCode::kInternal,
-                                       HasSubstr("illegal address")))));
+    EXPECT_THAT(tasks.ended(), Each(Optional(IsInternal("illegal address"))));
     EXPECT_EQ(tasks.network().counts().living, 0);
     EXPECT_EQ(tasks.environment().num_alarms(), 0);
     sums.FormAgain();

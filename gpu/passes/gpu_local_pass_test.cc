@@ -21,7 +21,6 @@ namespace tutti {
 namespace gpu_local_pass_test {
 
 using ::testing::Each;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 
@@ -87,10 +86,9 @@ TEST(GpuLocalCollectiveTest, MemoryThatTheFirstOneDoesNotReachIsLeftAlone) {
   }
   group.RunAll();
   EXPECT_THAT(group.ended(),
-              Each(Optional(StatusIs(
-                  absl::StatusCode::kFailedPrecondition,
-                  HasSubstr("device:GPU:0 does not reach that of "
-                            "/job:localhost/replica:0/task:0/device:GPU:2")))));
+              Each(Optional(IsFailedPrecondition(
+                  "device:GPU:0 does not reach that of "
+                  "/job:localhost/replica:0/task:0/device:GPU:2"))));
   outputs.clear();
   EXPECT_THAT(group.Remains(), IsEmpty());
 }
@@ -192,8 +190,7 @@ TEST(GpuLocalCollectiveTest, DevicesOfAnotherKindAreRefused) {
           [&](absl::Status status) { ended = std::move(status); });
   environment.RunAll();
   EXPECT_THAT(ended,
-              Optional(StatusIs(absl::StatusCode::kInvalidArgument,
-                                HasSubstr("device:GPU:0 is another one"))));
+              Optional(IsInvalidArgument("device:GPU:0 is another one")));
 }
 
 }  // namespace gpu_local_pass_test

@@ -291,8 +291,7 @@ TEST(GpuLocalReduceTest, WhatFailsBeforeAllHaveCalledTouchesNothing) {
   sums.Call(0);
   sums.Call(1);
   group.executor().StartAbort(absl::AbortedError("enough"));
-  const auto aborted =
-      Optional(StatusIs(absl::StatusCode::kAborted, HasSubstr("enough")));
+  const auto aborted = Optional(IsAborted("enough"));
   EXPECT_THAT(group.ended(0), aborted);
   EXPECT_THAT(group.ended(1), aborted);
   sums.Call(2);
@@ -337,8 +336,7 @@ absl::Status StatusWhereACallFails(GpuCall call, int num_good) {
   EXPECT_THAT(group.ended(), Each(Optional(Eq(status))));
   EXPECT_EQ(group.environment().num_alarms(), 0);
   if (!status.ok()) {
-    EXPECT_THAT(status,
-                StatusIs(absl::StatusCode::kInternal, HasSubstr("no luck")));
+    EXPECT_THAT(status, IsInternal("no luck"));
     EXPECT_THAT(sums.Remains(), IsEmpty());
   } else {
     EXPECT_EQ(group.Read(sums.output(8)), sums.Sum());
@@ -381,9 +379,7 @@ TEST(GpuLocalReduceTest, LackOfMemoryForTheScratchEndsAllMembers) {
     group.Call(rank, request, buffers[rank],
                rank == 8 ? &buffers[rank] : nullptr);
   }
-  EXPECT_THAT(group.ended(),
-              Each(Optional(StatusIs(absl::StatusCode::kResourceExhausted,
-                                     HasSubstr("full")))));
+  EXPECT_THAT(group.ended(), Each(Optional(IsResourceExhausted("full"))));
   buffers.clear();
   EXPECT_THAT(group.Remains(), IsEmpty());
 }
@@ -399,9 +395,7 @@ void SpoilAGpu(int spoilt) {
   group.RunAll();
   EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
   group.environment().Advance(GpuPassEnd::kLookEvery);
-  EXPECT_THAT(group.ended(),
-              Each(Optional(StatusIs(absl::StatusCode::kInternal,
-                                     HasSubstr("illegal address")))));
+  EXPECT_THAT(group.ended(), Each(Optional(IsInternal("illegal address"))));
   EXPECT_EQ(group.environment().num_alarms(), 0);
   EXPECT_THAT(group.runtime().Mistakes(), IsEmpty());
 }
@@ -417,9 +411,7 @@ TEST(GpuLocalReduceTest, CallsOnASpoiltGpuFail) {
                              absl::InternalError("illegal address"));
   group.RunAll();
   sums.CallAll();
-  EXPECT_THAT(group.ended(),
-              Each(Optional(StatusIs(absl::StatusCode::kInternal,
-                                     HasSubstr("illegal address")))));
+  EXPECT_THAT(group.ended(), Each(Optional(IsInternal("illegal address"))));
 }
 
 TEST(GpuLocalReduceTest, ALookBeforeTheEndEndsNothing) {
@@ -470,14 +462,12 @@ TEST(GpuLocalReduceTest, GpusWithoutALinkAreNamed) {
              }});
   sums.request().impl_details.implementation = "GpuLocalReduce";
   sums.CallAll();
-  EXPECT_THAT(
-      sums.group().ended(),
-      Each(Optional(StatusIs(
-          absl::StatusCode::kInvalidArgument,
-          HasSubstr("GpuLocalReduce needs links from rank 0 "
-                    "(/job:localhost/replica:0/task:0/device:GPU:0) to all, "
-                    "but none leads to rank 2 "
-                    "(/job:localhost/replica:0/task:0/device:GPU:2)")))));
+  EXPECT_THAT(sums.group().ended(),
+              Each(Optional(IsInvalidArgument(
+                  "GpuLocalReduce needs links from rank 0 "
+                  "(/job:localhost/replica:0/task:0/device:GPU:0) to all, "
+                  "but none leads to rank 2 "
+                  "(/job:localhost/replica:0/task:0/device:GPU:2)"))));
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 

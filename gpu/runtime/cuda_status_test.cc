@@ -8,16 +8,13 @@
 namespace tutti {
 namespace cuda_status_test {
 
-using ::testing::HasSubstr;
-
 TEST(CudaStatusTest, NamesTheCallTheGpuAndWhatCudaSays) {
   EXPECT_THAT(CudaStatus(cudaErrorMemoryAllocation, "cudaCall", 3),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("cudaCall on GPU 3: out of memory")));
+              IsResourceExhausted("cudaCall on GPU 3: out of memory"));
   EXPECT_THAT(CudaStatus(cudaErrorTooManyPeers, "cudaCall", 3),
-              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("peer")));
+              IsOutOfRange("peer"));
   EXPECT_THAT(CudaStatus(cudaErrorIllegalAddress, "cudaCall", 3),
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("illegal")));
+              IsInternal("illegal"));
   EXPECT_THAT(CudaStatus(cudaSuccess, "cudaCall"), IsOk());
 }
 
@@ -32,8 +29,7 @@ TEST(CudaStatusTest, OnlySomeErrorsSpoilTheGpu) {
 
 TEST(CudaStatusTest, GpusWithoutDeviceCodeAreNamedWithTheirCapability) {
   EXPECT_THAT(CheckCapability(2, 7, 5),
-              StatusIs(absl::StatusCode::kUnimplemented,
-                       HasSubstr("GPU 2 has compute capability 7.5")));
+              IsUnimplemented("GPU 2 has compute capability 7.5"));
   EXPECT_THAT(CheckCapability(2, 8, 0), IsOk());
   EXPECT_THAT(CheckCapability(2, 10, 3), IsOk());
 }

@@ -6,9 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "framework/reduce/reduction_reference.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "gmock/gmock.h"
+#include "gpu/testing/fake_gpu_memory.h"
+#include "gpu/testing/fake_gpu_queues.h"
 #include "gtest/gtest.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
@@ -161,8 +164,7 @@ TEST(FakeGpuRuntimeTest, UseAfterFreeAndPastTheEndSpoilTheGpu) {
     EXPECT_THAT(gpus.runtime().Mistakes(),
                 ElementsAre(HasSubstr("after it was freed")));
     EXPECT_THAT(gpus.runtime().CreateStream(0),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr("after it was freed")));
+                IsFailedPrecondition("after it was freed"));
   }
   Gpus gpus(1);
   void* const memory = gpus.Allocate(kBytes - 1);
@@ -179,11 +181,9 @@ TEST(FakeGpuRuntimeTest, FreeingTwiceAndWhatIsNotAllocatedIsRefused) {
   ASSERT_THAT(gpus.runtime().FreeAsync(memory, gpus.one()), IsOk());
   int value = 0;
   EXPECT_THAT(gpus.runtime().FreeAsync(&value, gpus.one()),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("not allocated on a GPU")));
+              IsInvalidArgument("not allocated on a GPU"));
   EXPECT_THAT(gpus.runtime().FreePinned({.data = &value}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("not allocated as pinned")));
+              IsInvalidArgument("not allocated as pinned"));
   gpus.RunAll();
   EXPECT_THAT(gpus.runtime().Mistakes(),
               testing::Contains(HasSubstr("a second time")));
@@ -215,11 +215,10 @@ TEST(FakeGpuRuntimeTest, HandlesThatWereDestroyedAreRefused) {
   const GpuEvent event = *gpus.runtime().CreateEvent(0);
   ASSERT_THAT(gpus.runtime().DestroyEvent(event), IsOk());
   EXPECT_THAT(gpus.runtime().RecordEvent(event, gpus.one()),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("event")));
+              IsInvalidArgument("event"));
   ASSERT_THAT(gpus.runtime().DestroyStream(gpus.one()), IsOk());
-  EXPECT_THAT(
-      gpus.runtime().DestroyStream(gpus.one()),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("stream")));
+  EXPECT_THAT(gpus.runtime().DestroyStream(gpus.one()),
+              IsInvalidArgument("stream"));
   EXPECT_EQ(gpus.runtime().Mistakes().size(), 2u);
 }
 
@@ -227,8 +226,7 @@ TEST(FakeGpuRuntimeTest, MemoryEnds) {
   Gpus gpus(1, /*num_gpus=*/1, /*memory_bytes=*/100);
   void* const memory = gpus.Allocate(60);
   EXPECT_THAT(gpus.runtime().AllocateAsync(60, gpus.one()),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("60 bytes of 40 that are left")));
+              IsResourceExhausted("60 bytes of 40 that are left"));
   ASSERT_THAT(gpus.runtime().FreeAsync(memory, gpus.one()), IsOk());
   gpus.RunAll();
   EXPECT_THAT(gpus.runtime().AllocateAsync(60, gpus.one()), IsOk());
@@ -270,8 +268,7 @@ TEST(FakeGpuRuntimeTest, HostCallsThatHaveNotRunFailWhenTheRuntimeEnds) {
     Gpus gpus(1);
     ASSERT_THAT(gpus.runtime().CallHost(KeepIn(reported), gpus.one()), IsOk());
   }
-  EXPECT_THAT(reported, ElementsAre(StatusIs(absl::StatusCode::kAborted,
-                                             HasSubstr("runtime ended"))));
+  EXPECT_THAT(reported, ElementsAre(IsAborted("runtime ended")));
 }
 
 TEST(FakeGpuRuntimeTest, PinnedMemoryOfAGpuIsThereUntilItIsFreed) {
@@ -285,11 +282,9 @@ TEST(FakeGpuRuntimeTest, PinnedMemoryOfAGpuIsThereUntilItIsFreed) {
   EXPECT_THAT(runtime.FreePinned(memory), IsOk());
   EXPECT_EQ(runtime.UsedBytes(0), 0);
   EXPECT_THAT(runtime.Read(memory.data, 1).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("after it was freed")));
+              IsFailedPrecondition("after it was freed"));
   EXPECT_THAT(runtime.AllocatePinnedOnGpu(size_t{1} << 40, 0),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("AllocatePinnedOnGpu on GPU 0")));
+              IsResourceExhausted("AllocatePinnedOnGpu on GPU 0"));
 }
 
 TEST(FakeGpuRuntimeTest, WhereANetworkIsToldAddressesTheBytesAreThere) {
@@ -329,9 +324,7 @@ TEST(FakeGpuRuntimeTest, HostCallsMustNotCallTheRuntime) {
               IsOk());
   gpus.RunAll();
   ASSERT_EQ(inside.size(), 5u);
-  EXPECT_THAT(inside,
-              testing::Each(StatusIs(absl::StatusCode::kFailedPrecondition,
-                                     HasSubstr("inside CallHost()"))));
+  EXPECT_THAT(inside, testing::Each(IsFailedPrecondition("inside CallHost()")));
   EXPECT_EQ(runtime.Mistakes().size(), inside.size());
   EXPECT_THAT(runtime.DestroyEvent(event), IsOk());
   EXPECT_THAT(runtime.FreePinned(pinned), IsOk());
@@ -407,11 +400,8 @@ TEST(FakeGpuRuntimeTest, GpusWithoutALinkHaveNoAccess) {
   EXPECT_EQ(*runtime.LinkBetween(0, 1), PeerLink::kNone);
   EXPECT_EQ(*runtime.LinkBetween(1, 1), PeerLink::kNvLink);
   EXPECT_THAT(runtime.EnablePeerAccess(0, 1),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("GPU 0 has no link to GPU 1")));
-  EXPECT_THAT(runtime.LinkBetween(0, 2),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("there are 2 GPUs")));
+              IsFailedPrecondition("GPU 0 has no link to GPU 1"));
+  EXPECT_THAT(runtime.LinkBetween(0, 2), IsInvalidArgument("there are 2 GPUs"));
 }
 
 TEST(FakeGpuRuntimeTest, RunsOnThreadsToo) {
@@ -437,6 +427,66 @@ TEST(FakeGpuRuntimeTest, RunsOnThreadsToo) {
       IsOk());
   is_done.Wait();
   EXPECT_EQ(value, 100);
+}
+
+// Tests details; fake_gpu_runtime_test.cc tests the other behaviour.
+
+class FakeGpuQueuesTest : public ::testing::Test {
+ protected:
+  ~FakeGpuQueuesTest() override { queues_->End(); }
+
+  SimulatedEnvironment environment_{1};
+  const std::shared_ptr<FakeGpuQueues> queues_ =
+      std::make_shared<FakeGpuQueues>(/*num_gpus=*/1,
+                                      /*keeps_host_calls=*/false,
+                                      environment_.get());
+};
+
+absl::Status Nothing(FakeGpuMemory& /*memory*/) { return absl::OkStatus(); }
+
+TEST_F(FakeGpuQueuesTest, WhatIsDestroyedIsKeptNoLongerThanItHoldsSomething) {
+  const GpuStream stream = queues_->CreateStream(0);
+  const GpuEvent event = queues_->CreateEvent(0);
+  EXPECT_THAT(queues_->Put(stream, Nothing), IsOk());
+  EXPECT_THAT(queues_->Record(event, stream), IsOk());
+  EXPECT_THAT(queues_->DestroyEvent(event), IsOk());
+  EXPECT_THAT(queues_->DestroyStream(stream), IsOk());
+  EXPECT_EQ(queues_->NumStreams(), 1);
+  EXPECT_EQ(queues_->NumEvents(), 0);
+  environment_.RunAll();
+  EXPECT_EQ(queues_->NumStreams(), 0);
+  EXPECT_THAT(queues_->DestroyStream(queues_->CreateStream(0)), IsOk());
+  EXPECT_EQ(queues_->NumStreams(), 0);
+}
+
+TEST_F(FakeGpuQueuesTest, AStreamIsKeptWhileItCallsTheHost) {
+  const GpuStream stream = queues_->CreateStream(0);
+  int num_streams = 0;
+  EXPECT_THAT(queues_->PutHostCall(stream,
+                                   [&](const absl::Status& status) {
+                                     EXPECT_THAT(status, IsOk());
+                                     num_streams = queues_->NumStreams();
+                                   }),
+              IsOk());
+  EXPECT_THAT(queues_->DestroyStream(stream), IsOk());
+  environment_.RunAll();
+  EXPECT_EQ(num_streams, 1);
+  EXPECT_EQ(queues_->NumStreams(), 0);
+}
+
+TEST_F(FakeGpuQueuesTest, AStreamOfASpoiltGpuIsNotKept) {
+  const GpuStream spoilt = queues_->CreateStream(0);
+  const GpuStream other = queues_->CreateStream(0);
+  const GpuEvent never = queues_->CreateEvent(0);
+  EXPECT_THAT(queues_->Record(never, spoilt), IsOk());
+  EXPECT_THAT(queues_->Wait(other, never), IsOk());
+  EXPECT_THAT(queues_->DestroyStream(other), IsOk());
+  EXPECT_THAT(queues_->PutFault(spoilt, absl::InternalError("illegal address")),
+              IsOk());
+  EXPECT_THAT(queues_->DestroyStream(spoilt), IsOk());
+  EXPECT_THAT(queues_->DestroyEvent(never), IsOk());
+  environment_.RunAll();
+  EXPECT_EQ(queues_->NumStreams(), 0);
 }
 
 }  // namespace fake_gpu_runtime_test

@@ -241,16 +241,14 @@ TEST(HierarchicalOutlineTest, APartWithoutOneIsPlannedIfItIsNotTooLarge) {
               IsOk());
   EXPECT_THAT(
       OwnOutline("RingThenPlanned", GroupLayout::Uniform(2000, 2)).status(),
-      StatusIs(StatusCode::kResourceExhausted,
-               HasSubstr("there is no outline: ShuffleAsPlanned between tasks: "
-                         "cannot plan all_reduce on 2000x1")));
+      IsResourceExhausted(
+          "there is no outline: ShuffleAsPlanned between tasks: "
+          "cannot plan all_reduce on 2000x1"));
 }
 
 TEST(HierarchicalOutlineTest, WithoutOneTheReasonIsSaid) {
   const auto even = GroupLayout::Uniform(2, 3);
-  const auto refused = [](const char* why) {
-    return StatusIs(StatusCode::kResourceExhausted, HasSubstr(why));
-  };
+  const auto refused = [](const char* why) { return IsResourceExhausted(why); };
   EXPECT_THAT(OwnOutline("RingThenRing", *GroupLayout::Create({0, 0, 1})),
               refused("tasks have different numbers of devices"));
   for (const char* name : {"TreeThenTree", "PiecesThenHalving",
@@ -474,12 +472,11 @@ TEST_P(SpoiltPartTest, IsAnErrorOfThePlanAndDoesNoHarmBefore) {
   ASSERT_THAT(stand_in.status(), IsOk());
   EXPECT_THAT(Verify(stand_in->algorithm,
                      {.layout = layout, .type = CollectiveType::kAllReduce}),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("chunk")));
+              IsInvalidArgument("chunk"));
   LocalJob job({.num_tasks = 2, .devices_per_task = 2});
   for (const LocalJob::Call* call :
        job.RunAll(job.AllReduceRequest(8, GetParam()))) {
-    EXPECT_THAT(call->status, Optional(StatusIs(StatusCode::kInvalidArgument,
-                                                HasSubstr("chunk"))));
+    EXPECT_THAT(call->status, Optional(IsInvalidArgument("chunk")));
   }
 }
 

@@ -128,8 +128,7 @@ TEST_F(DlopenNcclRuntimeTest, OneIdForAllCommunicatorsIsRefused) {
 
 TEST_F(DlopenNcclRuntimeTest, ALibraryThatIsNotThereIsUnavailable) {
   EXPECT_THAT(DlopenNcclRuntime::Open("libnccl-of-nobody.so.2"),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       HasSubstr("libnccl-of-nobody.so.2")));
+              IsUnavailable("libnccl-of-nobody.so.2"));
 }
 
 TEST_F(DlopenNcclRuntimeTest, AnotherLibraryIsRefusedWithAFunctionItLacks) {
@@ -146,16 +145,14 @@ TEST_F(DlopenNcclRuntimeTest, ALibraryThatIsTooOldIsRefusedWithItsVersion) {
                        AllOf(HasSubstr("2.15.5"), HasSubstr("2.16.2"))));
   SetVersion("2708");
   EXPECT_THAT(DlopenNcclRuntime::Open(kStub),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("is NCCL 2.7.8;")));
+              IsFailedPrecondition("is NCCL 2.7.8;"));
 }
 
 TEST_F(DlopenNcclRuntimeTest, KnowsVersionAndIds) {
   const auto nccl = Opened();
   EXPECT_EQ(nccl->Version(), "2.28.9");
   EXPECT_THAT(nccl->NewUniqueId().value_or(""), SizeIs(kNcclIdBytes));
-  EXPECT_THAT(nccl->CommInitRanks("short", 1, {}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not 5")));
+  EXPECT_THAT(nccl->CommInitRanks("short", 1, {}), IsInvalidArgument("not 5"));
 }
 
 TEST_F(DlopenNcclRuntimeTest, MakesCommunicatorsThatDoNotBlock) {
@@ -209,8 +206,7 @@ TEST_F(DlopenNcclRuntimeTest, OnesThatWereToBlockAndDoNotAreAborted) {
   Log();
   Fail("ncclGroupEnd=7");
   EXPECT_THAT(nccl->CommInitRanks(id_, 2, two_ranks_),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("NCCL_COMM_BLOCKING=0")));
+              IsFailedPrecondition("NCCL_COMM_BLOCKING=0"));
   EXPECT_THAT(Log(), EndsWith("ncclGroupEnd()\n"
                               "ncclCommAbort()\n"
                               "ncclCommAbort()\n"));
@@ -220,8 +216,7 @@ TEST_F(DlopenNcclRuntimeTest, ACommunicatorOnNoGpuIsNotMade) {
   const auto nccl = Opened();
   Log();
   EXPECT_THAT(nccl->CommInitRanks(id_, 2, {{.rank = 0, .gpu = 1}, {.gpu = 2}}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("cudaSetDevice on GPU 2")));
+              IsInvalidArgument("cudaSetDevice on GPU 2"));
   EXPECT_THAT(Log(), EndsWith("ncclGroupEnd()\nncclCommAbort()\n"));
 }
 
@@ -231,8 +226,7 @@ TEST_F(DlopenNcclRuntimeTest, AnOldLibraryIsNotCalledForOneOnNoGpu) {
   const auto nccl = Opened();
   Log();
   EXPECT_THAT(nccl->CommInitRanks(id_, 2, {{.rank = 0, .gpu = 1}, {.gpu = 2}}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("cudaSetDevice on GPU 2")));
+              IsInvalidArgument("cudaSetDevice on GPU 2"));
   EXPECT_EQ(Log(), "");
 }
 
@@ -241,8 +235,7 @@ TEST_F(DlopenNcclRuntimeTest, AnOldLibraryThatGaveNoIdIsNotAskedAgain) {
   const auto nccl = Opened();
   Log();
   Fail("ncclGetUniqueId=2");
-  const auto fails =
-      StatusIs(absl::StatusCode::kInternal, HasSubstr("ncclGetUniqueId"));
+  const auto fails = IsInternal("ncclGetUniqueId");
   EXPECT_THAT(nccl->CommInitRanks(id_, 2, two_ranks_), fails);
   Fail("");
   EXPECT_THAT(nccl->CommInitRanks(id_, 2, two_ranks_), fails);
@@ -338,8 +331,7 @@ TEST_F(DlopenNcclRuntimeTest, WhatIsInProgressIsNoError) {
   Fail("ncclCommGetAsyncError=7");
   EXPECT_FALSE(nccl->IsReady({}).value_or(true));
   Fail("ncclCommGetAsyncError=6");
-  EXPECT_THAT(nccl->IsReady({}), StatusIs(absl::StatusCode::kUnavailable,
-                                          HasSubstr("asynchronous")));
+  EXPECT_THAT(nccl->IsReady({}), IsUnavailable("asynchronous"));
   Fail("");
   EXPECT_TRUE(nccl->IsReady({}).value_or(false));
 }
@@ -381,8 +373,7 @@ TEST_F(DlopenNcclRuntimeTest, AnEndThatFailsEndsTheOthersToo) {
   Log();
   Fail("ncclCommAbort=5");
   EXPECT_THAT(nccl->Abort(std::vector<NcclComm>(2)),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("ncclCommAbort: invalid usage")));
+              IsInvalidArgument("ncclCommAbort: invalid usage"));
   EXPECT_EQ(CountIn(Log(), "ncclCommAbort("), 2);
 }
 

@@ -1,5 +1,6 @@
 #include "gpu/nccl/runtime/nccl_turns.h"
 
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <string>
@@ -8,28 +9,34 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gpu/nccl/nccl_group.h"
 #include "gpu/nccl/nccl_order.h"
+#include "gpu/nccl/runtime/nccl_keys.h"
 #include "gpu/nccl/runtime/nccl_runtime.h"
 #include "gpu/testing/fake_gpu_runtime.h"
 #include "gpu/testing/fake_nccl_network.h"
 #include "gpu/testing/fake_nccl_runtime.h"
+#include "gpu/testing/fake_nccl_tasks.h"
 #include "gtest/gtest.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/environment.h"
 #include "tutti/gpu_devices.h"
-
-// Tests turns alone, and among communicators of two processes.
+#include "tutti/implementation.h"
+#include "tutti/params.h"
 
 namespace tutti {
 namespace nccl_turns_test {
 
 using ::testing::Each;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// Tests turns alone, and among communicators of two processes.
 
 // Two processes with two GPUs each. Their NCCL connects at the first launch.
 class NcclTurnsOfGroupsTest : public ::testing::Test {
@@ -274,6 +281,70 @@ TEST_F(NcclTurnsTest, WhoGivesItBackMayComeAgain) {
   EXPECT_EQ(begun_, "ab");
   turns_.GiveBack(b_);
   EXPECT_EQ(begun_, "aba");
+}
+
+// Group of all devices, with the leader's entries for NcclReduce.
+CollGroupParams GroupOf(FakeNcclTasks& tasks) {
+  CollGroupParams group;
+  for (int rank = 0; rank < tasks.size(); ++rank) {
+    group.members.push_back({.device = tasks.device(rank).attributes()});
+  }
+  const auto factory = CollectiveRegistry::Global().Find("NcclReduce");
+  EXPECT_THAT(factory, IsOk());
+  EXPECT_THAT(
+      (*factory)->Create()->InitializeCollectiveGroupRuntimeDetails(&group),
+      IsOk());
+  return group;
+}
+
+TEST(NcclKeysTest, AGroupHasAKey) {
+  FakeNcclTasks tasks({.num_tasks = 2});
+  EXPECT_THAT(NcclKeyOf(GroupOf(tasks)).value_or(""), SizeIs(kNcclIdBytes));
+  EXPECT_EQ(tasks.network().counts().ids, 1);
+}
+
+TEST(NcclKeysTest, ALeaderThatFailsToMakeOneKeepsWhy) {
+  FakeNcclTasks tasks({});
+  tasks.network().FailNextId(absl::InternalError("no socket"));
+  const CollGroupParams group = GroupOf(tasks);
+  EXPECT_EQ(group.runtime_details.communicator_key, "");
+  EXPECT_THAT(group.runtime_details.key_status, IsInternal("no socket"));
+}
+
+TEST(NcclKeysTest, WhereCommunicatorsBlockOnlyAGroupOfOneTaskHasAKey) {
+  FakeNcclTasks one({.why_blocking = "it is old"});
+  EXPECT_THAT(NcclKeyOf(GroupOf(one)).value_or(""), SizeIs(kNcclIdBytes));
+  FakeNcclTasks two({.num_tasks = 2, .why_blocking = "it is old"});
+  const CollGroupParams group = GroupOf(two);
+  EXPECT_EQ(group.runtime_details.communicator_key, "");
+  EXPECT_THAT(group.runtime_details.key_status,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "among several tasks NCCL may not block: it is old"));
+  EXPECT_EQ(two.network().counts().ids, 0);
+}
+
+TEST(NcclKeysTest, ALeaderWithoutNcclKeepsThat) {
+  NcclKeys keys;
+  CollGroupParams group;
+  AddNcclKey(keys, &group);
+  EXPECT_EQ(group.runtime_details.communicator_key, "");
+  EXPECT_THAT(group.runtime_details.key_status,
+              IsUnavailable("no device of the leader's process has NCCL"));
+}
+
+TEST(NcclKeysTest, WhatIsNoKeyIsRefused) {
+  for (const size_t size : {size_t{0}, kNcclIdBytes - 1, kNcclIdBytes + 1}) {
+    CollGroupParams group;
+    group.runtime_details.communicator_key = std::string(size, 'x');
+    EXPECT_THAT(NcclKeyOf(group),
+                IsFailedPrecondition(absl::StrCat("of ", size, " bytes")));
+  }
+}
+
+TEST(NoNcclHereTest, ThereIsNoNcclAndTheReasonIsTheBuild) {
+  EXPECT_FALSE(HasNccl());
+  EXPECT_THAT(NcclHere(), StatusIs(absl::StatusCode::kUnimplemented,
+                                   "this was built without nccl.h"));
 }
 
 }  // namespace nccl_turns_test

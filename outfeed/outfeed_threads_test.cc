@@ -1,21 +1,33 @@
-// Tests devices on several threads that send to one receiver.
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "outfeed/outfeed_testing.h"
+#include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/environment.h"
 
 namespace tutti {
-namespace outfeed_concurrency_test {
+namespace outfeed_threads_test {
+
+// Tests devices on several threads that send to one receiver.
 
 constexpr int kNumDevices = 3;
 constexpr int kNumItems = 20'000;  // Per device.
+
+void ExpectInOrder(const std::vector<int32_t>& numbers) {
+  int num_wrong = 0;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    num_wrong += numbers[i] != static_cast<int32_t>(i);
+  }
+  EXPECT_EQ(num_wrong, 0);
+}
 
 class OutfeedConcurrencyTest : public testing::Test {
  protected:
@@ -49,16 +61,6 @@ class OutfeedConcurrencyTest : public testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // Expects all items of the device, in order.
-  void ExpectInOrder(int device) {
-    const std::vector<int32_t>& numbers = job_.numbers[device];
-    int num_wrong = 0;
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      num_wrong += numbers[i] != static_cast<int32_t>(i);
-    }
-    EXPECT_EQ(num_wrong, 0);
-  }
-
   DefaultEnvironment environment_{/*num_workers=*/2};
   OutfeedJob job_{kNumDevices,
                   environment_.get(),
@@ -84,7 +86,7 @@ TEST_F(OutfeedConcurrencyTest, DeliversInOrderThroughAFewBytes) {
   EXPECT_EQ(job_.receiver->queued_bytes(), 0);
   for (int device = 0; device < kNumDevices; ++device) {
     EXPECT_EQ(job_.numbers[device].size(), static_cast<size_t>(kNumItems));
-    ExpectInOrder(device);
+    ExpectInOrder(job_.numbers[device]);
   }
 }
 
@@ -101,7 +103,7 @@ TEST_F(OutfeedConcurrencyTest, AShutdownMeetsDevicesThatSend) {
                                     {Number(num_sent[device])});
         num_sent[device] += status.ok();
       }
-      EXPECT_THAT(status, StatusIs(absl::StatusCode::kCancelled, testing::_));
+      EXPECT_THAT(status, IsCancelled());
     });
     while (num_sent[round % kNumDevices] < 100) std::this_thread::yield();
     EXPECT_THAT(ShutDown(), IsOk());
@@ -109,7 +111,7 @@ TEST_F(OutfeedConcurrencyTest, AShutdownMeetsDevicesThatSend) {
     for (int device = 0; device < kNumDevices; ++device) {
       EXPECT_EQ(job_.numbers[device].size(),
                 static_cast<size_t>(num_sent[device]));
-      ExpectInOrder(device);
+      ExpectInOrder(job_.numbers[device]);
     }
   }
 }
@@ -133,11 +135,74 @@ TEST_F(OutfeedConcurrencyTest, ACallbackThatFailsMeetsDevicesThatSend) {
         }
       }
     }));
-    EXPECT_THAT(ShutDown(), StatusIs(absl::StatusCode::kDataLoss, testing::_));
+    EXPECT_THAT(ShutDown(), IsDataLoss());
     EXPECT_EQ(job_.receiver->queued_bytes(), 0);
     EXPECT_EQ(job_.receiver->statistics(0).num_items, 1000U);
   }
 }
 
-}  // namespace outfeed_concurrency_test
+// Tests the order of a million items of four devices with random delays of the
+// callbacks.
+
+// Delays the begin of every work by up to 100 us.
+class LateQueue : public WorkQueue {
+ public:
+  explicit LateQueue(const Environment& environment)
+      : environment_(environment) {}
+  void Schedule(Work work) override {
+    environment_.clock->CallAt(
+        environment_.clock->Now() +
+            absl::Microseconds(environment_.random->Next() % 100),
+        std::move(work));
+  }
+  int num_workers() const override { return environment_.queue->num_workers(); }
+
+ private:
+  const Environment environment_;
+};
+
+class OutfeedOrderTest : public testing::TestWithParam<int64_t> {
+ protected:
+  static constexpr int kNumDevices = 4;
+  static constexpr int kNumItems = 1'000'000;  // All devices together.
+};
+
+TEST_P(OutfeedOrderTest, IsThatOfTheDevice) {
+  SimulatedEnvironment environment(/*seed=*/7);
+  LateQueue queue(environment.get());
+  OutfeedJob job(kNumDevices, {&queue, environment.get().clock, nullptr});
+  job.Create(/*max_queued_bytes=*/GetParam());
+  ASSERT_THAT(job.receiver->Start(), IsOk());
+  std::vector<OutfeedSender> senders;
+  for (int i = 0; i < kNumDevices; ++i) senders.push_back(job.sender(i));
+  std::vector<int32_t> num_sent(kNumDevices);
+  std::vector<int> num_waiting(kNumDevices);
+  Random& random = *environment.get().random;
+  for (int i = 0; i < kNumItems; ++i) {
+    const size_t device = random.Next() % kNumDevices;
+    while (num_waiting[device] > 0) environment.Advance(absl::Microseconds(10));
+    ++num_waiting[device];
+    senders[device].Send(OutfeedJob::kNumberId, {Number(num_sent[device]++)},
+                         [&waiting = num_waiting[device]](absl::Status status) {
+                           EXPECT_THAT(status, IsOk());
+                           --waiting;
+                         });
+    if (random.Next() % 50 == 0) environment.Advance(absl::Microseconds(10));
+  }
+  Outcome outcome;
+  job.receiver->Shutdown(outcome.Done());
+  environment.Advance(absl::Hours(1));
+  EXPECT_EQ(outcome.num_calls, 1);
+  EXPECT_THAT(outcome.status, IsOk());
+  for (int device = 0; device < kNumDevices; ++device) {
+    ASSERT_EQ(job.numbers[device].size(),
+              static_cast<size_t>(num_sent[device]));
+    ExpectInOrder(job.numbers[device]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Limits, OutfeedOrderTest,
+                         testing::Values(64, int64_t{256} << 20));
+
+}  // namespace outfeed_threads_test
 }  // namespace tutti

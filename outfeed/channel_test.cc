@@ -1,5 +1,3 @@
-#include "outfeed/memory_channel.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,16 +5,127 @@
 #include <memory>
 #include <vector>
 
+#include "outfeed/byte_budget.h"
+#include "outfeed/frame.h"
+#include "outfeed/memory_channel.h"
 #include "outfeed/outfeed_testing.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/device.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
-namespace memory_channel_test {
+namespace channel_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+TEST(FrameTest, AHeaderHoldsTheConsumerId) {
+  for (const uint32_t id : {1U, 255U, 256U, 0xFFFFFFFFU}) {
+    EXPECT_EQ(*ReadHeader(*MakeHeader(id)), id);
+  }
+  EXPECT_EQ(*ReadHeader(ShutdownHeader()), kShutdownConsumerId);
+}
+
+TEST(FrameTest, TheStartMarkerIsTheFirstNumber) {
+  const Tensor header = *MakeHeader(7);
+  const int bytes[] = {0xD4, 0x25, 4, 0, 7, 0, 0, 0};  // 271828 = 0x425D4.
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(std::to_integer<int>(header.data()[i]), bytes[i]) << i;
+  }
+}
+
+TEST(FrameTest, RejectsAnotherMarker) {
+  Tensor header = *MakeHeader(7);
+  header.mutable_data()[0] = std::byte{0xD5};
+  EXPECT_THAT(ReadHeader(header), StatusIs(kInvalid, HasSubstr("271829")));
+}
+
+TEST(FrameTest, RejectsWhatIsNoHeader) {
+  EXPECT_THAT(ReadHeader(Tensor()), StatusIs(kInvalid, HasSubstr("not set")));
+  for (const auto& [dtype, size] :
+       {std::pair(DType::kUint8, 7), std::pair(DType::kUint8, 9),
+        std::pair(DType::kInt8, 8)}) {
+    EXPECT_THAT(ReadHeader(*Tensor::Allocate(dtype, TensorShape::Vector(size))),
+                StatusIs(kInvalid, HasSubstr("header of uint8[8]")));
+  }
+}
+
+TEST(FrameTest, OnlyTheShutdownHeaderIsIt) {
+  EXPECT_TRUE(IsShutdownHeader(ShutdownHeader()));
+  EXPECT_FALSE(IsShutdownHeader(*MakeHeader(kShutdownConsumerId)));
+  EXPECT_FALSE(IsShutdownHeader(Tensor()));
+}
+
+class Waiter : public ByteBudget::Waiter {
+ public:
+  void OnGranted() override { ++num_granted; }
+  int num_granted = 0;
+};
+
+class ByteBudgetTest : public testing::Test {
+ protected:
+  ByteBudget budget_{10};
+  std::shared_ptr<Waiter> first_ = std::make_shared<Waiter>();
+  std::shared_ptr<Waiter> second_ = std::make_shared<Waiter>();
+};
+
+TEST_F(ByteBudgetTest, GrantsToTheLimitAndNoByteMore) {
+  EXPECT_TRUE(budget_.TryTake(4));
+  EXPECT_FALSE(budget_.TryTake(7));
+  EXPECT_TRUE(budget_.TryTake(6));
+  EXPECT_FALSE(budget_.TryTake(1));
+  EXPECT_TRUE(budget_.TryTake(0));
+  EXPECT_EQ(budget_.used_bytes(), 10);
+}
+
+TEST_F(ByteBudgetTest, GrantsMoreThanTheLimitWhenNoneIsUsed) {
+  const int64_t large = (int64_t{1} << 62) - 1;
+  EXPECT_TRUE(budget_.TryTake(large));
+  EXPECT_FALSE(budget_.TryTake(1));
+  budget_.Release(large);
+  EXPECT_TRUE(budget_.TryTake(1));
+  EXPECT_FALSE(budget_.TryTake(large));
+}
+
+TEST_F(ByteBudgetTest, GrantsInOrderOfArrival) {
+  ASSERT_TRUE(budget_.TryTake(10));
+  EXPECT_FALSE(budget_.TakeOrWait(11, first_));
+  EXPECT_FALSE(budget_.TakeOrWait(1, second_));
+  budget_.Release(5);
+  EXPECT_EQ(second_->num_granted, 0);  // Room, but behind `first_`.
+  EXPECT_FALSE(budget_.TryTake(1));
+  budget_.Release(5);
+  EXPECT_EQ(first_->num_granted, 1);
+  EXPECT_EQ(budget_.used_bytes(), 11);
+  budget_.Release(11);
+  EXPECT_EQ(second_->num_granted, 1);
+  EXPECT_EQ(budget_.used_bytes(), 1);
+}
+
+TEST_F(ByteBudgetTest, GrantsAllThatHaveRoom) {
+  ASSERT_TRUE(budget_.TryTake(10));
+  EXPECT_FALSE(budget_.TakeOrWait(4, first_));
+  EXPECT_FALSE(budget_.TakeOrWait(6, second_));
+  budget_.Release(10);
+  EXPECT_EQ(first_->num_granted, 1);
+  EXPECT_EQ(second_->num_granted, 1);
+}
+
+TEST_F(ByteBudgetTest, WhoStopsWaitingHoldsNobodyUp) {
+  ASSERT_TRUE(budget_.TryTake(9));
+  EXPECT_FALSE(budget_.TakeOrWait(2, first_));
+  EXPECT_FALSE(budget_.TakeOrWait(1, second_));
+  EXPECT_TRUE(budget_.StopWaiting(*first_));
+  EXPECT_EQ(second_->num_granted, 1);
+  EXPECT_FALSE(budget_.StopWaiting(*first_));
+  EXPECT_FALSE(budget_.StopWaiting(*second_));
+  budget_.Release(10);
+  EXPECT_EQ(first_->num_granted, 0);
+  EXPECT_EQ(budget_.used_bytes(), 0);
+}
 
 // Takes as many arrays as the test allows.
 class Listener : public OutfeedListener {
@@ -142,15 +251,13 @@ TEST_F(MemoryChannelTest, FailsWhileNobodyListens) {
   MemoryChannel channel("device 7", {});
   Outcome outcome;
   channel.TransferToOutfeed({}, outcome.Done());
-  EXPECT_THAT(outcome.status,
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("nobody listens to the outfeed of device 7")));
+  EXPECT_THAT(outcome.status, IsFailedPrecondition(
+                                  "nobody listens to the outfeed of device 7"));
 }
 
 TEST_F(MemoryChannelTest, HasOneListener) {
   EXPECT_THAT(channel_.TransferFromOutfeed(std::make_shared<Listener>()),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("somebody listens")));
+              IsFailedPrecondition("somebody listens"));
 }
 
 TEST_F(MemoryChannelTest, CloseComesAfterAllThatWasTransferred) {
@@ -223,8 +330,7 @@ TEST_F(MemoryChannelTest, WhatWaitsFailsWithTheChannel) {
     }
     EXPECT_EQ(waits.num_calls, 0);
   }
-  EXPECT_THAT(waits.status,
-              StatusIs(absl::StatusCode::kCancelled, HasSubstr("destroyed")));
+  EXPECT_THAT(waits.status, IsCancelled("destroyed"));
 }
 
 TEST_F(MemoryChannelTest, RejectsMoreBytesThanCanBeCounted) {
@@ -234,8 +340,7 @@ TEST_F(MemoryChannelTest, RejectsMoreBytesThanCanBeCounted) {
   std::vector<Tensor> arrays = {large, large, Bytes(1)};
   Outcome outcome;
   channel_.TransferToOutfeed(absl::MakeSpan(arrays), outcome.Done());
-  EXPECT_THAT(outcome.status, StatusIs(absl::StatusCode::kInvalidArgument,
-                                       HasSubstr("3 arrays")));
+  EXPECT_THAT(outcome.status, IsInvalidArgument("3 arrays"));
 }
 
 TEST(OutfeedChannelOfTest, ACpuDeviceKeepsTheChannelThatItIsGiven) {
@@ -249,13 +354,12 @@ TEST(OutfeedChannelOfTest, ACpuDeviceKeepsTheChannelThatItIsGiven) {
 
 TEST(OutfeedChannelOfTest, OtherDevicesBringTheirOwn) {
   CpuDevice device({.name = {"localhost", 0, 0, "CUDA", 0}});
-  EXPECT_THAT(OutfeedChannelOf(device),
-              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("CUDA:0")));
+  EXPECT_THAT(OutfeedChannelOf(device), IsUnimplemented("CUDA:0"));
   const auto own =
       std::make_shared<MemoryChannel>("device", MemoryChannel::Options());
   device.GiveOutfeedChannel(own);
   EXPECT_EQ(*OutfeedChannelOf(device), own);
 }
 
-}  // namespace memory_channel_test
+}  // namespace channel_test
 }  // namespace tutti

@@ -11,12 +11,12 @@
 #include "tutti/device.h"
 
 namespace tutti {
-namespace device_manager_test {
+namespace devices_test {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::unique_ptr<Device> Cpu(int index) {
   return std::make_unique<CpuDevice>(
@@ -67,18 +67,15 @@ TEST_F(DeviceManagerTest, KeepsTheOrderInWhichItWasGivenThem) {
 }
 
 TEST_F(DeviceManagerTest, NoDeviceIsInvalid) {
-  EXPECT_THAT(DeviceManager::Create({}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("needs a device")));
+  EXPECT_THAT(DeviceManager::Create({}), IsInvalidArgument("needs a device"));
 }
 
 TEST_F(DeviceManagerTest, ANullDeviceIsInvalidAndItsPlaceShown) {
   std::vector<std::unique_ptr<Device>> devices;
   devices.push_back(Cpu(0));
   devices.push_back(nullptr);
-  EXPECT_THAT(
-      DeviceManager::Create(std::move(devices)),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("device 1 of 2")));
+  EXPECT_THAT(DeviceManager::Create(std::move(devices)),
+              IsInvalidArgument("device 1 of 2"));
 }
 
 TEST_F(DeviceManagerTest, TwoDevicesOfOneNameAreAlreadyExistsAndNamed) {
@@ -86,8 +83,7 @@ TEST_F(DeviceManagerTest, TwoDevicesOfOneNameAreAlreadyExistsAndNamed) {
   devices.push_back(Cpu(0));
   devices.push_back(Cpu(0));
   EXPECT_THAT(DeviceManager::Create(std::move(devices)),
-              StatusIs(absl::StatusCode::kAlreadyExists,
-                       HasSubstr("/job:worker/replica:0/task:0/device:CPU:0")));
+              IsAlreadyExists("/job:worker/replica:0/task:0/device:CPU:0"));
 }
 
 TEST_F(DeviceManagerTest, AnUnknownNameIsNotFoundAndNamesSomeOfTheKnown) {
@@ -125,16 +121,13 @@ TEST_F(DeviceManagerTest, MakesTheCpuDevicesOfEachTask) {
 }
 
 TEST_F(DeviceManagerTest, ACountBelowOneIsInvalidAndShown) {
-  EXPECT_THAT(CreateCpu(0, 4), StatusIs(absl::StatusCode::kInvalidArgument,
-                                        HasSubstr("0 tasks with 4 devices")));
-  EXPECT_THAT(CreateCpu(2, -1), StatusIs(absl::StatusCode::kInvalidArgument,
-                                         HasSubstr("2 tasks with -1 devices")));
+  EXPECT_THAT(CreateCpu(0, 4), IsInvalidArgument("0 tasks with 4 devices"));
+  EXPECT_THAT(CreateCpu(2, -1), IsInvalidArgument("2 tasks with -1 devices"));
 }
 
 TEST_F(DeviceManagerTest, NoSourceOfIncarnationsIsInvalid) {
-  EXPECT_THAT(
-      DeviceManager::CreateCpu(1, 1, /*random=*/nullptr),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("random")));
+  EXPECT_THAT(DeviceManager::CreateCpu(1, 1, /*random=*/nullptr),
+              IsInvalidArgument("random"));
 }
 
 TEST_F(DeviceManagerTest, ACpuDeviceAllocatesHostMemory) {
@@ -146,5 +139,56 @@ TEST_F(DeviceManagerTest, ACpuDeviceAllocatesHostMemory) {
   EXPECT_EQ(tensor->size_bytes(), 24u);
 }
 
-}  // namespace device_manager_test
+TEST(DeviceNameTest, ParsesAllParts) {
+  const auto name =
+      DeviceName::Parse("/job:worker/replica:1/task:23/device:GPU:4");
+  ASSERT_THAT(name, IsOk());
+  EXPECT_EQ(name->job, "worker");
+  EXPECT_EQ(name->replica, 1);
+  EXPECT_EQ(name->task, 23);
+  EXPECT_EQ(name->type, "GPU");
+  EXPECT_EQ(name->index, 4);
+}
+
+TEST(DeviceNameTest, ToStringIsTheInverseOfParse) {
+  const std::string text = "/job:worker/replica:0/task:3/device:CPU:1";
+  const auto name = DeviceName::Parse(text);
+  ASSERT_THAT(name, IsOk());
+  EXPECT_EQ(name->ToString(), text);
+  EXPECT_EQ(*name, (DeviceName{"worker", 0, 3, "CPU", 1}));
+}
+
+TEST(DeviceNameTest, TheTaskIsTheNameWithoutTheDevice) {
+  EXPECT_EQ((DeviceName{"worker", 2, 3, "CPU", 1}).TaskName(),
+            "/job:worker/replica:2/task:3");
+}
+
+class MalformedDeviceNameTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(MalformedDeviceNameTest, IsInvalidAndShownWithTheFormWanted) {
+  EXPECT_THAT(
+      DeviceName::Parse(GetParam()),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr('"' + std::string(GetParam()) + '"'),
+                     HasSubstr("/job:worker/replica:0/task:3/device:CPU:1"))));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Names, MalformedDeviceNameTest,
+    testing::Values("", "CPU:0", "/job:/replica:0/task:0/device:CPU:0",
+                    "job:a/replica:0/task:0/device:CPU:0",
+                    "/job:a/replica:0/task:0",
+                    "/job:a/replica:0/task:0/device:CPU",
+                    "/job:a/replica:0/task:0/device::0",
+                    "/job:a/replica:0/task:0/device:CPU:",
+                    "/job:a/replica:0/task:0/device:CPU:0:1",
+                    "/job:a/replica:0/task:0/device:CPU:0/",
+                    "/job:a/task:0/replica:0/device:CPU:0",
+                    "/job:a/replica:-1/task:0/device:CPU:0",
+                    "/job:a/replica:0/task:x/device:CPU:0",
+                    "/job:a/replica:0/task:/device:CPU:0",
+                    "/job:a/replica:0/task:99999999999/device:CPU:0",
+                    "/job:a/b/replica:0/task:0/device:CPU:0"));
+
+}  // namespace devices_test
 }  // namespace tutti
