@@ -59,8 +59,8 @@ constexpr char kExamples[] = R"(Examples:
 
 `run`, `perf`, `tune` and `explain` take --device gpu where Tutti was built with
 CUDA. `tutti COMMAND --help` explains a command. Exit status: 0 if all went
-well, 1 if what was asked for failed, 2 for a wrong command line. Errors take one
-line on standard error; results go to standard output.)";
+well, 1 if the command failed, 2 for a wrong command line. Errors take one line
+on standard error; results go to standard output.)";
 
 constexpr int kColumnWidth = 26;
 
