@@ -156,9 +156,10 @@ TEST_F(GpuCommandsTest, PerfFindsNoWrongElement) {
         EXPECT_EQ(row["wrong"], 0) << row.dump();
         names.push_back(row["algorithm"]);
       }
-      EXPECT_THAT(names, Contains(HasSubstr("GpuLocal")).Times(testing::Gt(0)))
-          << collective;
       EXPECT_THAT(names, Contains(HasSubstr("Ring")));
+      // No pass over the memory of all GPUs scatters.
+      if (collective == std::string("reduce_scatter")) continue;
+      EXPECT_THAT(names, Contains(HasSubstr("GpuLocal")));
     }
   }
 }
