@@ -48,7 +48,7 @@ class MpirunTest(unittest.TestCase):
                  *FIRST_REPORTS, *COMMAND],
                 env=environment, text=True, check=False,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, timeout=100)
+                stderr=subprocess.STDOUT, timeout=300)
         except subprocess.TimeoutExpired as hung:
             self.fail(f"{hung}\n{(hung.stdout or b'').decode()}")
         self.assertEqual(result.returncode, 0, result.stdout)
