@@ -28,6 +28,7 @@
 #include "tutti/gpu_devices.h"
 #include "tutti/implementation.h"
 #include "tutti/named_tensors.h"
+#include "tutti/selection.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
@@ -63,7 +64,9 @@ class NcclGrpcTest : public testing::Test {
         [this](int task, uint64_t incarnation) {
           return MakeDevices(task, incarnation);
         },
-        /*max_entries=*/size_t{1} << 19, std::move(coordinator));
+        /*max_entries=*/size_t{1} << 19, std::move(coordinator),
+        std::make_shared<const SelectionRules>(
+            SelectionRules{.rules = {{.implementation = "NcclReduce"}}}));
     ASSERT_THAT(tasks, IsOk());
     tasks_ = *std::move(tasks);
   }
@@ -299,7 +302,7 @@ TEST_F(NcclGrpcTest, AHybridEndsWhereAnotherProcessGivesItUp) {
   }
 }
 
-TEST_F(NcclGrpcTest, ByItselfTheGroupUsesNccl) {
+TEST_F(NcclGrpcTest, ByARuleTheGroupUsesNccl) {
   implementation_ = "";
   ASSERT_THAT(Reduce(/*key=*/1, /*step=*/1), Each(IsOk()));
   ExpectSums();

@@ -19,7 +19,8 @@ absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
     int num_tasks, const Environment& environment,
     const std::function<absl::StatusOr<std::vector<std::unique_ptr<Device>>>(
         int, uint64_t)>& make_devices,
-    size_t max_entries, CoordinatorSettings coordinator) {
+    size_t max_entries, CoordinatorSettings coordinator,
+    std::shared_ptr<const SelectionRules> rules) {
   ClusterSpec cluster;
   const auto ports = ReservedPorts::Create(num_tasks);  // Until tasks listen.
   if (!ports.ok()) return ports.status();
@@ -41,6 +42,7 @@ absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
                                            .incarnation = incarnation,
                                            .environment = environment});
              },
+         .rules = rules,
          .coordinator = coordinator,
          .max_entries = max_entries});
     if (!runtime.ok()) return runtime.status();

@@ -12,6 +12,7 @@
 #include "tutti/device.h"
 #include "tutti/environment.h"
 #include "tutti/named_tensors.h"
+#include "tutti/selection.h"
 
 namespace tutti {
 
@@ -23,7 +24,8 @@ absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
     int num_tasks, const Environment& environment,
     const std::function<absl::StatusOr<std::vector<std::unique_ptr<Device>>>(
         int, uint64_t)>& make_devices = nullptr,
-    size_t max_entries = size_t{1} << 19, CoordinatorSettings coordinator = {});
+    size_t max_entries = size_t{1} << 19, CoordinatorSettings coordinator = {},
+    std::shared_ptr<const SelectionRules> rules = nullptr);
 
 }  // namespace tutti
 
