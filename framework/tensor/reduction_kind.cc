@@ -10,7 +10,7 @@ namespace {
 
 // Names in the order of the enumeration.
 constexpr absl::string_view kKindNames[] = {"sum",  "prod", "min", "max",
-                                        "band", "bor",  "bxor"};
+                                            "band", "bor",  "bxor"};
 
 bool IsBitOperation(ReductionKind kind) { return kind >= ReductionKind::kBand; }
 

@@ -39,14 +39,15 @@ absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low,
 
 absl::Status CheckCount(absl::string_view field, int count, int64_t most) {
   if (count <= most) return absl::OkStatus();
-  return InvalidMessage(field, " has ", count, " entries; wanted at most ", most);
+  return InvalidMessage(field, " has ", count, " entries; wanted at most ",
+                        most);
 }
 
 absl::Status CheckType(absl::string_view field, absl::string_view type) {
   if (type.empty()) return InvalidMessage(field, " is empty");
   if (type.find(':') != absl::string_view::npos) {
     return InvalidMessage(field, " is ", Shown(type),
-                   "; wanted a name without colons");
+                          "; wanted a name without colons");
   }
   return CheckName(field, type);
 }
@@ -62,7 +63,8 @@ absl::Status DecodeLibraries(const proto::Device& message,
                                    kMaxLibrariesOfDevice);
   if (!status.ok()) return status;
   for (const std::string& name : message.libraries()) {
-    if (name.empty()) return InvalidMessage("device.libraries has an empty name");
+    if (name.empty())
+      return InvalidMessage("device.libraries has an empty name");
     status = CheckName("device.libraries", name);
     if (!status.ok()) return status;
     device->libraries.push_back(name);
@@ -76,11 +78,13 @@ absl::StatusOr<DeviceAttributes> DecodeDevice(const ClusterSpec& cluster,
   if (message.task() != owner.task || owner.task < 0 ||
       owner.task >= cluster.num_tasks()) {
     return InvalidMessage("device.task is ", message.task(), ", but ",
-                   cluster.Label(owner.task), " says so; wanted its own");
+                          cluster.Label(owner.task),
+                          " says so; wanted its own");
   }
   if (message.incarnation() != owner.incarnation) {
-    return InvalidMessage("device.incarnation is ", message.incarnation(), ", but ",
-                   cluster.Label(owner.task), " has ", owner.incarnation);
+    return InvalidMessage("device.incarnation is ", message.incarnation(),
+                          ", but ", cluster.Label(owner.task), " has ",
+                          owner.incarnation);
   }
   absl::Status status = CheckType("device.type", message.type());
   if (status.ok()) {
@@ -203,7 +207,8 @@ absl::StatusOr<FinalOp> DecodeFinalOp(const proto::Request& message) {
     if (name == known.name()) return known;
   }
   return InvalidMessage("request.final_op is ", Shown(name), "; wanted ",
-                 FinalOp().name(), " or ", FinalOp::DivideByGroupSize().name());
+                        FinalOp().name(), " or ",
+                        FinalOp::DivideByGroupSize().name());
 }
 
 absl::StatusOr<CollImplDetails> DecodeDetails(const proto::Request& message) {
@@ -317,20 +322,20 @@ absl::StatusOr<CollectiveRequest> DecodeRequest(const proto::Request& message) {
 absl::Status CheckName(absl::string_view field, absl::string_view name) {
   if (name.size() > kMaxNameBytes) {
     return InvalidMessage(field, " has ", name.size(), " bytes, ", Shown(name),
-                   "; wanted at most ", kMaxNameBytes);
+                          "; wanted at most ", kMaxNameBytes);
   }
   const bool is_plain = std::none_of(name.begin(), name.end(), [](char c) {
     return c == '/' || absl::ascii_iscntrl(static_cast<unsigned char>(c));
   });
   if (is_plain) return absl::OkStatus();
   return InvalidMessage(field, " is ", Shown(name),
-                 "; wanted no slash and no control character");
+                        "; wanted no slash and no control character");
 }
 
 absl::Status CheckGeneration(absl::string_view field, uint64_t generation) {
   if (generation <= kMaxGeneration) return absl::OkStatus();
   return InvalidMessage(field, " is ", generation, "; wanted at most ",
-                 kMaxGeneration);
+                        kMaxGeneration);
 }
 
 absl::StatusOr<proto::CompleteParams> EncodeMemberCall(const MemberCall& call) {
@@ -374,7 +379,7 @@ absl::StatusOr<MemberCall> DecodeMemberCall(
   if (call.living_generation != 0 &&
       call.living_generation <= call.ended_generation) {
     return InvalidMessage("living_generation is ", call.living_generation,
-                   ", but ended_generation ", call.ended_generation);
+                          ", but ended_generation ", call.ended_generation);
   }
   return call;
 }

@@ -15,7 +15,6 @@
 namespace tutti {
 namespace {
 
-
 // Counts the members before any is made.
 absl::StatusOr<int> CountMembers(const ClusterSpec& cluster, int group_size,
                                  const proto::Group& message) {
@@ -24,14 +23,14 @@ absl::StatusOr<int> CountMembers(const ClusterSpec& cluster, int group_size,
     if (range.first_task() < 0 || range.num_tasks() < 1 ||
         range.num_tasks() > cluster.num_tasks() ||
         range.first_task() > cluster.num_tasks() - range.num_tasks()) {
-      return InvalidMessage("group.members has ", range.num_tasks(), " tasks from ",
-                     range.first_task(), " on; wanted tasks 0 to ",
-                     cluster.num_tasks() - 1);
+      return InvalidMessage("group.members has ", range.num_tasks(),
+                            " tasks from ", range.first_task(),
+                            " on; wanted tasks 0 to ", cluster.num_tasks() - 1);
     }
     if (range.incarnations_size() != range.num_tasks()) {
       return InvalidMessage("group.members.incarnations has ",
-                     range.incarnations_size(), " entries for ",
-                     range.num_tasks(), " tasks");
+                            range.incarnations_size(), " entries for ",
+                            range.num_tasks(), " tasks");
     }
     if (range.device_indices_size() < 1) {
       return InvalidMessage("group.members.device_indices is empty");
@@ -42,9 +41,9 @@ absl::StatusOr<int> CountMembers(const ClusterSpec& cluster, int group_size,
   }
   if (total == group_size) return group_size;
   return InvalidMessage("group.members has ",
-                 total > group_size ? "more than " : "only ",
-                 std::min<int64_t>(total, group_size), " members; wanted are ",
-                 group_size);
+                        total > group_size ? "more than " : "only ",
+                        std::min<int64_t>(total, group_size),
+                        " members; wanted are ", group_size);
 }
 
 absl::Status DecodeRange(const ClusterSpec& cluster,
@@ -54,7 +53,7 @@ absl::Status DecodeRange(const ClusterSpec& cluster,
     for (int index : range.device_indices()) {
       if (index < 0 || index > kMaxDeviceIndex) {
         return InvalidMessage("group.members.device_indices has ", index,
-                       "; wanted 0 to ", kMaxDeviceIndex);
+                              "; wanted 0 to ", kMaxDeviceIndex);
       }
       group->members.push_back(
           {{.name = {cluster.job, 0, range.first_task() + i, group->device_type,
@@ -126,13 +125,15 @@ absl::Status CheckRows(const CollectiveRequest& request, int rank,
   const size_t per_rank = own.size();
   if (GivenRows(request).empty() &&
       !std::equal(own.begin(), own.end(), rows.begin() + rank * per_rank)) {
-    return InvalidMessage("instance.rows differs from what rank ", rank, " asks for");
+    return InvalidMessage("instance.rows differs from what rank ", rank,
+                          " asks for");
   }
   int64_t total = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (i % per_rank == 0 && per_rank > 1) total = 0;
     if (rows[i] < 0 || __builtin_add_overflow(total, rows[i], &total)) {
-      return InvalidMessage("instance.rows has ", rows[i], ", which is out of range");
+      return InvalidMessage("instance.rows has ", rows[i],
+                            ", which is out of range");
     }
   }
   return absl::OkStatus();
@@ -142,7 +143,7 @@ absl::StatusOr<TensorShape> DecodeShape(const CollectiveRequest& request,
                                         const proto::Instance& message) {
   if (message.shape_size() > kMaxDims) {
     return InvalidMessage("instance.shape has ", message.shape_size(),
-                   " dimensions; wanted at most ", kMaxDims);
+                          " dimensions; wanted at most ", kMaxDims);
   }
   auto shape = TensorShape::Create(
       std::vector<int64_t>(message.shape().begin(), message.shape().end()));
@@ -156,7 +157,7 @@ absl::StatusOr<TensorShape> DecodeShape(const CollectiveRequest& request,
     if (own.ok() && *own == *shape) return shape;
   }
   return InvalidMessage("instance.shape is ", shape->ToString(),
-                 ", but this member's ", request.shape.ToString());
+                        ", but this member's ", request.shape.ToString());
 }
 
 absl::Status CheckImplementation(const proto::Instance& message, int size) {
@@ -172,7 +173,7 @@ absl::Status CheckImplementation(const proto::Instance& message, int size) {
     return absl::OkStatus();
   }
   return InvalidMessage("instance.subdiv_offsets has ", num_offsets,
-                 " entries for a group of ", size);
+                        " entries for a group of ", size);
 }
 
 absl::Status CheckRoot(const CollectiveRequest& request, int size, int rank,
@@ -182,13 +183,15 @@ absl::Status CheckRoot(const CollectiveRequest& request, int size, int rank,
   }
   const auto* broadcast = std::get_if<Broadcast>(&request.op);
   if (broadcast != nullptr && broadcast->is_source != (rank == root)) {
-    return InvalidMessage("instance.root is ", root, ", but rank ", rank, " is ",
-                   broadcast->is_source ? "the source" : "not the source");
+    return InvalidMessage(
+        "instance.root is ", root, ", but rank ", rank, " is ",
+        broadcast->is_source ? "the source" : "not the source");
   }
   const int wanted =
       broadcast != nullptr ? root : RootOf(request.op).value_or(0);
   if (root == wanted) return absl::OkStatus();
-  return InvalidMessage("instance.root is ", root, "; this member asked for ", wanted);
+  return InvalidMessage("instance.root is ", root, "; this member asked for ",
+                        wanted);
 }
 
 }  // namespace
@@ -226,8 +229,8 @@ absl::StatusOr<std::shared_ptr<CollGroupParams>> DecodeGroup(
     const ClusterSpec& cluster, const CollectiveRequest& request,
     const proto::Group& message) {
   if (message.group_key() != request.group_key) {
-    return InvalidMessage("group.group_key is ", message.group_key(), "; wanted ",
-                   request.group_key);
+    return InvalidMessage("group.group_key is ", message.group_key(),
+                          "; wanted ", request.group_key);
   }
   absl::Status status =
       CheckGeneration("group.generation", message.generation());
@@ -278,7 +281,7 @@ absl::StatusOr<CollInstanceParams> DecodeInstance(
   if (!status.ok()) return status;
   if (message.rows_size() != NumRows(request, size)) {
     return InvalidMessage("instance.rows has ", message.rows_size(),
-                   " entries; wanted ", NumRows(request, size));
+                          " entries; wanted ", NumRows(request, size));
   }
   auto shape = DecodeShape(request, message);
   if (!shape.ok()) return shape.status();

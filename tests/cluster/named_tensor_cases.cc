@@ -33,7 +33,8 @@ Tensor Zeros(DType dtype, const std::vector<int64_t>& dims) {
 
 struct Mismatch {
   // Requests the name as the other ranks do, or differently.
-  NamedCallPtr (*submit)(Coordinator& at, const std::string& name, bool differs);
+  NamedCallPtr (*submit)(Coordinator& at, const std::string& name,
+                         bool differs);
 
   // Error text on all ranks. $0 stands for rank 0's value and $1 for the
   // others'; the values are `alike` and `different`. Without them, the text

@@ -23,7 +23,8 @@ using Json = nlohmann::json;
 constexpr char kTasks[] = "tasks";
 constexpr std::array kTexts = {"job",      "detect",  "bind",  "transport",
                                "tls_cert", "tls_key", "tls_ca"};
-constexpr std::array kNumberKeys = {"devices_per_task", "start_timeout", "port"};
+constexpr std::array kNumberKeys = {"devices_per_task", "start_timeout",
+                                    "port"};
 constexpr char kInsecure[] = "insecure";
 
 absl::Status WantedElse(const std::string& what, const Json& found,

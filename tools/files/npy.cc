@@ -30,7 +30,7 @@ struct Source {
   absl::Status Read(void* into, int64_t num_bytes, absl::string_view what) {
     if (left_bytes < num_bytes) {
       return InvalidFile("is truncated: ", what, " takes ", num_bytes,
-                     " bytes, but ", left_bytes, " are left");
+                         " bytes, but ", left_bytes, " are left");
     }
     in.read(static_cast<char*>(into), num_bytes);
     if (in.gcount() != num_bytes) {
@@ -60,7 +60,7 @@ absl::StatusOr<int64_t> ReadVersion(Source& source) {
   const int minor = version[1];
   if (major < 1 || major > 3 || minor != 0) {
     return InvalidFile("is of .npy version ", major, ".", minor,
-                   "; wanted 1.0, 2.0 or 3.0");
+                       "; wanted 1.0, 2.0 or 3.0");
   }
   return major == 1 ? 2 : 4;
 }
@@ -76,11 +76,11 @@ absl::StatusOr<std::string> ReadHeaderText(Source& source) {
                           static_cast<uint32_t>(bytes[3]) << 24;
   if (length > kMaxNpyHeaderBytes) {
     return InvalidFile("has a header of ", length, " bytes; wanted at most ",
-                   kMaxNpyHeaderBytes);
+                       kMaxNpyHeaderBytes);
   }
   if (source.left_bytes < length) {
-    return InvalidFile("is truncated: its header takes ", length, " bytes, but ",
-                   source.left_bytes, " are left");
+    return InvalidFile("is truncated: its header takes ", length,
+                       " bytes, but ", source.left_bytes, " are left");
   }
   std::string text(length, '\0');
   status = source.Read(text.data(), length, "its header");
@@ -94,8 +94,8 @@ absl::Status CheckSize(const NpyHeader& header, int64_t left_bytes) {
   if (!wanted.ok()) return wanted.status();
   if (left_bytes == *wanted) return absl::OkStatus();
   return InvalidFile(left_bytes < *wanted ? "is truncated" : "is too long",
-                 ": the elements of ", ToString(header), " take ", *wanted,
-                 " bytes, but ", left_bytes, " follow the header");
+                     ": the elements of ", ToString(header), " take ", *wanted,
+                     " bytes, but ", left_bytes, " follow the header");
 }
 
 absl::StatusOr<NpyHeader> ReadHeader(Source& source) {

@@ -50,10 +50,10 @@ bool PieceWriter::Next(absl::string_view& message,
   if (num_written_ - num_taken_ >= kMostUnread) return false;
   const absl::string_view bytes = message.substr(0, kMostBytes);
   message.remove_prefix(bytes.size());
-  Write(
-      {.kind = message.empty() ? PieceHeader::Kind::kLastPart : PieceHeader::Kind::kPart,
-       .number = num_written_++},
-      bytes, piece);
+  Write({.kind = message.empty() ? PieceHeader::Kind::kLastPart
+                                 : PieceHeader::Kind::kPart,
+         .number = num_written_++},
+        bytes, piece);
   return true;
 }
 
@@ -86,7 +86,8 @@ void PieceReader::Take(int task, absl::Span<const std::byte> piece,
 void PieceReader::TakeNext(int task, Sender& sender,
                            absl::Span<const std::byte> piece,
                            OnMessage on_message) {
-  const bool is_last = ReadPieceHeader(piece)->kind == PieceHeader::Kind::kLastPart;
+  const bool is_last =
+      ReadPieceHeader(piece)->kind == PieceHeader::Kind::kLastPart;
   piece.remove_prefix(sizeof(PieceHeader));
   const absl::string_view bytes(reinterpret_cast<const char*>(piece.data()),
                                 piece.size());
