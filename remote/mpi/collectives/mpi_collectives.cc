@@ -216,7 +216,9 @@ bool MpiCollectives::BeginInMpi() {
   bool has_begun = false;
   while (!beginnings_.empty()) {
     const Beginning& next = beginnings_.front();
-    if (notes_.HasWaiting(next.num_notes_before)) break;
+    if (notes_.HasWaiting(next.execution->tasks(), next.num_notes_before)) {
+      break;
+    }
     const Beginning beginning = std::move(beginnings_.front());
     beginnings_.pop_front();
     beginning.execution->BeginInMpi(beginning.makes_communicator,

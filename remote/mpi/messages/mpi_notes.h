@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "remote/mpi/messages/mpi_engine.h"
 #include "remote/mpi/messages/mpi_note.h"
 #include "remote/mpi/messages/mpi_piece_stream.h"
@@ -39,10 +40,10 @@ class MpiNotes {
   bool is_sending() const { return stream_.is_sending(); }
 
   // Number of notes given to Send(), and whether one of the first `num_notes`
-  // waits until its task has read earlier notes.
+  // to `tasks` waits until its task has read earlier notes.
   uint64_t num_sent() const { return stream_.num_messages(); }
-  bool HasWaiting(uint64_t num_notes) const {
-    return stream_.HasWaiting(num_notes);
+  bool HasWaiting(absl::Span<const int> tasks, uint64_t num_notes) const {
+    return stream_.HasWaiting(tasks, num_notes);
   }
 
  private:

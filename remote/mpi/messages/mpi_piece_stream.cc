@@ -16,10 +16,12 @@ void MpiPieceStream::Send(int task, absl::string_view message) {
       {.number = num_messages_, .bytes = std::string(message)});
 }
 
-bool MpiPieceStream::HasWaiting(uint64_t num_messages) const {
-  return absl::c_any_of(receivers_, [num_messages](const auto& entry) {
-    const auto& waiting = entry.second.waiting;
-    return !waiting.empty() && waiting.front().number <= num_messages;
+bool MpiPieceStream::HasWaiting(absl::Span<const int> tasks,
+                                uint64_t num_messages) const {
+  return absl::c_any_of(tasks, [&](int task) {
+    const auto found = receivers_.find(task);
+    return found != receivers_.end() && !found->second.waiting.empty() &&
+           found->second.waiting.front().number <= num_messages;
   });
 }
 

@@ -40,9 +40,9 @@ class MpiPieceStream {
   // Number of messages given to Send().
   uint64_t num_messages() const { return num_messages_; }
 
-  // Returns whether one of the first `num_messages` messages waits for a
-  // receipt of its task, so that MPI does not have all of it.
-  bool HasWaiting(uint64_t num_messages) const;
+  // Returns whether one of the first `num_messages` messages, to one of
+  // `tasks`, waits for a receipt of that task: MPI does not have all of it.
+  bool HasWaiting(absl::Span<const int> tasks, uint64_t num_messages) const;
 
  private:
   // State of the messages to one task.
