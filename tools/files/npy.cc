@@ -15,11 +15,6 @@ namespace {
 constexpr int64_t kMagicBytes = 6;
 constexpr int64_t kVersionBytes = 2;
 
-template <typename... Args>
-absl::Status InvalidFile(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
-
 // A stream with a known number of bytes left.
 struct Source {
   std::istream& in;
@@ -29,8 +24,8 @@ struct Source {
   // DATA_LOSS if reading them fails.
   absl::Status Read(void* into, int64_t num_bytes, absl::string_view what) {
     if (left_bytes < num_bytes) {
-      return InvalidFile("is truncated: ", what, " takes ", num_bytes,
-                         " bytes, but ", left_bytes, " are left");
+      return InvalidNpy("is truncated: ", what, " takes ", num_bytes,
+                        " bytes, but ", left_bytes, " are left");
     }
     in.read(static_cast<char*>(into), num_bytes);
     if (in.gcount() != num_bytes) {
@@ -46,7 +41,7 @@ absl::Status ReadMagic(Source& source) {
   const absl::Status status = source.Read(magic, kMagicBytes, "the magic");
   if (!status.ok()) return status;
   if (std::memcmp(magic, "\x93NUMPY", kMagicBytes) == 0) return status;
-  return InvalidFile("is no .npy file: it does not start with \"\\x93NUMPY\"");
+  return InvalidNpy("is no .npy file: it does not start with \"\\x93NUMPY\"");
 }
 
 // Reads the version, and returns the size in bytes of the header's length
@@ -59,8 +54,8 @@ absl::StatusOr<int64_t> ReadVersion(Source& source) {
   const int major = version[0];
   const int minor = version[1];
   if (major < 1 || major > 3 || minor != 0) {
-    return InvalidFile("is of .npy version ", major, ".", minor,
-                       "; wanted 1.0, 2.0 or 3.0");
+    return InvalidNpy("is of .npy version ", major, ".", minor,
+                      "; wanted 1.0, 2.0 or 3.0");
   }
   return major == 1 ? 2 : 4;
 }
@@ -75,12 +70,12 @@ absl::StatusOr<std::string> ReadHeaderText(Source& source) {
   const uint32_t length = bytes[0] | bytes[1] << 8 | bytes[2] << 16 |
                           static_cast<uint32_t>(bytes[3]) << 24;
   if (length > kMaxNpyHeaderBytes) {
-    return InvalidFile("has a header of ", length, " bytes; wanted at most ",
-                       kMaxNpyHeaderBytes);
+    return InvalidNpy("has a header of ", length, " bytes; wanted at most ",
+                      kMaxNpyHeaderBytes);
   }
   if (source.left_bytes < length) {
-    return InvalidFile("is truncated: its header takes ", length,
-                       " bytes, but ", source.left_bytes, " are left");
+    return InvalidNpy("is truncated: its header takes ", length, " bytes, but ",
+                      source.left_bytes, " are left");
   }
   std::string text(length, '\0');
   status = source.Read(text.data(), length, "its header");
@@ -93,9 +88,9 @@ absl::Status CheckSize(const NpyHeader& header, int64_t left_bytes) {
       SizeInBytes(header.dtype, header.shape);
   if (!wanted.ok()) return wanted.status();
   if (left_bytes == *wanted) return absl::OkStatus();
-  return InvalidFile(left_bytes < *wanted ? "is truncated" : "is too long",
-                     ": the elements of ", ToString(header), " take ", *wanted,
-                     " bytes, but ", left_bytes, " follow the header");
+  return InvalidNpy(left_bytes < *wanted ? "is truncated" : "is too long",
+                    ": the elements of ", ToString(header), " take ", *wanted,
+                    " bytes, but ", left_bytes, " follow the header");
 }
 
 absl::StatusOr<NpyHeader> ReadHeader(Source& source) {
@@ -129,10 +124,10 @@ absl::StatusOr<File> Open(const std::string& path) {
   }
   if (error) return absl::ErrnoToStatus(error.value(), "cannot be read");
   if (kind.type() == std::filesystem::file_type::directory) {
-    return InvalidFile("is a directory; wanted a .npy file");
+    return InvalidNpy("is a directory; wanted a .npy file");
   }
   if (kind.type() != std::filesystem::file_type::regular) {
-    return InvalidFile("is no regular file");
+    return InvalidNpy("is no regular file");
   }
   File file;
   file.in.open(path, std::ios::binary | std::ios::ate);

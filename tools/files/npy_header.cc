@@ -46,26 +46,21 @@ std::string Quoted(absl::string_view text) {
                       is_long ? "..." : "", "\"");
 }
 
-template <typename... Args>
-absl::Status Invalid(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
-
 absl::Status UnknownDescr(absl::string_view descr) {
   const std::string known =
       absl::StrJoin(kAllDTypes, ", ", [](std::string* out, DType dtype) {
         absl::StrAppend(out, Name(dtype), " (", DescrOf(dtype), ")");
       });
   if (absl::StartsWith(descr, ">")) {
-    return Invalid("holds big-endian elements, descr ", Quoted(descr),
-                   "; wanted little-endian ones: ", known);
+    return InvalidNpy("holds big-endian elements, descr ", Quoted(descr),
+                      "; wanted little-endian ones: ", known);
   }
   if (absl::StartsWith(descr, "|O")) {
-    return Invalid("holds Python objects, descr ", Quoted(descr),
-                   "; wanted numbers: ", known);
+    return InvalidNpy("holds Python objects, descr ", Quoted(descr),
+                      "; wanted numbers: ", known);
   }
-  return Invalid("holds elements of descr ", Quoted(descr), "; wanted one of ",
-                 known);
+  return InvalidNpy("holds elements of descr ", Quoted(descr),
+                    "; wanted one of ", known);
 }
 
 // `descr` as NumPy writes it. One byte has no order: NumPy writes "|u1", other
@@ -113,9 +108,9 @@ class HeaderParser {
 
   absl::Status Unexpected(absl::string_view wanted) const {
     if (rest_.empty())
-      return Invalid("its header ends where ", wanted, " was wanted");
-    return Invalid("its header has ", Quoted(rest_), " where ", wanted,
-                   " was wanted");
+      return InvalidNpy("its header ends where ", wanted, " was wanted");
+    return InvalidNpy("its header has ", Quoted(rest_), " where ", wanted,
+                      " was wanted");
   }
 
   absl::string_view rest_;
@@ -150,19 +145,19 @@ absl::Status HeaderParser::ParseValue(absl::string_view key) {
       (key == "descr" && descr_.has_value()) ||
       (key == "fortran_order" && fortran_order_.has_value()) ||
       (key == "shape" && shape_.has_value());
-  if (is_twice) return Invalid("its header has the key '", key, "' twice");
+  if (is_twice) return InvalidNpy("its header has the key '", key, "' twice");
   if (key == "descr") return ParseDescr();
   if (key == "fortran_order") return ParseFortranOrder();
   if (key == "shape") return ParseShape();
-  return Invalid("its header has the unknown key ", Quoted(key),
-                 "; wanted 'descr', 'fortran_order' and 'shape'");
+  return InvalidNpy("its header has the unknown key ", Quoted(key),
+                    "; wanted 'descr', 'fortran_order' and 'shape'");
 }
 
 absl::Status HeaderParser::ParseDescr() {
   SkipSpace();
   if (absl::StartsWith(rest_, "[")) {
-    return Invalid("holds a structured dtype, ", Quoted(rest_),
-                   "; wanted plain numbers");
+    return InvalidNpy("holds a structured dtype, ", Quoted(rest_),
+                      "; wanted plain numbers");
   }
   absl::StatusOr<std::string> descr = ParseString("a dtype");
   if (!descr.ok()) return descr.status();
@@ -191,7 +186,7 @@ absl::Status HeaderParser::ParseShape() {
     if (!dim.ok()) return dim.status();
     dims.push_back(*dim);
     if (dims.size() > kMaxNpyDims) {
-      return Invalid("has more than ", kMaxNpyDims, " dimensions");
+      return InvalidNpy("has more than ", kMaxNpyDims, " dimensions");
     }
     after_comma = Take(",");
   }
@@ -234,17 +229,19 @@ absl::StatusOr<std::string> HeaderParser::ParseString(absl::string_view what) {
 }
 
 absl::StatusOr<NpyHeader> HeaderParser::Finish() const {
-  if (!descr_.has_value()) return Invalid("its header lacks the key 'descr'");
+  if (!descr_.has_value())
+    return InvalidNpy("its header lacks the key 'descr'");
   if (!fortran_order_.has_value()) {
-    return Invalid("its header lacks the key 'fortran_order'");
+    return InvalidNpy("its header lacks the key 'fortran_order'");
   }
-  if (!shape_.has_value()) return Invalid("its header lacks the key 'shape'");
+  if (!shape_.has_value())
+    return InvalidNpy("its header lacks the key 'shape'");
   const absl::StatusOr<DType> dtype = DTypeOf(*descr_);
   if (!dtype.ok()) return dtype.status();
   // With one dimension both orders are the same.
   if (*fortran_order_ && shape_->num_dims() > 1) {
-    return Invalid("is in Fortran order, shape ", shape_->ToString(),
-                   "; wanted C order: save numpy.ascontiguousarray(array)");
+    return InvalidNpy("is in Fortran order, shape ", shape_->ToString(),
+                      "; wanted C order: save numpy.ascontiguousarray(array)");
   }
   return NpyHeader{*dtype, *shape_};
 }

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "tutti/tensor.h"
 
@@ -25,6 +27,12 @@ struct NpyHeader {
   DType dtype = DType::kFloat32;
   TensorShape shape;
 };
+
+// Error of a file that is no .npy file, or none that can be read.
+template <typename... Args>
+absl::Status InvalidNpy(const Args&... args) {
+  return absl::InvalidArgumentError(absl::StrCat(args...));
+}
 
 // Prints "float32[3,4]".
 std::string ToString(const NpyHeader& header);
