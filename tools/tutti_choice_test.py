@@ -86,6 +86,15 @@ class ExplainTest(ToolTest):
                                        bandwidth=told["process_bandwidth"],
                                        gap=told["process_gap_us"]), text)
 
+    def test_mpi_runs_small_collectives_unless_same_bits_are_wanted(self):
+        build = json.loads(self.succeed("info", "--json"))["build"]
+        for layout, name in [("4x1", "MpiReduce"), ("4x2", "LocalThenMpi")]:
+            command = ["all_reduce", "--layout", layout, "--bytes", "4"]
+            by_mpi = self.explain(*command, "--mpi")["chosen"]
+            self.assertEqual(by_mpi == name, "MPI" in build["extensions"])
+            for others in [["--mpi", "--determinism", "fixed_layout"], []]:
+                self.assertNotIn("Mpi", self.explain(*command, *others)["chosen"])
+
     def test_numbers_are_decimal(self):
         for text, number in [("010", 10), ("08", 8)]:
             told = self.explain("all_reduce", "--layout", "16x1", "--mpi",
