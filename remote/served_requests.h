@@ -45,7 +45,7 @@ class ServedRequests {
   // Handles a request as TransferService::Serve() does. Errors, to the
   // receiver: RESOURCE_EXHAUSTED for one request too many of the task;
   // ALREADY_EXISTS for a waiting key; NOT_FOUND if the group stays unknown;
-  // those of GroupDirectory::Find(), CheckRecvRequest() and
+  // errors of GroupDirectory::Find(), CheckRecvRequest() and
   // BufRendezvous::Consume().
   void Serve(const std::shared_ptr<const void>& owner,
              const ControlCaller& caller, const BufKey& key,

@@ -4,9 +4,9 @@
 usage: clang_tidy.py CACHE FILE...
 
 Run it at the root of the repository. The sources of a room, and its tests, are checked
-as the units that they are compiled as (bazel/room.bzl). A unit without findings is noted in the
-folder CACHE and skipped until one of its sources, a header of ours that they include,
-the checks, this script or the version of clang-tidy change.
+as the units that they are compiled as (bazel/room.bzl). A unit without findings is
+noted in the folder CACHE and skipped until one of its sources, a header of ours that
+they include, the checks, this script or the version of clang-tidy change.
 """
 
 import collections

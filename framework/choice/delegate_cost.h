@@ -11,8 +11,8 @@ namespace tutti {
 //
 // Each of log2(n) rounds costs a share of the model's latency: a library's
 // message meets no rendezvous and no change of thread. Bytes cost as much as
-// by messages of ours, and more above 16 MiB among more than two. Fitted to
-// MPI_Iallreduce among 2, 4 and 8 processes (bench/results/mpi.md).
+// by messages of ours, and more above 16 MiB among more than two. Close to
+// times of MPI_Iallreduce among 2, 4 and 8 processes (bench/results/mpi.md).
 double DelegateSeconds(const CostQuery& query);
 
 }  // namespace tutti

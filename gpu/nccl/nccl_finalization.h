@@ -22,6 +22,7 @@ namespace tutti {
 class NcclFinalization : public std::enable_shared_from_this<NcclFinalization> {
  public:
   // Delays between checks: the first, doubled each time, up to the last.
+  // Guesses, not measured.
   static constexpr absl::Duration kFirstLook = DefaultTime("NCCL end look");
   static constexpr absl::Duration kLastLook = DefaultTime("NCCL end looks");
   static constexpr absl::Duration kLongest = DefaultTime("NCCL end");

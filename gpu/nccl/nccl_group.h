@@ -55,6 +55,7 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   static constexpr int kAsksAtOnce = 1000;
 
   // Delays between later checks: the first, doubled each time, up to the last.
+  // Guesses, not measured.
   static constexpr absl::Duration kFirstLook = DefaultTime("NCCL look");
   static constexpr absl::Duration kLastLook = DefaultTime("NCCL looks");
 
