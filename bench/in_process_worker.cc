@@ -40,6 +40,7 @@
 #include "absl/strings/str_join.h"
 #include "bench/member_calls.h"
 #include "bench/memory_floors.h"
+#include "framework/base/status_macros.h"
 #include "tools/base/version.h"
 #include "tools/measure/parallel_for.h"
 #include "tools/measure/perf_buffers.h"
@@ -84,13 +85,12 @@ absl::StatusOr<Job> ParseJob(const std::string& line) {
   std::istringstream words(line);
   words >> job.name >> job.workload.group_size >> dtype >> job.num_bytes >>
       job.num_warmup >> job.num_calls;
-  const auto parsed = ParseDType(dtype);
-  if (!parsed.ok()) return parsed.status();
-  job.workload.dtype = *parsed;
-  const auto spec = ParseCollectiveSpec({.collective = "all_reduce"});
-  if (!spec.ok()) return spec.status();
-  job.workload.spec = *spec;
-  job.workload.count = job.num_bytes / static_cast<int64_t>(SizeOf(*parsed)) *
+  ASSIGN_OR_RETURN(const auto parsed, ParseDType(dtype));
+  job.workload.dtype = parsed;
+  ASSIGN_OR_RETURN(const auto spec,
+                   ParseCollectiveSpec({.collective = "all_reduce"}));
+  job.workload.spec = spec;
+  job.workload.count = job.num_bytes / static_cast<int64_t>(SizeOf(parsed)) *
                        (job.is_many() ? kMany : 1);
   if (words.fail() || job.num_calls < 1 || job.workload.count < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -108,22 +108,20 @@ struct Buffers {
 class Server {
  public:
   absl::StatusOr<Times> Run(const Job& job) {
-    const auto calls = CallsOf(job.workload.group_size);
-    if (!calls.ok()) return calls.status();
-    const auto ranks = BuffersFor(job, *calls);
-    if (!ranks.ok()) return ranks.status();
+    ASSIGN_OR_RETURN(const auto calls, CallsOf(job.workload.group_size));
+    ASSIGN_OR_RETURN(const auto ranks, BuffersFor(job, calls));
     const auto floor = Floors().find(job.name);
     if (floor != Floors().end()) {
-      return TimeFloor(job, floor->second, **ranks);
+      return TimeFloor(job, floor->second, *ranks);
     }
-    if (job.is_many()) return TimeMany(job, *calls, **ranks);
-    if (job.name == "two_threads") return TimeTwoThreads(job, *calls, *ranks);
-    if (job.name == "handed_over") return CountWork(job, *calls, *ranks);
+    if (job.is_many()) return TimeMany(job, calls, *ranks);
+    if (job.name == "two_threads") return TimeTwoThreads(job, calls, ranks);
+    if (job.name == "handed_over") return CountWork(job, calls, ranks);
     if (job.name == "prepared" || job.name == "shared_output") {
-      return TimePrepared(job, *calls, **ranks);
+      return TimePrepared(job, calls, *ranks);
     }
     if (job.name == "out_of_place" || job.in_place()) {
-      return TimeOneThread(job, *calls, *ranks);
+      return TimeOneThread(job, calls, ranks);
     }
     return absl::InvalidArgumentError(
         absl::StrCat("there is no case \"", job.name, "\""));
@@ -172,20 +170,19 @@ absl::StatusOr<std::vector<RankBuffers>*> Server::BuffersFor(
   Buffers& buffers =
       buffers_[job.is_many() || job.in_place() ? job.name : "out_of_place"];
   if (buffers.ranks != nullptr) return buffers.ranks;
-  auto made = PerfBuffers::Create(
-      job.workload, {0, job.workload.group_size},
-      {.in_place = job.in_place(), .hot = true, .check = true, .seed = 1},
-      environment_.get().queue);
-  if (!made.ok()) return made.status();
-  buffers.owner = *std::move(made);
+  ASSIGN_OR_RETURN(
+      auto made,
+      PerfBuffers::Create(
+          job.workload, {0, job.workload.group_size},
+          {.in_place = job.in_place(), .hot = true, .check = true, .seed = 1},
+          environment_.get().queue));
+  buffers.owner = std::move(made);
   std::vector<RankBuffers>* const ranks = &buffers.owner->Next();
   Job once = job;
   once.num_warmup = 0;
   once.num_calls = 1;
-  const absl::Status status = job.is_many()
-                                  ? TimeMany(once, calls, *ranks).status()
-                                  : RunOnce(once, calls, ranks);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(job.is_many() ? TimeMany(once, calls, *ranks).status()
+                                : RunOnce(once, calls, ranks));
   const int64_t wrong = buffers.owner->CountWrong();
   if (wrong > 0) {
     return absl::DataLossError(absl::StrCat(wrong, " elements are wrong"));
@@ -197,9 +194,8 @@ absl::StatusOr<std::vector<RankBuffers>*> Server::BuffersFor(
 absl::StatusOr<MemberCalls*> Server::CallsOf(int num_devices) {
   std::unique_ptr<MemberCalls>& calls = calls_[num_devices];
   if (calls == nullptr) {
-    auto made = MemberCalls::Create(environment_.get(), num_devices);
-    if (!made.ok()) return made.status();
-    calls = *std::move(made);
+    ASSIGN_OR_RETURN(calls,
+                     MemberCalls::Create(environment_.get(), num_devices));
   }
   return calls.get();
 }
@@ -245,8 +241,7 @@ absl::StatusOr<Times> Server::TimeOneThread(const Job& job, MemberCalls* calls,
     Round round(job.workload.group_size);
     const auto begin = steady_clock::now();
     calls->Make(request, ranks, {0, job.workload.group_size}, &round);
-    const absl::Status status = round.Wait();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(round.Wait());
     const nanoseconds time = round.end() - begin;
     if (i >= job.num_warmup) times.push_back(time.count());
   }
@@ -255,20 +250,19 @@ absl::StatusOr<Times> Server::TimeOneThread(const Job& job, MemberCalls* calls,
 
 absl::StatusOr<Times> Server::TimePrepared(
     const Job& job, MemberCalls* calls, const std::vector<RankBuffers>& ranks) {
-  const auto prepared =
+  ASSIGN_OR_RETURN(
+      const auto prepared,
       calls->Prepare(calls->RequestOf(job.workload, 0), ranks,
-                     /*allow_shared_output=*/job.name == "shared_output");
-  if (!prepared.ok()) return prepared.status();
+                     /*allow_shared_output=*/job.name == "shared_output"));
   Times times;
   for (int i = 0; i < job.num_warmup + job.num_calls; ++i) {
     Round round(job.workload.group_size);
     const auto begin = steady_clock::now();
-    for (const auto& member : *prepared) {
+    for (const auto& member : prepared) {
       member->Start(
           [&round](absl::Status status) { round.End(std::move(status)); });
     }
-    const absl::Status status = round.Wait();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(round.Wait());
     const nanoseconds time = round.end() - begin;
     if (i >= job.num_warmup) times.push_back(time.count());
   }
@@ -302,8 +296,7 @@ absl::StatusOr<Times> Server::TimeTwoThreads(const Job& job, MemberCalls* calls,
   });
   Times times;
   for (size_t i = 0; i < rounds.size(); ++i) {
-    const absl::Status status = rounds[i].Wait();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(rounds[i].Wait());
     const nanoseconds time = rounds[i].end() - begins[i];
     if (static_cast<int>(i) >= job.num_warmup) times.push_back(time.count());
   }
@@ -314,8 +307,7 @@ absl::StatusOr<Times> Server::CountWork(const Job& job, MemberCalls* calls,
                                         std::vector<RankBuffers>* ranks) {
   const int64_t before = calls->num_handed_over();
   for (int i = 0; i < job.num_calls; ++i) {
-    const absl::Status status = RunOnce(job, calls, ranks);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(RunOnce(job, calls, ranks));
   }
   return Times{calls->num_handed_over() - before};
 }
@@ -350,8 +342,7 @@ absl::StatusOr<Times> Server::TimeMany(const Job& job, MemberCalls* calls,
         calls->Make(requests[i], &buffers[i], {device, device + step}, &round);
       }
     }
-    const absl::Status status = round.Wait();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(round.Wait());
     const nanoseconds time = round.end() - begin;
     if (n >= job.num_warmup) times.push_back(time.count());
   }
@@ -368,9 +359,8 @@ absl::StatusOr<Times> Server::TimeManyTogether(
     for (const std::vector<RankBuffers>& one : buffers) {
       segments.push_back({one[rank].input, one[rank].output});
     }
-    auto list = SegmentList::Create(std::move(segments));
-    if (!list.ok()) return list.status();
-    lists.push_back(*std::move(list));
+    ASSIGN_OR_RETURN(auto list, SegmentList::Create(std::move(segments)));
+    lists.push_back(std::move(list));
   }
   const auto request = calls->RequestOf(job.workload, 0);
   Times times;
@@ -378,8 +368,7 @@ absl::StatusOr<Times> Server::TimeManyTogether(
     Round round(job.workload.group_size);
     const auto begin = steady_clock::now();
     calls->MakeTogether(request, lists, &round);
-    const absl::Status status = round.Wait();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(round.Wait());
     const nanoseconds time = round.end() - begin;
     if (n >= job.num_warmup) times.push_back(time.count());
   }

@@ -2,6 +2,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 
@@ -23,9 +24,8 @@ absl::StatusOr<std::unique_ptr<MemberCalls>> MemberCalls::Create(
   auto calls = absl::WrapUnique(new MemberCalls(environment.queue));
   Environment counting = environment;
   counting.queue = &calls->queue_;
-  auto group = LocalGroup::Create(counting, /*num_tasks=*/1, num_devices);
-  if (!group.ok()) return group.status();
-  calls->group_ = *std::move(group);
+  ASSIGN_OR_RETURN(calls->group_,
+                   LocalGroup::Create(counting, /*num_tasks=*/1, num_devices));
   calls->executor_ = calls->group_->manager().FindOrCreate(/*step_id=*/1);
   return calls;
 }
@@ -88,8 +88,7 @@ MemberCalls::Prepare(const std::shared_ptr<const CollectiveRequest>& request,
                          round.End(std::move(status));
                        });
   }
-  const absl::Status status = round.Wait();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(round.Wait());
   return prepared;
 }
 

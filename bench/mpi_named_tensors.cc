@@ -29,6 +29,7 @@
 #include "bench/processor_seconds.h"
 #include "bench/run_mpi_task.h"
 #include "framework/base/mutex.h"
+#include "framework/base/status_macros.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/environment.h"
 #include "tutti/mpi_transport.h"
@@ -307,8 +308,7 @@ class Measurement {
 absl::Status RunMeasurement() {
   const DefaultEnvironment environment;
   MpiRuntime mpi({.environment = environment.get()});
-  const absl::Status status = mpi.Start();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(mpi.Start());
   return Measurement(&mpi, environment.get()).Run();
 }
 

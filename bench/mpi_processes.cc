@@ -28,6 +28,7 @@
 
 #include "absl/status/status.h"
 #include "bench/run_mpi_task.h"
+#include "framework/base/status_macros.h"
 #include "remote/mpi/collectives/mpi_merge.h"
 #include "remote/mpi/messages/mpi_engine.h"
 #include "tutti/cluster_runtime.h"
@@ -98,11 +99,9 @@ class Comparison {
                   mpi_->Describe()->substr(0, 15).c_str(), "bytes", "MPI [us]",
                   "Iallreduce, ratio", "MpiReduce, ratio", "Tutti, ratio");
     }
-    absl::Status status = MeetAll();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(MeetAll());
     for (int64_t num_bytes = 4; num_bytes <= kMaxBytes; num_bytes *= 4) {
-      status = Compare(num_bytes);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(Compare(num_bytes));
     }
     return absl::OkStatus();
   }
@@ -297,8 +296,7 @@ class Comparison {
 absl::Status RunComparison() {
   const DefaultEnvironment environment;
   MpiRuntime mpi({.environment = environment.get()});
-  const absl::Status status = mpi.Start();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(mpi.Start());
   return RunMpiTask(
       &mpi, environment.get(), /*coordinator=*/{},
       [&](ClusterRuntime* runtime) { return Comparison(&mpi, runtime).Run(); });

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "framework/base/status_macros.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/mpi_transport.h"
 
@@ -10,14 +11,13 @@ namespace tutti {
 absl::Status RunMpiTask(MpiRuntime* mpi, const Environment& environment,
                         const CoordinatorSettings& coordinator,
                         const TaskWork& work) {
-  const auto cluster = ClusterOf(*mpi);
-  if (!cluster.ok()) return cluster.status();
-  return RunTask({.cluster = *cluster,
+  ASSIGN_OR_RETURN(const auto cluster, ClusterOf(*mpi));
+  return RunTask({.cluster = cluster,
                   .environment = environment,
                   .make_transport =
                       [&](uint64_t incarnation) {
                         return CreateMpiTransport({.runtime = mpi,
-                                                   .cluster = *cluster,
+                                                   .cluster = cluster,
                                                    .incarnation = incarnation,
                                                    .environment = environment});
                       },

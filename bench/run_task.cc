@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "framework/base/status_macros.h"
 #include "tutti/environment.h"
 #include "tutti/grpc_transport.h"
 
@@ -16,16 +17,16 @@ constexpr absl::Duration kLeaveTimeout = absl::Seconds(30);
 
 absl::Status RunTask(ClusterRuntime::Options options, const TaskWork& work) {
   Clock& clock = *options.environment.clock;
-  const auto runtime = ClusterRuntime::Create(std::move(options));
-  if (!runtime.ok()) return runtime.status();
+  ASSIGN_OR_RETURN(const auto runtime,
+                   ClusterRuntime::Create(std::move(options)));
   absl::Status status = Await([&](StatusCallback done) {
-    (*runtime)->Join(clock.Now() + kStartTimeout, /*progress=*/nullptr,
-                     std::move(done));
+    runtime->Join(clock.Now() + kStartTimeout, /*progress=*/nullptr,
+                  std::move(done));
   });
-  if (status.ok()) status = work(runtime->get());
+  if (status.ok()) status = work(runtime.get());
   if (!status.ok()) return status;
   return Await([&](StatusCallback done) {
-    (*runtime)->Leave(clock.Now() + kLeaveTimeout, std::move(done));
+    runtime->Leave(clock.Now() + kLeaveTimeout, std::move(done));
   });
 }
 

@@ -30,6 +30,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "bench/run_task.h"
+#include "framework/base/status_macros.h"
 #include "resolvers/leader/param_resolver_distributed.h"
 #include "tools/measure/perf_buffers.h"
 #include "tools/request/collective_spec.h"
@@ -105,16 +106,14 @@ class Soak {
 
   absl::Status RunBatch() {
     if (num_batches_++ % kBatchesOfAGeneration == kBatchesOfAGeneration - 1) {
-      const absl::Status formed = EndGeneration();
-      if (!formed.ok()) return formed;
+      RETURN_IF_ERROR(EndGeneration());
     }
     std::vector<size_t> order(workloads_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::shuffle(order.begin(), order.end(), random_);
     for (size_t begin = 0; begin < order.size(); begin += kAtATime) {
       const auto part = absl::MakeSpan(order).subspan(begin, kAtATime);
-      const absl::Status status = RunStep(part);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(RunStep(part));
     }
     return Meet();
   }
@@ -139,8 +138,7 @@ class Soak {
   }
 
   absl::Status EndGeneration() {
-    absl::Status status = Meet();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Meet());
     runtime_->ReformGroup(kGroup, absl::AbortedError("a new generation"));
     return Meet();
   }
@@ -151,18 +149,20 @@ class Soak {
     ++step_;
     std::vector<std::unique_ptr<PerfBuffers>> buffers;
     for (const size_t i : workloads) {
-      auto made = PerfBuffers::Create(
-          workloads_[i],
-          {runtime_->cluster().this_task * num_local_, num_local_},
-          {.hot = true, .check = true, .seed = static_cast<uint64_t>(step_)},
-          environment_.queue);
-      if (!made.ok()) return made.status();
-      buffers.push_back(*std::move(made));
+      ASSIGN_OR_RETURN(
+          auto made,
+          PerfBuffers::Create(
+              workloads_[i],
+              {runtime_->cluster().this_task * num_local_, num_local_},
+              {.hot = true,
+               .check = true,
+               .seed = static_cast<uint64_t>(step_)},
+              environment_.queue));
+      buffers.push_back(std::move(made));
     }
-    absl::Status status = RunAll(workloads, buffers);
-    if (status.ok()) status = Check(workloads, buffers);
-    if (status.ok()) status = Meet();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(RunAll(workloads, buffers));
+    RETURN_IF_ERROR(Check(workloads, buffers));
+    RETURN_IF_ERROR(Meet());
     return Await([&](StatusCallback done) {
       runtime_->CleanupStep(step_, std::move(done));
     });

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "framework/control/wire_codec.h"
 
 namespace tutti {
@@ -52,8 +53,7 @@ absl::Status CheckParts(const proto::Decision& message,
       return Invalid("decision.rows are too many together");
     }
   }
-  const auto output = request.shape.WithFirstDim(num_rows);
-  if (!output.ok()) return output.status();
+  ASSIGN_OR_RETURN(const auto output, request.shape.WithFirstDim(num_rows));
   return CheckLength(message,
                      request.shape.WithFirstDim(most_rows)->num_elements());
 }
@@ -100,17 +100,15 @@ absl::StatusOr<TensorRequest> DecodeTensorRequest(
     return Invalid("tensor_request.shape has ", message.shape_size(),
                    " entries; wanted at most ", kMaxTensorDims);
   }
-  auto shape = TensorShape::Create(message.shape());
-  if (!shape.ok()) return shape.status();
+  ASSIGN_OR_RETURN(auto shape, TensorShape::Create(message.shape()));
   TensorRequest request{
       .name = std::move(name_head),
       .type = static_cast<CollectiveType>(message.collective()),
       .dtype = static_cast<DType>(message.dtype()),
-      .shape = *std::move(shape),
+      .shape = std::move(shape),
       .merge_op = message.merge_op()};
   request.name += message.name();
-  const absl::Status status = Validate(request);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Validate(request));
   return request;
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "framework/control/wire_codec.h"
 #include "named_tensors/coordinator_codec.h"
 #include "tutti/named_tensors.h"
@@ -150,17 +151,15 @@ absl::Status CoordinatorServer::Add(const ControlCaller& caller,
   rank.name_head += message.name_head();
   const absl::Time now = options_.clock->Now();
   for (const proto::TensorRequest& one : message.requests()) {
-    auto request =
-        DecodeTensorRequest(std::exchange(rank.name_head, std::string()), one);
-    if (!request.ok()) return request.status();
-    const absl::Status status =
-        negotiation_.Add(task, rank.next_request++, *std::move(request), now);
-    if (!status.ok()) return status;
+    ASSIGN_OR_RETURN(
+        auto request,
+        DecodeTensorRequest(std::exchange(rank.name_head, std::string()), one));
+    RETURN_IF_ERROR(
+        negotiation_.Add(task, rank.next_request++, std::move(request), now));
   }
   for (const uint32_t slot : DecodeSlots(message.slots())) {
-    const absl::Status status =
-        negotiation_.AddKnown(task, rank.next_request++, slot, now);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(
+        negotiation_.AddKnown(task, rank.next_request++, slot, now));
   }
   return absl::OkStatus();
 }
@@ -307,8 +306,7 @@ bool CoordinatorServer::HasHeardOf(const ControlCaller& process) {
 
 absl::Status CoordinatorServer::EndFrom(int task,
                                         const proto::EndDecisions& message) {
-  const absl::Status status = CheckError(message.reason());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckError(message.reason()));
   const absl::Status reason = DecodeError(message.reason());
   const std::string whose = absl::StrCat(options_.cluster.Label(task), ": ");
   const bool says_whose = absl::StartsWith(reason.message(), whose);

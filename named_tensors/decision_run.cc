@@ -8,6 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "framework/base/status_macros.h"
 #include "framework/tensor/device_copies.h"
 #include "tutti/tensor.h"
 
@@ -88,12 +89,12 @@ void Reduce(const proto::Decision& decision, const std::shared_ptr<Run>& run) {
 // arbitrary.
 absl::StatusOr<SegmentList::Segment> Padding(Device& device, DType dtype,
                                              int64_t num_elements) {
-  auto zeros = device.Allocate(dtype, TensorShape::Vector(num_elements));
-  if (!zeros.ok()) return zeros.status();
+  ASSIGN_OR_RETURN(auto zeros,
+                   device.Allocate(dtype, TensorShape::Vector(num_elements)));
   if (num_elements > 0 && device.has_host_memory()) {
-    std::memset(zeros->mutable_data(), 0, zeros->size_bytes());
+    std::memset(zeros.mutable_data(), 0, zeros.size_bytes());
   }
-  return SegmentList::Segment{*zeros, *zeros};
+  return SegmentList::Segment{zeros, zeros};
 }
 
 absl::StatusOr<std::shared_ptr<const SegmentList>> SegmentsOf(
@@ -104,10 +105,10 @@ absl::StatusOr<std::shared_ptr<const SegmentList>> SegmentsOf(
     segments.push_back({pending->tensor.input, *pending->tensor.output});
     num_missing -= pending->request.shape.num_elements();
   }
-  auto padding =
-      Padding(*run.group.device, segments[0].input.dtype(), num_missing);
-  if (!padding.ok()) return padding.status();
-  segments.push_back(*std::move(padding));
+  ASSIGN_OR_RETURN(
+      auto padding,
+      Padding(*run.group.device, segments[0].input.dtype(), num_missing));
+  segments.push_back(std::move(padding));
   return SegmentList::Create(std::move(segments));
 }
 
@@ -160,18 +161,17 @@ struct PartsRun {
 absl::Status AllocateParts(PartsRun& run) {
   const TensorRequest& request = run.pending().request;
   const auto& rows = run.decision.rows();
-  const auto shape = request.shape.WithFirstDim(
-      std::accumulate(rows.begin(), rows.end(), int64_t{0}));
-  if (!shape.ok()) return shape.status();
-  const auto parts_shape = TensorShape::Create(
-      {run.run->group.num_ranks, run.decision.fused_elements()});
-  if (!parts_shape.ok()) return parts_shape.status();
-  auto output = run.device().Allocate(request.dtype, *shape);
-  if (!output.ok()) return output.status();
-  auto parts = run.device().Allocate(request.dtype, *parts_shape);
-  if (!parts.ok()) return parts.status();
-  run.output = *std::move(output);
-  run.parts = *std::move(parts);
+  ASSIGN_OR_RETURN(const auto shape,
+                   request.shape.WithFirstDim(
+                       std::accumulate(rows.begin(), rows.end(), int64_t{0})));
+  ASSIGN_OR_RETURN(const auto parts_shape,
+                   TensorShape::Create({run.run->group.num_ranks,
+                                        run.decision.fused_elements()}));
+  ASSIGN_OR_RETURN(auto output, run.device().Allocate(request.dtype, shape));
+  ASSIGN_OR_RETURN(auto parts,
+                   run.device().Allocate(request.dtype, parts_shape));
+  run.output = std::move(output);
+  run.parts = std::move(parts);
   return absl::OkStatus();
 }
 
@@ -199,8 +199,7 @@ absl::Status CopyOutput(PartsRun& run, CopyPiece copy) {
   for (int rank = 0; rank < run.decision.rows_size(); ++rank) {
     const size_t num_bytes =
         run.output.Slice(0, run.decision.rows(rank))->size_bytes();
-    const absl::Status status = copy(into, run.PartOf(rank), num_bytes);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(copy(into, run.PartOf(rank), num_bytes));
     into += num_bytes;
   }
   return absl::OkStatus();

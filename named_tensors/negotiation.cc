@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/status_macros.h"
 #include "named_tensors/request_check.h"
 
 namespace tutti {
@@ -69,8 +70,7 @@ absl::Status Negotiation::CheckMayAdd(int rank, const std::string& name) const {
 
 absl::Status Negotiation::Add(int rank, uint64_t number, TensorRequest request,
                               absl::Time now) {
-  const absl::Status status = CheckMayAdd(rank, request.name);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckMayAdd(rank, request.name));
   loads_[rank].num_requests += 1;
   loads_[rank].name_bytes += request.name.size();
   const int64_t bytes = BytesOf(request);

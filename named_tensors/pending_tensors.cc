@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "named_tensors/coordinator_codec.h"
 
 namespace tutti {
@@ -56,9 +57,7 @@ absl::StatusOr<std::vector<PendingTensorPtr>> PendingTensors::TakeDecided(
     tensors.push_back(undecided_[id->second]);
     requests.push_back(&tensors.back()->request);
   }
-  const absl::Status status =
-      CheckDecision(decision, requests, rank_, num_ranks_);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckDecision(decision, requests, rank_, num_ranks_));
   for (const uint64_t number : decision.requests()) {
     const auto id = id_of_request_.find(number);
     undecided_.erase(id->second);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "framework/control/wire_codec.h"
 #include "named_tensors/decision_run.h"
 
@@ -100,22 +101,20 @@ void RankCoordinator::Submit(CollectiveType type, NamedTensor tensor,
 // Rejects requests that are invalid on any rank. Allocates the output now: a
 // later failure would make the other ranks wait.
 absl::Status RankCoordinator::Prepare(PendingTensor& pending) {
-  absl::Status status = Validate(pending.request);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Validate(pending.request));
   NamedTensor& tensor = pending.tensor;
   if (!tensor.input.is_set() || tensor.output == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("tensor ", Quoted(pending.request.name), ": there is no ",
                      tensor.input.is_set() ? "place for the output" : "input"));
   }
-  if (pending.request.type == CollectiveType::kAllGather) return status;
-  status = tensor.merge_op.CheckSupports(pending.request.dtype);
-  if (!status.ok()) return status;
+  if (pending.request.type == CollectiveType::kAllGather)
+    return absl::OkStatus();
+  RETURN_IF_ERROR(tensor.merge_op.CheckSupports(pending.request.dtype));
   if (tensor.output->is_set()) return CheckOutput(pending);
-  auto made =
-      options_.device->Allocate(pending.request.dtype, pending.request.shape);
-  if (!made.ok()) return made.status();
-  *tensor.output = *std::move(made);
+  ASSIGN_OR_RETURN(
+      *tensor.output,
+      options_.device->Allocate(pending.request.dtype, pending.request.shape));
   return absl::OkStatus();
 }
 
@@ -223,16 +222,15 @@ absl::Status RankCoordinator::CheckNumber(uint64_t first_number) {
 }
 
 absl::Status RankCoordinator::Follow(const proto::Decision& decision) {
-  auto tensors = TakeDecided(decision);
-  if (!tensors.ok()) return tensors.status();
+  ASSIGN_OR_RETURN(auto tensors, TakeDecided(decision));
   SayWhetherWaits();
   if (!decision.has_error()) {
-    Run(decision, *std::move(tensors));
+    Run(decision, std::move(tensors));
     return absl::OkStatus();
   }
   const absl::Status error = DecodeError(decision.error());
-  Leave(*tensors);
-  for (const PendingTensorPtr& pending : *tensors) {
+  Leave(tensors);
+  for (const PendingTensorPtr& pending : tensors) {
     std::move(pending->done)(error);
   }
   OnReported();

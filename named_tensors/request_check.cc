@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/rank_list.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -116,9 +117,8 @@ absl::Status CheckRows(Requests by_rank) {
 }
 
 absl::Status CheckGather(Requests by_rank) {
-  absl::Status status = CheckNoScalar(by_rank);
-  if (!status.ok()) return status;
-  status = CheckSame(
+  RETURN_IF_ERROR(CheckNoScalar(by_rank));
+  absl::Status status = CheckSame(
       by_rank, "mismatched allgather dimension counts",
       [](const auto& request) { return request.shape.num_dims(); },
       [](const auto& request) {

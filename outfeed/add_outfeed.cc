@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "outfeed/memory_channel.h"
 #include "tutti/device.h"
 #include "tutti/environment.h"
@@ -50,12 +51,11 @@ absl::Status CheckRegions(uint32_t consumer_id,
                           absl::Span<const OutfeedArray> arrays) {
   for (size_t i = 0; i < arrays.size(); ++i) {
     const ArraySpec& spec = arrays[i].spec;
-    const absl::StatusOr<int64_t> bytes = SizeInBytes(spec.dtype, spec.shape);
-    if (!bytes.ok()) return bytes.status();
-    if (*bytes == arrays[i].region.num_bytes) continue;
+    ASSIGN_OR_RETURN(const int64_t bytes, SizeInBytes(spec.dtype, spec.shape));
+    if (bytes == arrays[i].region.num_bytes) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "array ", i, " of consumer id ", consumer_id, " is ", spec.ToString(),
-        ", ", *bytes, " bytes; its region has ", arrays[i].region.num_bytes));
+        ", ", bytes, " bytes; its region has ", arrays[i].region.num_bytes));
   }
   return absl::OkStatus();
 }
@@ -81,15 +81,12 @@ absl::StatusOr<NodeId> AddOutfeed(const OutfeedProgram& program,
                                   absl::Span<const NodeId> token,
                                   uint32_t consumer_id,
                                   absl::Span<const OutfeedArray> arrays) {
-  auto channel = OutfeedChannelOf(program.device);
-  if (!channel.ok()) return channel.status();
-  absl::Status status = CheckRegions(consumer_id, arrays);
-  if (status.ok()) status = Register(*program.registry, consumer_id, arrays);
-  if (!status.ok()) return status;
-  const auto consumer = program.registry->Find(consumer_id);
-  if (!consumer.ok()) return consumer.status();
+  ASSIGN_OR_RETURN(auto channel, OutfeedChannelOf(program.device));
+  RETURN_IF_ERROR(CheckRegions(consumer_id, arrays));
+  RETURN_IF_ERROR(Register(*program.registry, consumer_id, arrays));
+  ASSIGN_OR_RETURN(const auto consumer, program.registry->Find(consumer_id));
   const auto item = std::make_shared<const Item>(
-      Item{*std::move(channel), program.registry, *consumer});
+      Item{std::move(channel), program.registry, consumer});
 
   const NodeId header =
       program.builder.AddHostCall({.call =

@@ -3,6 +3,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/mutex.h"
+#include "framework/base/status_macros.h"
 #include "outfeed/frame.h"
 #include "outfeed/memory_channel.h"
 #include "tutti/outfeed.h"
@@ -81,12 +82,10 @@ absl::StatusOr<std::shared_ptr<AllReduceObserver>> AllReduceObserver::Create(
   }
   std::shared_ptr<AllReduceObserver> observer(new AllReduceObserver(options));
   for (Device* device : options.devices) {
-    absl::Status status = observer->AddDevice(device);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(observer->AddDevice(device));
   }
   for (const Selection& selection : options.selections) {
-    absl::Status status = observer->AddSelection(selection);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(observer->AddSelection(selection));
   }
   return observer;
 }
@@ -105,11 +104,9 @@ absl::Status AllReduceObserver::AddDevice(Device* device) {
         absl::StrCat("the host cannot copy what all-reduces yield on ",
                      device->full_name()));
   }
-  auto channel = OutfeedChannelOf(*device);
-  if (!channel.ok()) return channel.status();
-  auto sender = OutfeedSender::Create(*device, registry_);
-  if (!sender.ok()) return sender.status();
-  sources_.emplace(device, Source{*std::move(channel), *std::move(sender),
+  ASSIGN_OR_RETURN(auto channel, OutfeedChannelOf(*device));
+  ASSIGN_OR_RETURN(auto sender, OutfeedSender::Create(*device, registry_));
+  sources_.emplace(device, Source{std::move(channel), std::move(sender),
                                   std::make_shared<Counts>()});
   return absl::OkStatus();
 }
@@ -147,21 +144,21 @@ void AllReduceObserver::OnFinished(const Finished& finished) {
 // Sends the result. Errors: failures before the sender has the item.
 absl::Status AllReduceObserver::Send(const Source& source, uint32_t consumer_id,
                                      const Finished& finished) const {
-  const auto copy = finished.segments == nullptr
-                        ? CopyOf(finished.output)
-                        : CopyOf(*finished.segments, finished.request.shape);
-  if (!copy.ok()) return copy.status();
+  ASSIGN_OR_RETURN(const auto copy,
+                   finished.segments == nullptr
+                       ? CopyOf(finished.output)
+                       : CopyOf(*finished.segments, finished.request.shape));
   if (!registry_->Find(consumer_id).ok()) {
     // Another thread may register the id meanwhile, with other arrays.
     const absl::Status status = registry_->Register(
         consumer_id, {{DType::kInt64, TensorShape::Vector(2)},
-                      {copy->dtype(), copy->shape()}});
+                      {copy.dtype(), copy.shape()}});
     if (!status.ok()) return status;
   }
-  const auto numbers = StepAndExecution(finished.step_id, finished.execution);
-  if (!numbers.ok()) return numbers.status();
+  ASSIGN_OR_RETURN(const auto numbers,
+                   StepAndExecution(finished.step_id, finished.execution));
   source.sender.Send(
-      consumer_id, {*numbers, *copy},
+      consumer_id, {numbers, copy},
       [counts = source.counts](absl::Status status) { counts->End(status); });
   return absl::OkStatus();
 }

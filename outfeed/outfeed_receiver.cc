@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/mutex.h"
+#include "framework/base/status_macros.h"
 #include "outfeed/byte_budget.h"
 #include "outfeed/device_stream.h"
 #include "outfeed/memory_channel.h"
@@ -171,10 +172,9 @@ absl::StatusOr<std::unique_ptr<OutfeedReceiver>> OutfeedReceiver::Create(
       std::make_shared<const OutfeedCallback>(std::move(options.callback));
   std::vector<std::shared_ptr<DeviceStream>> streams;
   for (Device* device : options.devices) {
-    auto channel = OutfeedChannelOf(*device);
-    if (!channel.ok()) return channel.status();
+    ASSIGN_OR_RETURN(auto channel, OutfeedChannelOf(*device));
     streams.push_back(
-        DeviceStream::Create({device, *std::move(channel), registry, budget,
+        DeviceStream::Create({device, std::move(channel), registry, budget,
                               callback, options.environment},
                              [ending](absl::Status status) {
                                ending->OnStreamEnded(std::move(status));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/mutex.h"
+#include "framework/base/status_macros.h"
 #include "outfeed/frame.h"
 #include "tutti/device.h"
 #include "tutti/outfeed.h"
@@ -30,16 +31,16 @@ absl::StatusOr<int64_t> TotalBytes(const OutfeedConsumer& consumer) {
                  static_cast<int64_t>(consumer.header.size_bytes());
   int64_t total = 0;
   for (const ArraySpec& array : consumer.arrays) {
-    const absl::StatusOr<int64_t> bytes = SizeInBytes(array.dtype, array.shape);
-    if (!bytes.ok()) return bytes.status();
-    if (*bytes > left) {
+    ASSIGN_OR_RETURN(const int64_t bytes,
+                     SizeInBytes(array.dtype, array.shape));
+    if (bytes > left) {
       return absl::InvalidArgumentError(
           absl::StrCat("an item ", ToString(consumer.arrays),
                        " of consumer id ", consumer.id, " has more than ",
                        OutfeedChannel::kMaxTransferBytes, " bytes"));
     }
-    left -= *bytes;
-    total += *bytes;
+    left -= bytes;
+    total += bytes;
   }
   return total;
 }
@@ -49,12 +50,8 @@ absl::StatusOr<std::unique_ptr<const OutfeedConsumer>> MakeConsumer(
   auto consumer = std::make_unique<OutfeedConsumer>();
   consumer->id = id;
   consumer->arrays = std::move(arrays);
-  absl::StatusOr<Tensor> header = MakeHeader(id);
-  if (!header.ok()) return header.status();
-  consumer->header = *std::move(header);
-  const absl::StatusOr<int64_t> bytes = TotalBytes(*consumer);
-  if (!bytes.ok()) return bytes.status();
-  consumer->payload_bytes = *bytes;
+  ASSIGN_OR_RETURN(consumer->header, MakeHeader(id));
+  ASSIGN_OR_RETURN(consumer->payload_bytes, TotalBytes(*consumer));
   return consumer;
 }
 
@@ -120,10 +117,9 @@ absl::Status OutfeedRegistry::Register(uint32_t consumer_id,
     return absl::InvalidArgumentError(
         absl::StrCat("Consumer ID cannot be a reserved value: ", consumer_id));
   }
-  absl::StatusOr<std::unique_ptr<const OutfeedConsumer>> consumer =
-      MakeConsumer(consumer_id, std::move(arrays));
-  if (!consumer.ok()) return consumer.status();
-  return consumers_->Add(*std::move(consumer));
+  ASSIGN_OR_RETURN(std::unique_ptr<const OutfeedConsumer> consumer,
+                   MakeConsumer(consumer_id, std::move(arrays)));
+  return consumers_->Add(std::move(consumer));
 }
 
 absl::StatusOr<const OutfeedConsumer*> OutfeedRegistry::Find(

@@ -2,6 +2,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "outfeed/memory_channel.h"
 #include "tutti/environment.h"
 #include "tutti/outfeed.h"
@@ -10,9 +11,8 @@ namespace tutti {
 
 absl::StatusOr<OutfeedSender> OutfeedSender::Create(
     Device& device, std::shared_ptr<const OutfeedRegistry> registry) {
-  auto channel = OutfeedChannelOf(device);
-  if (!channel.ok()) return channel.status();
-  return OutfeedSender(*std::move(channel), std::move(registry));
+  ASSIGN_OR_RETURN(auto channel, OutfeedChannelOf(device));
+  return OutfeedSender(std::move(channel), std::move(registry));
 }
 
 void OutfeedSender::Send(uint32_t consumer_id, absl::Span<const Tensor> arrays,
@@ -36,25 +36,22 @@ absl::Status OutfeedSender::SendAndWait(uint32_t consumer_id,
 absl::Status OutfeedSender::AddItem(uint32_t consumer_id,
                                     absl::Span<const Tensor> arrays,
                                     std::vector<Tensor>& batch) const {
-  const auto consumer = Check(consumer_id, arrays);
-  if (!consumer.ok()) return consumer.status();
-  batch.push_back((*consumer)->header);
+  ASSIGN_OR_RETURN(const auto consumer, Check(consumer_id, arrays));
+  batch.push_back(consumer->header);
   batch.insert(batch.end(), arrays.begin(), arrays.end());
   return absl::OkStatus();
 }
 
 absl::StatusOr<const OutfeedConsumer*> OutfeedSender::Check(
     uint32_t consumer_id, absl::Span<const Tensor> arrays) const {
-  const auto consumer = registry_->Find(consumer_id);
-  if (!consumer.ok()) return consumer.status();
-  if (arrays.size() != (*consumer)->arrays.size()) {
+  ASSIGN_OR_RETURN(const auto consumer, registry_->Find(consumer_id));
+  if (arrays.size() != consumer->arrays.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "an item of consumer id ", consumer_id, " has ",
-        (*consumer)->arrays.size(), " arrays, found ", arrays.size()));
+        consumer->arrays.size(), " arrays, found ", arrays.size()));
   }
   for (size_t i = 0; i < arrays.size(); ++i) {
-    absl::Status status = CheckArray(**consumer, i, arrays[i]);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckArray(*consumer, i, arrays[i]));
   }
   return consumer;
 }

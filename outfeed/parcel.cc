@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/status_macros.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
@@ -109,9 +110,8 @@ absl::StatusOr<std::optional<ParcelEntry>> ParcelReader::Next() {
     return std::nullopt;
   }
   ++num_read_;
-  absl::StatusOr<ParcelEntry> entry = Read(kind);
-  if (!entry.ok()) return entry.status();
-  return std::optional<ParcelEntry>(*std::move(entry));
+  ASSIGN_OR_RETURN(ParcelEntry entry, Read(kind));
+  return std::optional<ParcelEntry>(std::move(entry));
 }
 
 absl::StatusOr<ParcelEntry> ParcelReader::Read(uint8_t kind) {
@@ -154,9 +154,8 @@ absl::StatusOr<ParcelEntry> ParcelReader::ReadSpec() {
   for (int64_t& dim : dims) {
     if (!Get(dim)) return Truncated();
   }
-  const absl::StatusOr<TensorShape> shape = TensorShape::Create(dims);
-  if (!shape.ok()) return shape.status();
-  return SpecEntry{{static_cast<DType>(dtype), *shape}};
+  ASSIGN_OR_RETURN(const TensorShape shape, TensorShape::Create(dims));
+  return SpecEntry{{static_cast<DType>(dtype), shape}};
 }
 
 absl::StatusOr<ParcelEntry> ParcelReader::ReadItem() {

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
@@ -23,16 +24,13 @@ int64_t ParcelPacker::CostOf(const OutfeedConsumer& consumer) {
 absl::Status ParcelPacker::AddItem(const OutfeedConsumer& consumer,
                                    absl::Span<Tensor> arrays) {
   if (!defined_.contains(consumer.id)) {
-    absl::Status status = CheckBounds(consumer);
-    if (status.ok()) status = Define(consumer);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckBounds(consumer));
+    RETURN_IF_ERROR(Define(consumer));
   }
-  absl::Status status = Add(ItemEntry{consumer.id});
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Add(ItemEntry{consumer.id}));
   open_.cost_bytes += kEntryCostBytes;
   for (Tensor& array : arrays) {
-    status = AddArray(array);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(AddArray(array));
   }
   return absl::OkStatus();
 }
@@ -76,8 +74,7 @@ absl::Status ParcelPacker::AddArray(Tensor& array) {
     if (status.ok()) open_.cost_bytes += cost;
     return status;
   }
-  absl::Status status = Add(LargeEntry());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Add(LargeEntry()));
   loans_.push_back({.kind = StreamTag::kLargeArray,
                     .number = num_large_arrays_++,
                     .bytes = std::move(array),
@@ -100,13 +97,13 @@ void ParcelPacker::CloseOpen() {
 template <typename Entry>
 absl::Status ParcelPacker::Add(const Entry& entry) {
   if (writer_.Add(entry)) return absl::OkStatus();
-  absl::StatusOr<Tensor> parcel =
-      Tensor::Allocate(DType::kUint8, TensorShape::Vector(kParcelBytes));
-  if (!parcel.ok()) return parcel.status();
+  ASSIGN_OR_RETURN(
+      Tensor parcel,
+      Tensor::Allocate(DType::kUint8, TensorShape::Vector(kParcelBytes)));
   if (has_open()) CloseOpen();
   open_ = {.kind = StreamTag::kParcel,
            .number = num_parcels_++,
-           .bytes = *std::move(parcel)};
+           .bytes = std::move(parcel)};
   writer_ =
       ParcelWriter(absl::MakeSpan(open_.bytes.mutable_data(), kParcelBytes));
   writer_.Add(entry);  // An entry within the bounds fits.

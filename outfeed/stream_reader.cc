@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/status_macros.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
@@ -26,9 +27,8 @@ absl::string_view NameOf(int place) {
 
 absl::StatusOr<StreamReader::Step> StreamReader::Next() {
   for (;;) {
-    absl::StatusOr<std::optional<ParcelEntry>> entry = parcel_.Next();
-    if (!entry.ok()) return entry.status();
-    if (!entry->has_value()) return ParcelEnd();
+    ASSIGN_OR_RETURN(std::optional<ParcelEntry> entry, parcel_.Next());
+    if (!entry.has_value()) return ParcelEnd();
     std::optional<absl::StatusOr<Step>> step;
     absl::Status status = std::visit(
         [&](const auto& taken) -> absl::Status {
@@ -40,7 +40,7 @@ absl::StatusOr<StreamReader::Step> StreamReader::Next() {
             return absl::OkStatus();
           }
         },
-        **entry);
+        *entry);
     if (!status.ok()) return status;
     if (step.has_value()) return *std::move(step);
   }
@@ -55,9 +55,7 @@ absl::Status StreamReader::Expect(Place place) const {
 }
 
 absl::Status StreamReader::Take(const DefineEntry& entry) {
-  if (absl::Status status = Expect(Place::kBetween); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(Expect(Place::kBetween));
   if (consumers_.contains(entry.consumer_id)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "an outfeed stream defines consumer id ", entry.consumer_id, " twice"));
@@ -74,9 +72,7 @@ absl::Status StreamReader::Take(const DefineEntry& entry) {
 }
 
 absl::Status StreamReader::Take(const SpecEntry& entry) {
-  if (absl::Status status = Expect(Place::kDefinition); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(Expect(Place::kDefinition));
   defined_arrays_.push_back(entry.spec);
   --num_left_;
   return RegisterIfComplete();
@@ -85,19 +81,15 @@ absl::Status StreamReader::Take(const SpecEntry& entry) {
 absl::Status StreamReader::RegisterIfComplete() {
   if (num_left_ > 0) return absl::OkStatus();
   place_ = Place::kBetween;
-  absl::Status status =
-      registry_->Register(defined_id_, std::exchange(defined_arrays_, {}));
-  if (!status.ok()) return status;
-  const auto consumer = registry_->Find(defined_id_);
-  if (!consumer.ok()) return consumer.status();
-  consumers_.emplace(defined_id_, *consumer);
+  RETURN_IF_ERROR(
+      registry_->Register(defined_id_, std::exchange(defined_arrays_, {})));
+  ASSIGN_OR_RETURN(const auto consumer, registry_->Find(defined_id_));
+  consumers_.emplace(defined_id_, consumer);
   return absl::OkStatus();
 }
 
 absl::StatusOr<StreamReader::Step> StreamReader::Take(const ItemEntry& entry) {
-  if (absl::Status status = Expect(Place::kBetween); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(Expect(Place::kBetween));
   const auto found = consumers_.find(entry.consumer_id);
   if (found == consumers_.end()) {
     return absl::InvalidArgumentError(
@@ -145,9 +137,7 @@ absl::StatusOr<StreamReader::Step> StreamReader::Take(const EndEntry& entry) {
   const bool breaks_off =
       place_ != Place::kBetween && absl::IsResourceExhausted(entry.status);
   if (breaks_off) return entry.status;
-  if (absl::Status status = Expect(Place::kBetween); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(Expect(Place::kBetween));
   return End{entry.status};
 }
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/ended_steps.h"
 #include "framework/base/rank_list.h"
+#include "framework/base/status_macros.h"
 #include "framework/control/wire_codec.h"
 #include "remote/caller_check.h"
 #include "remote/per_step_collective_remote_access.h"
@@ -361,10 +362,9 @@ void CollectiveRemoteAccess::ApplyEarlyCancels(GroupKey group) {
 absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
                                                  const ExecKey& exec,
                                                  const absl::Status& reason) {
-  const auto group = options_.groups->Find(exec.group, exec.generation);
-  if (!group.ok()) return group.status();
-  const absl::Status status = CheckIsInGroup(options_.cluster, **group, caller);
-  if (!status.ok()) return status;
+  ASSIGN_OR_RETURN(const auto group,
+                   options_.groups->Find(exec.group, exec.generation));
+  RETURN_IF_ERROR(CheckIsInGroup(options_.cluster, *group, caller));
   Ended ended;
   PeerAccessInterface::EndedCallback report_to_step;
   {

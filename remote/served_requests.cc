@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "remote/caller_check.h"
 
 namespace tutti {
@@ -75,9 +76,9 @@ absl::Status ServedRequests::Add(const std::shared_ptr<Request>& request) {
 // Errors: from CheckRecvRequest() and GroupDirectory::Find().
 absl::Status ServedRequests::Check(const Request& request) const {
   const ExecKey& exec = request.key.exec;
-  const auto group = options_.groups->Find(exec.group, exec.generation);
-  if (!group.ok()) return group.status();
-  return CheckRecvRequest(options_.cluster, **group, request.caller,
+  ASSIGN_OR_RETURN(const auto group,
+                   options_.groups->Find(exec.group, exec.generation));
+  return CheckRecvRequest(options_.cluster, *group, request.caller,
                           request.key);
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/environment_check.h"
 #include "framework/base/mutex.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/collective_delegate.h"
 #include "framework/collective/group_directory.h"
 #include "framework/control/control_channel.h"
@@ -49,16 +50,13 @@ absl::Status CheckSettings(const CoordinatorSettings& settings) {
 }
 
 absl::Status CheckOptions(const ClusterRuntime::Options& options) {
-  absl::Status status = Validate(options.environment);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Validate(options.environment));
   if (options.make_transport == nullptr) {
     return absl::InvalidArgumentError("nothing is given to make a transport");
   }
-  status = CheckSettings(options.coordinator);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckSettings(options.coordinator));
   if (options.rules != nullptr) {
-    status = CheckRules(CollectiveRegistry::Global(), *options.rules);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckRules(CollectiveRegistry::Global(), *options.rules));
   }
   return Validate(options.cluster);
 }
@@ -112,14 +110,13 @@ absl::Status CheckDevices(const ClusterSpec& cluster, uint64_t incarnation,
 
 absl::StatusOr<std::unique_ptr<DeviceManager>> MakeDevices(
     const ClusterRuntime::Options& options, uint64_t incarnation) {
-  auto devices = options.make_devices != nullptr
-                     ? options.make_devices(incarnation)
-                     : MakeCpuDevices(options.cluster, options.devices_per_task,
-                                      incarnation);
-  if (!devices.ok()) return devices.status();
-  absl::Status status = CheckDevices(options.cluster, incarnation, *devices);
-  if (!status.ok()) return status;
-  return DeviceManager::Create(*std::move(devices));
+  ASSIGN_OR_RETURN(auto devices,
+                   options.make_devices != nullptr
+                       ? options.make_devices(incarnation)
+                       : MakeCpuDevices(options.cluster,
+                                        options.devices_per_task, incarnation));
+  RETURN_IF_ERROR(CheckDevices(options.cluster, incarnation, devices));
+  return DeviceManager::Create(std::move(devices));
 }
 
 // Shares ownership of the transport: calls that outlive the runtime find a
@@ -174,18 +171,14 @@ class ClusterRuntime::Impl {
   }
 
   absl::Status Start() {
-    absl::Status status = CheckOptions(options_);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckOptions(options_));
     const uint64_t incarnation = options_.environment.random->Next() | 1;
-    auto devices = MakeDevices(options_, incarnation);
-    if (!devices.ok()) return devices.status();
-    devices_ = *std::move(devices);
-    auto transport = options_.make_transport(incarnation);
-    if (!transport.ok()) return transport.status();
-    if (*transport == nullptr) {
+    ASSIGN_OR_RETURN(devices_, MakeDevices(options_, incarnation));
+    ASSIGN_OR_RETURN(auto transport, options_.make_transport(incarnation));
+    if (transport == nullptr) {
       return absl::InvalidArgumentError("the transport that was made is null");
     }
-    transport_ = *std::move(transport);
+    transport_ = std::move(transport);
     access_ = CollectiveRemoteAccess::Create(
         {.cluster = options_.cluster,
          .environment = options_.environment,
@@ -196,8 +189,7 @@ class ClusterRuntime::Impl {
     MakeCoordinator();
     control_ = MakeControl(incarnation);
     parts_for_names_->control = control_;
-    status = MakeManager();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(MakeManager());
     return transport_->Start(control_.get(), access_.get());
   }
 
@@ -383,8 +375,7 @@ class ClusterRuntime::Impl {
 absl::StatusOr<std::unique_ptr<ClusterRuntime>> ClusterRuntime::Create(
     Options options) {
   auto impl = std::make_unique<Impl>(std::move(options));
-  const absl::Status status = impl->Start();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<ClusterRuntime>(new ClusterRuntime(std::move(impl)));
 }
 

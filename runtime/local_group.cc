@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tutti/environment.h"
 #include "tutti/local_runtime.h"
 
@@ -12,14 +13,14 @@ namespace tutti {
 absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(
     const Environment& environment, int num_tasks, int devices_per_task,
     std::shared_ptr<const SelectionRules> rules) {
-  auto devices =
-      DeviceManager::CreateCpu(num_tasks, devices_per_task, environment.random);
-  if (!devices.ok()) return devices.status();
-  auto manager =
-      CreateLocalExecutorMgr(environment, devices->get(), std::move(rules));
-  if (!manager.ok()) return manager.status();
+  ASSIGN_OR_RETURN(auto devices,
+                   DeviceManager::CreateCpu(num_tasks, devices_per_task,
+                                            environment.random));
+  ASSIGN_OR_RETURN(
+      auto manager,
+      CreateLocalExecutorMgr(environment, devices.get(), std::move(rules)));
   return std::unique_ptr<LocalGroup>(
-      new LocalGroup(*std::move(devices), *std::move(manager)));
+      new LocalGroup(std::move(devices), std::move(manager)));
 }
 
 LocalGroup::LocalGroup(std::unique_ptr<DeviceManager> devices,
@@ -80,8 +81,7 @@ absl::StatusOr<std::vector<Tensor>> LocalGroup::Run(
     calls[rank].input = inputs[rank];
     calls[rank].output = &outputs[rank];
   }
-  const absl::Status status = Run(step_id, absl::MakeSpan(calls));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Run(step_id, absl::MakeSpan(calls)));
   return outputs;
 }
 

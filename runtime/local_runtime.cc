@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "framework/base/status_macros.h"
 #include "resolvers/local/device_resolver_local.h"
 #include "resolvers/local/param_resolver_local.h"
 #include "resolvers/local/step_sequence_local.h"
@@ -14,8 +15,7 @@ absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>> CreateLocalExecutorMgr(
     const Environment& environment, const DeviceManager* devices,
     std::shared_ptr<const SelectionRules> rules) {
   if (rules != nullptr) {
-    absl::Status status = CheckRules(CollectiveRegistry::Global(), *rules);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckRules(CollectiveRegistry::Global(), *rules));
   }
   const auto past_caches_from_bytes = PastCachesFromBytes(rules.get());
   return CollectiveExecutorMgr::Create({

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/layout_text.h"
 #include "nlohmann/json.hpp"
 #include "runtime/json_file.h"
@@ -202,8 +203,7 @@ class RuleReader {
 
   absl::Status ReadCollective(SelectionRule* rule) {
     std::string name;
-    absl::Status status = ReadName("collective", &name);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(ReadName("collective", &name));
     if (name.empty()) return Error(where_, "wanted a \"collective\"");
     const auto type = ParseCollectiveType(name);
     if (!type.ok()) {
@@ -253,8 +253,7 @@ absl::Status CheckFile(const Json& json, const Seen& seen,
       return Error(where, absl::StrCat("\"", key, "\" is no text"));
     }
   }
-  const absl::Status status = CheckKeys(json, kFileKeys, where);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckKeys(json, kFileKeys, where));
   if (!json.contains("version") || json["version"] != kVersion) {
     return Error(where, absl::StrCat("wanted \"version\": ", kVersion));
   }
@@ -269,34 +268,29 @@ absl::StatusOr<std::shared_ptr<const SelectionRules>> ParseRulesFile(
     const std::string& text, const std::string& path,
     const CollectiveRegistry& registry) {
   Seen seen;
-  const auto json = ParseAndSee(text, path, &seen);
-  if (!json.ok()) return json.status();
-  absl::Status status = CheckFile(*json, seen, path);
-  if (!status.ok()) return status;
+  ASSIGN_OR_RETURN(const auto json, ParseAndSee(text, path, &seen));
+  RETURN_IF_ERROR(CheckFile(json, seen, path));
   auto rules = std::make_shared<SelectionRules>();
-  if (json->contains(kPastCaches)) {
-    const auto bytes = BytesIn(*json, kPastCaches, absl::StrCat(path, ":1"));
-    if (!bytes.ok()) return bytes.status();
-    rules->past_caches_from_bytes = *bytes;
+  if (json.contains(kPastCaches)) {
+    ASSIGN_OR_RETURN(rules->past_caches_from_bytes,
+                     BytesIn(json, kPastCaches, absl::StrCat(path, ":1")));
   }
-  const Json& list = (*json)["rules"];
+  const Json& list = json["rules"];
   for (size_t i = 0; i < list.size(); ++i) {
     const int line =
         i < seen.lines_of_rules.size() ? seen.lines_of_rules[i] : 1;
-    auto rule = RuleReader(list[i], absl::StrCat(path, ":", line)).Read();
-    if (!rule.ok()) return rule.status();
-    rules->rules.push_back(*std::move(rule));
+    ASSIGN_OR_RETURN(auto rule,
+                     RuleReader(list[i], absl::StrCat(path, ":", line)).Read());
+    rules->rules.push_back(std::move(rule));
   }
-  status = CheckRules(registry, *rules);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckRules(registry, *rules));
   return rules;
 }
 
 absl::StatusOr<std::shared_ptr<const SelectionRules>> ReadRulesFile(
     const std::string& path, const CollectiveRegistry& registry) {
-  const auto text = ReadJsonFile(path);
-  if (!text.ok()) return text.status();
-  return ParseRulesFile(*text, path, registry);
+  ASSIGN_OR_RETURN(const auto text, ReadJsonFile(path));
+  return ParseRulesFile(text, path, registry);
 }
 
 std::string RulesFileText(const SelectionRules& rules) {

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "framework/base/mutex.h"
 #include "framework/base/rank_list.h"
+#include "framework/base/status_macros.h"
 #include "tutti/collective.h"
 #include "tutti/implementation.h"
 #include "tutti/local_runtime.h"
@@ -250,10 +251,8 @@ SingleController::Groups::PlaceFor(const CollectiveRequest& request,
     std::swap(full, devices);
   }
   if (devices.group == nullptr) {
-    auto created =
-        LocalGroup::Create(environment_, num_tasks, devices_per_task);
-    if (!created.ok()) return created.status();
-    devices.group = *std::move(created);
+    ASSIGN_OR_RETURN(devices.group, LocalGroup::Create(environment_, num_tasks,
+                                                       devices_per_task));
   }
   const InstanceKey instance = ++devices.last_instance;
   if (!is_custom) devices.instances.emplace(kind, instance);
@@ -267,11 +266,9 @@ SingleController::~SingleController() = default;
 
 absl::StatusOr<std::vector<Tensor>> SingleController::AllReduce(
     absl::Span<const Tensor> tensors, const AllReduceOptions& options) {
-  absl::Status status = CheckTensors(tensors);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckTensors(tensors));
   const auto size = static_cast<int>(tensors.size());
-  status = CheckOptions(options, size);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckOptions(options, size));
   CollectiveRequest request;
   request.op = tutti::AllReduce();
   request.dtype = tensors.front().dtype();
@@ -279,15 +276,15 @@ absl::StatusOr<std::vector<Tensor>> SingleController::AllReduce(
   request.merge_op = options.reduction;
   request.final_op = options.final_op;
   request.impl_details = DetailsOf(options, size / options.num_tasks);
-  status = CheckAlgorithm(request.impl_details.implementation, options, size);
-  if (!status.ok()) return status;
-  const auto place =
-      groups_->PlaceFor(request, options.num_tasks, size / options.num_tasks);
-  if (!place.ok()) return place.status();
-  request.instance_key = place->instance;
+  RETURN_IF_ERROR(
+      CheckAlgorithm(request.impl_details.implementation, options, size));
+  ASSIGN_OR_RETURN(
+      const auto place,
+      groups_->PlaceFor(request, options.num_tasks, size / options.num_tasks));
+  request.instance_key = place.instance;
   const int64_t step_id = groups_->NextStepId();
-  auto reduced = place->group->Run(step_id, std::move(request), tensors);
-  place->group->manager().Cleanup(step_id);
+  auto reduced = place.group->Run(step_id, std::move(request), tensors);
+  place.group->manager().Cleanup(step_id);
   return reduced;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -30,16 +31,13 @@ class ScheduleCompiler {
       return absl::InvalidArgumentError(
           absl::StrCat("rank ", rank_, ": ", schedule_.problem));
     }
-    absl::Status status = memory_.CheckNumChunks();
-    if (!status.ok()) return status;
-    status = CheckSteps();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(memory_.CheckNumChunks());
+    RETURN_IF_ERROR(CheckSteps());
     CountScratchReads();
     result_.num_chunks_ = schedule_.num_chunks;
     for (const Lane& lane : schedule_.lanes) AddLane(lane);
     ConnectOps();
-    status = CheckOrder();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckOrder());
     CollectScratch();
     return std::move(result_);
   }

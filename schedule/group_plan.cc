@@ -8,6 +8,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -39,18 +40,12 @@ absl::StatusOr<GroupPlan> GroupPlan::Create(
     return absl::InvalidArgumentError(absl::StrCat(
         schedules.size(), " schedules for ", memory.num_ranks, " ranks"));
   }
-  if (absl::Status status = memory.CheckNumChunks(); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(memory.CheckNumChunks());
   memory.in_place.resize(memory.num_ranks);
   GroupPlan plan(std::move(memory));
-  if (absl::Status status = plan.Flatten(schedules); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(plan.Flatten(schedules));
   for (int step = 0; step < plan.num_steps(); ++step) {
-    if (absl::Status status = plan.CheckStep(step); !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(plan.CheckStep(step));
   }
   if (absl::Status status = plan.Match(); !status.ok()) return status;
   return plan;
@@ -147,9 +142,7 @@ absl::Status GroupPlan::Match() {
     const auto [entry, is_new] =
         first_half.try_emplace(KeyOf(rank_of(step), steps_[step]), step);
     if (is_new) continue;
-    if (absl::Status status = Join(entry->second, step); !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(Join(entry->second, step));
   }
   for (int step = 0; step < num_steps(); ++step) {
     if (!IsTransfer(steps_[step]) || partners_[step] != -1) continue;

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "gpu/nccl/runtime/nccl_runtime.h"
 #include "gpu/runtime/cuda_status.h"
 #include "gpu/runtime/on_gpu.h"
@@ -73,22 +74,19 @@ absl::Status CudaTiming::Stop(GpuStream stream) {
 
 absl::StatusOr<double> CudaTiming::Seconds() {
   float milliseconds = 0;
-  const absl::Status status =
-      CudaStatus(cudaEventElapsedTime(&milliseconds, start_, stop_),
-                 "cudaEventElapsedTime", 0);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CudaStatus(cudaEventElapsedTime(&milliseconds, start_, stop_),
+                             "cudaEventElapsedTime", 0));
   return milliseconds * kSecondsPerMillisecond;
 }
 
 absl::StatusOr<std::unique_ptr<GpuGraph>> CudaTiming::Capture(
     GpuStream stream, absl::FunctionRef<absl::Status()> enqueue) {
   const OnGpu on_gpu(stream.gpu);
-  absl::Status status =
+  RETURN_IF_ERROR(
       CudaStatus(cudaStreamBeginCapture(HandleOf(stream),
                                         cudaStreamCaptureModeThreadLocal),
-                 "cudaStreamBeginCapture", stream.gpu);
-  if (!status.ok()) return status;
-  status = enqueue();
+                 "cudaStreamBeginCapture", stream.gpu));
+  absl::Status status = enqueue();
   cudaGraph_t graph = nullptr;
   // Ends the capture after an error, too.
   status.Update(CudaStatus(cudaStreamEndCapture(HandleOf(stream), &graph),
@@ -113,8 +111,7 @@ absl::StatusOr<std::unique_ptr<CudaMachine>> CudaMachine::Create(
   const absl::StatusOr<int> num_gpus = made->runtime_.NumGpus();
   if (!num_gpus.ok()) return absl::NotFoundError(num_gpus.status().message());
   if (*num_gpus == 0) return absl::NotFoundError("the driver knows of none");
-  absl::Status status = made->timing_.Init();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(made->timing_.Init());
   made->machine_ = std::make_unique<GpuMachine>(
       GpuMachine{.runtime = made->runtime_,
                  .trace = made->runtime_.trace(),

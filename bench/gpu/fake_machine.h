@@ -17,6 +17,7 @@
 #include "bench/gpu/pending_calls.h"
 #include "bench/gpu/planted_faults.h"
 #include "bench/gpu/waiter.h"
+#include "framework/base/status_macros.h"
 #include "gpu/device/gpu_pass_end.h"
 #include "gpu/testing/fake_gpu_runtime.h"
 #include "gpu/testing/fake_nccl_network.h"
@@ -48,8 +49,7 @@ class SimulatedWaiter : public Waiter {
       GpuStream stream, absl::Duration limit) override {
     auto hold = std::make_unique<StreamHold>(*environment_.get().clock, limit,
                                              runtime_.Waker());
-    const absl::Status status = runtime_.PutGate(stream, hold->gate());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(runtime_.PutGate(stream, hold->gate()));
     return hold;
   }
 

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/base/mutex.h"
+#include "framework/base/status_macros.h"
 #include "gpu/kernels/gpu_reduction.h"
 #include "tutti/environment.h"
 #include "tutti/gpu_devices.h"
@@ -53,9 +54,8 @@ class LaunchTrace {
       ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     if (runtime_ == nullptr || !status.ok()) return status;
-    absl::StatusOr<OwnedGpuEvent> end = NewEvent(*runtime_, stream.gpu);
-    if (!end.ok()) return end.status();
-    ends_.push_back(*std::move(end));
+    ASSIGN_OR_RETURN(OwnedGpuEvent end, NewEvent(*runtime_, stream.gpu));
+    ends_.push_back(std::move(end));
     return runtime_->RecordEvent(ends_.back().get(), stream);
   }
 

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "framework/base/status_macros.h"
 #include "gpu/kernels/gpu_reduction.h"
 #include "gpu/nccl/runtime/nccl_runtime.h"
 #include "gpu/testing/fake_gpu_runtime.h"
@@ -93,10 +94,9 @@ class FaultyGpuRuntime : public FakeGpuRuntime {
  private:
   absl::Status Launched(absl::Status status, GpuStream stream) {
     if (!status.ok() || fault_ != "wait") return status;
-    auto event = NewEvent(*this, stream.gpu);
-    if (!event.ok()) return event.status();
-    status = RecordEvent(event->get(), stream);
-    while (status.ok() && !*IsDone(event->get())) {
+    ASSIGN_OR_RETURN(auto event, NewEvent(*this, stream.gpu));
+    status = RecordEvent(event.get(), stream);
+    while (status.ok() && !*IsDone(event.get())) {
       environment_.RunAll();
       environment_.Advance(absl::Seconds(1));
     }

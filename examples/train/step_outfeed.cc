@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "framework/base/status_macros.h"
 
 namespace train {
 namespace {
@@ -45,10 +46,9 @@ absl::StatusOr<std::unique_ptr<StepOutfeed>> StepOutfeed::Start(
   if (!status.ok()) return status;
   std::unique_ptr<StepOutfeed> outfeed(new StepOutfeed(*std::move(receiver)));
   for (tutti::Device* device : devices) {
-    auto sender =
-        tutti::OutfeedSender::Create(*device, outfeed->receiver_->registry());
-    if (!sender.ok()) return sender.status();
-    outfeed->senders_.push_back(*std::move(sender));
+    ASSIGN_OR_RETURN(auto sender, tutti::OutfeedSender::Create(
+                                      *device, outfeed->receiver_->registry()));
+    outfeed->senders_.push_back(std::move(sender));
   }
   return outfeed;
 }

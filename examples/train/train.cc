@@ -24,6 +24,7 @@
 #include "examples/train/step_outfeed.h"
 #include "examples/train/step_watch.h"
 #include "examples/train/trainer.h"
+#include "framework/base/status_macros.h"
 #include "tutti/environment.h"
 #include "tutti/tutti.h"
 
@@ -109,8 +110,7 @@ absl::Status TrainEpochs(DataSet data, int num_epochs, Trainer& trainer,
   for (int epoch = 1; epoch <= num_epochs; ++epoch) {
     Shuffle(data.training, generator);
     const auto start = std::chrono::steady_clock::now();
-    const absl::Status status = trainer.TrainEpoch(data.training);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(trainer.TrainEpoch(data.training));
     const std::chrono::duration<double, std::micro> elapsed =
         std::chrono::steady_clock::now() - start;
     const Quality quality = Evaluate(trainer.parameters(0), data.test);
@@ -136,15 +136,12 @@ absl::StatusOr<std::unique_ptr<Trainer>> Train(
   options.on_step = [reports](int device, const StepReport& report) {
     reports->Add(device, report);
   };
-  auto trainer =
-      Trainer::Create(environment, options, InitialParameters(kSeed));
-  if (!trainer.ok()) return trainer.status();
+  ASSIGN_OR_RETURN(auto trainer, Trainer::Create(environment, options,
+                                                 InitialParameters(kSeed)));
   absl::PrintF("\n%s, %d images each per step\n", Devices(options.num_devices),
                options.batch_size);
-  const absl::Status status =
-      TrainEpochs(data, flags.num_epochs, **trainer, *reports);
-  if (!status.ok()) return status;
-  if (!(*trainer)->ReplicasAreEqual()) {
+  RETURN_IF_ERROR(TrainEpochs(data, flags.num_epochs, *trainer, *reports));
+  if (!trainer->ReplicasAreEqual()) {
     return absl::InternalError("the devices' replicas of the model differ");
   }
   return trainer;
@@ -167,27 +164,26 @@ absl::StatusOr<Trainer::Options> OnOneDevice(Trainer::Options options,
 }
 
 absl::Status Run(const Flags& flags) {
-  const auto data = ReadDataSet(flags.data_path, kNumTestExamples);
-  if (!data.ok()) return data.status();
-  const auto one_device = OnOneDevice(flags.trainer, data->training.size());
-  if (!one_device.ok()) return one_device.status();
+  ASSIGN_OR_RETURN(const auto data,
+                   ReadDataSet(flags.data_path, kNumTestExamples));
+  ASSIGN_OR_RETURN(const auto one_device,
+                   OnOneDevice(flags.trainer, data.training.size()));
   absl::PrintF("%d images to train on, %d to test, %d parameters\n",
-               data->training.size(), data->test.size(), kNumParameters);
+               data.training.size(), data.test.size(), kNumParameters);
 
   const tutti::DefaultEnvironment environment;
-  const auto many = Train(environment.get(), flags.trainer, *data, flags);
-  if (!many.ok()) return many.status();
-  const auto one = Train(environment.get(), *one_device, *data, flags);
-  if (!one.ok()) return one.status();
+  ASSIGN_OR_RETURN(const auto many,
+                   Train(environment.get(), flags.trainer, data, flags));
+  ASSIGN_OR_RETURN(const auto one,
+                   Train(environment.get(), one_device, data, flags));
 
   const int num_devices = flags.trainer.num_devices;
   absl::PrintF("\n%-12s training loss  test accuracy\n", "trained on");
-  absl::PrintF("%-12s %s\n", Devices(num_devices), QualityOf(**many, *data));
-  absl::PrintF("%-12s %s\n", Devices(1), QualityOf(**one, *data));
+  absl::PrintF("%-12s %s\n", Devices(num_devices), QualityOf(*many, data));
+  absl::PrintF("%-12s %s\n", Devices(1), QualityOf(*one, data));
   absl::PrintF("The %d replicas are equal bit for bit.\n", num_devices);
-  absl::PrintF(
-      "Largest difference of a parameter to one device: %.1e\n",
-      LargestDifference((*many)->parameters(0), (*one)->parameters(0)));
+  absl::PrintF("Largest difference of a parameter to one device: %.1e\n",
+               LargestDifference(many->parameters(0), one->parameters(0)));
   return absl::OkStatus();
 }
 

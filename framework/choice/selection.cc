@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/status_macros.h"
 #include "framework/choice/device_needs.h"
 #include "framework/choice/did_you_mean.h"
 #include "framework/choice/parts.h"
@@ -277,10 +278,9 @@ absl::StatusOr<Selection> SelectImplementation(
   }
   const Candidate* best = Best(selection.candidates);
   if (best == nullptr) return NobodyError(request, selection.candidates);
-  auto factory = registry.Find(best->name);
-  if (!factory.ok()) return factory.status();
+  ASSIGN_OR_RETURN(auto factory, registry.Find(best->name));
   selection.name = best->name;
-  selection.factory = *std::move(factory);
+  selection.factory = std::move(factory);
   return selection;
 }
 

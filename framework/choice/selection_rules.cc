@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "framework/choice/parts.h"
 #include "tutti/collective.h"
 #include "tutti/implementation.h"
@@ -283,14 +284,12 @@ absl::Status CheckRules(const CollectiveRegistry& registry,
                         const SelectionRules& rules) {
   RulesBefore before;
   for (const SelectionRule& rule : rules.rules) {
-    absl::Status status = CheckImplementation(registry, rule);
-    if (status.ok()) status = CheckProcesses(rule);
-    if (status.ok()) status = CheckRange(rule);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckImplementation(registry, rule));
+    RETURN_IF_ERROR(CheckProcesses(rule));
+    RETURN_IF_ERROR(CheckRange(rule));
     const Known known{&rule, &(*registry.Find(rule.implementation))->traits()};
-    status = before.CheckOverlap(known);
-    if (status.ok()) status = before.CheckReached(known);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(before.CheckOverlap(known));
+    RETURN_IF_ERROR(before.CheckReached(known));
     before.Add(known);
   }
   return absl::OkStatus();

@@ -2,6 +2,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/status_macros.h"
 #include "tutti/cluster_runtime.h"
 
 namespace tutti {
@@ -69,8 +70,7 @@ absl::Status Validate(const ClusterSpec& cluster) {
   absl::flat_hash_map<absl::string_view, int> task_of_address;
   for (int task = 0; task < num_tasks; ++task) {
     const std::string& address = cluster.addresses[task];
-    absl::Status status = CheckAddress(task, address);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckAddress(task, address));
     const auto [other, is_new] = task_of_address.emplace(address, task);
     if (is_new) continue;
     return absl::InvalidArgumentError(

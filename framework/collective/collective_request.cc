@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/op_fields.h"
 #include "tutti/collective.h"
 #include "tutti/tensor.h"
@@ -66,8 +67,7 @@ absl::Status ValidateHasRows(const CollectiveRequest& request) {
 
 // Checks that the first dimension can be cut into one block per rank.
 absl::Status ValidateBlocks(const CollectiveRequest& request) {
-  const absl::Status status = ValidateHasRows(request);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(ValidateHasRows(request));
   if (request.shape.dim(0) % request.group_size == 0) return absl::OkStatus();
   return Invalid(request, "the first dimension of ", request.shape.ToString(),
                  " is not divisible by the group size ", request.group_size);
@@ -98,8 +98,7 @@ absl::Status ValidateGather(const CollectiveRequest& request,
 absl::Status ValidateSendRows(const CollectiveRequest& request,
                               const std::vector<int64_t>& rows) {
   if (rows.empty()) return ValidateBlocks(request);
-  const absl::Status status = ValidateHasRows(request);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(ValidateHasRows(request));
   if (static_cast<int>(rows.size()) != request.group_size) {
     return Invalid(request, "send_rows has ", rows.size(),
                    " entries for a group of ", request.group_size);
@@ -196,10 +195,9 @@ absl::Span<const int64_t> GivenRows(const CollectiveRequest& request) {
 }
 
 absl::Status Validate(const CollectiveRequest& request) {
-  absl::Status status = ValidateGroup(request);
-  if (status.ok()) status = ValidateOp(request);
-  if (status.ok()) status = ValidateDetails(request);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(ValidateGroup(request));
+  RETURN_IF_ERROR(ValidateOp(request));
+  RETURN_IF_ERROR(ValidateDetails(request));
   const absl::StatusOr<int64_t> bytes =
       SizeInBytes(request.dtype, request.shape);
   if (!bytes.ok()) return Invalid(request, bytes.status().message());

@@ -1,5 +1,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tutti/params.h"
 
 namespace tutti {
@@ -90,11 +91,11 @@ absl::StatusOr<TensorShape> OutputShape(const CollInstanceParams& instance,
   if (OutputIsOwnBlock(instance.type)) {
     return WithRows(instance, instance.shape.dim(0) / group_size);
   }
-  const absl::StatusOr<int64_t> rows =
-      InputIsOwnBlock(instance.type) ? GatheredRows(instance, group_size)
-                                     : ReceivedRows(instance, group_size, rank);
-  if (!rows.ok()) return rows.status();
-  return WithRows(instance, *rows);
+  ASSIGN_OR_RETURN(const int64_t rows,
+                   InputIsOwnBlock(instance.type)
+                       ? GatheredRows(instance, group_size)
+                       : ReceivedRows(instance, group_size, rank));
+  return WithRows(instance, rows);
 }
 
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/request_fields.h"
 #include "tutti/params.h"
 #include "tutti/tensor.h"
@@ -16,18 +17,15 @@ absl::StatusOr<std::shared_ptr<const CollectiveParams>> MakeMemberParams(
     std::shared_ptr<const CollGroupParams> group,
     std::shared_ptr<const CollInstanceParams> instance,
     std::shared_ptr<const CollTaskParams> task, int rank) {
-  auto input = InputShape(*instance, group->size(), rank);
-  if (!input.ok()) return input.status();
-  auto output = OutputShape(*instance, group->size(), rank);
-  if (!output.ok()) return output.status();
-  const auto bytes = SizeInBytes(instance->dtype, *output);
-  if (!bytes.ok()) return bytes.status();
+  ASSIGN_OR_RETURN(auto input, InputShape(*instance, group->size(), rank));
+  ASSIGN_OR_RETURN(auto output, OutputShape(*instance, group->size(), rank));
+  RETURN_IF_ERROR(SizeInBytes(instance->dtype, output).status());
   auto params = std::make_shared<CollectiveParams>();
   params->default_rank = rank;
   params->is_source =
       instance->type == CollectiveType::kBroadcast && rank == instance->root;
-  params->input_shape = *std::move(input);
-  params->output_shape = *std::move(output);
+  params->input_shape = std::move(input);
+  params->output_shape = std::move(output);
   params->group = std::move(group);
   params->instance = std::move(instance);
   params->task = std::move(task);

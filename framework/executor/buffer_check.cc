@@ -1,6 +1,7 @@
 #include "framework/executor/buffer_check.h"
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tutti/params.h"
 
 namespace tutti {
@@ -83,16 +84,12 @@ absl::Status PrepareBuffers(const CollectiveParams& params, Device& device,
   if (output != nullptr && !has_output) *output = Tensor();
   if (has_input) {
     if (!input->is_set()) return Invalid(params, "there is no input");
-    const absl::Status status =
-        CheckTensor(params, "input", *input, params.input_shape);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckTensor(params, "input", *input, params.input_shape));
   }
   if (!has_output) return absl::OkStatus();
   if (!output->is_set()) {
-    absl::StatusOr<Tensor> made =
-        device.Allocate(instance.dtype, params.output_shape);
-    if (!made.ok()) return made.status();
-    *output = *std::move(made);
+    ASSIGN_OR_RETURN(*output,
+                     device.Allocate(instance.dtype, params.output_shape));
     return absl::OkStatus();
   }
   const absl::Status status =

@@ -9,6 +9,7 @@
 #include "framework/base/ended_steps.h"
 #include "framework/base/environment_check.h"
 #include "framework/base/mutex.h"
+#include "framework/base/status_macros.h"
 #include "framework/executor/executor_core.h"
 #include "framework/peer/local_peer_access.h"
 #include "tutti/executor.h"
@@ -18,8 +19,7 @@ namespace tutti {
 namespace {
 
 absl::Status CheckOptions(const CollectiveExecutorMgr::Options& options) {
-  const absl::Status status = Validate(options.environment);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Validate(options.environment));
   if (options.devices == nullptr) {
     return absl::InvalidArgumentError("no device manager was given");
   }
@@ -211,8 +211,7 @@ void CollectiveExecutorMgr::Steps::EndSteps(
 
 absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>>
 CollectiveExecutorMgr::Create(Options options) {
-  const absl::Status status = CheckOptions(options);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckOptions(options));
   return std::unique_ptr<CollectiveExecutorMgr>(
       new CollectiveExecutorMgr(std::make_unique<Steps>(std::move(options))));
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "framework/executor/table_member.h"
 
 namespace tutti {
@@ -37,8 +38,7 @@ absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
   // Check first: a refused call leaves nothing behind. ALREADY_EXISTS below
   // comes only to a member that was here before.
   const InstanceId id{request.group_key, request.instance_key};
-  const absl::Status status = TableMember::CheckNumber(device, id, number);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(TableMember::CheckNumber(device, id, number));
   Joined joined;
   std::vector<std::shared_ptr<TableExecution>> dropped;
   MutexLock lock(&mu_);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/request_fields.h"
 #include "framework/executor/buffer_check.h"
 
@@ -25,10 +26,9 @@ absl::Status PrepareTensors(const SettledFacts& settled, CollectiveArgs* args,
   const bool is_late = has_output && args->allow_shared_output &&
                        settled.shares_output && !args->output->is_set();
   if (is_late) context->late_output = args->output;
-  const absl::Status status =
-      PrepareBuffers(*settled.params, *context->device, &context->input,
-                     is_late ? nullptr : &context->output);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(PrepareBuffers(*settled.params, *context->device,
+                                 &context->input,
+                                 is_late ? nullptr : &context->output));
   if (context->output.is_set() && !args->output->is_set()) {
     *args->output = context->output;
   }
@@ -38,14 +38,12 @@ absl::Status PrepareTensors(const SettledFacts& settled, CollectiveArgs* args,
 absl::Status PrepareSegments(const SettledFacts& settled, CollectiveArgs* args,
                              CollectiveContext* context) {
   const CollectiveParams& params = *settled.params;
-  const absl::Status status = CheckSegments(params, *args->segments);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckSegments(params, *args->segments));
   context->segments = std::move(args->segments);
   if (!IsPacked(*context, settled)) return absl::OkStatus();
-  auto packed =
-      context->device->Allocate(params.instance->dtype, params.input_shape);
-  if (!packed.ok()) return packed.status();
-  context->output = *std::move(packed);
+  ASSIGN_OR_RETURN(
+      context->output,
+      context->device->Allocate(params.instance->dtype, params.input_shape));
   context->input = context->output;
   return absl::OkStatus();
 }

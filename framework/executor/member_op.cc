@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/rank_list.h"
+#include "framework/base/status_macros.h"
 #include "framework/base/trampoline.h"
 #include "framework/collective/member_params.h"
 #include "framework/collective/request_fields.h"
@@ -142,15 +143,16 @@ absl::Status MemberOp::CheckArgs() const {
 absl::Status MemberOp::Join() {
   ExecutionTable& executions = core_.executions();
   const auto owner = [this] { return executor_; };
-  auto joined = is_preparation_ ? executions.JoinPreparation(
-                                      args_.device, *args_.request, owner)
-                                : executions.Join(args_.device, *args_.request,
-                                                  args_.execution, owner);
-  if (!joined.ok()) return joined.status();
-  execution_ = std::move(joined->execution);
-  join_status_ = std::move(joined->status);
-  settled_ = std::move(joined->settled);
-  for (const ExecKey& key : joined->forgotten.keys) {
+  ASSIGN_OR_RETURN(
+      auto joined,
+      is_preparation_
+          ? executions.JoinPreparation(args_.device, *args_.request, owner)
+          : executions.Join(args_.device, *args_.request, args_.execution,
+                            owner));
+  execution_ = std::move(joined.execution);
+  join_status_ = std::move(joined.status);
+  settled_ = std::move(joined.settled);
+  for (const ExecKey& key : joined.forgotten.keys) {
     executor_->peers().ForgetExecution(key);
   }
   return absl::OkStatus();
@@ -272,12 +274,11 @@ void MemberOp::OnResolved(
 }
 
 absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
-  auto own = ParamsOfCall(std::move(params), *args_.request);
-  if (!own.ok()) return own.status();
-  absl::Status status = MakeSettled(*std::move(own));
-  if (!status.ok()) return status;
+  ASSIGN_OR_RETURN(auto own, ParamsOfCall(std::move(params), *args_.request));
+  RETURN_IF_ERROR(MakeSettled(std::move(own)));
   core_.WatchGroup(*settled_->params->group, executor_);
-  status = core_.executions().Settle(args_.device, *execution_, settled_);
+  absl::Status status =
+      core_.executions().Settle(args_.device, *execution_, settled_);
   if (absl::IsFailedPrecondition(status)) {
     // Ends the group: others may wait in an execution of another number.
     core_.options().param_resolver->EndGroup(args_.request->group_key, status);
@@ -289,25 +290,22 @@ absl::Status MemberOp::Settle(std::shared_ptr<const CollectiveParams> params) {
 // settled ones.
 absl::Status MemberOp::TakeOwnRows() {
   if (GivenRows(*args_.request).empty()) return absl::OkStatus();
-  absl::Status status = Validate(*args_.request);
-  if (!status.ok()) return status;
-  auto params = ParamsOfCall(settled_->params, *args_.request);
-  if (!params.ok()) return params.status();
-  if (*params == settled_->params) return absl::OkStatus();
-  return MakeSettled(*std::move(params));
+  RETURN_IF_ERROR(Validate(*args_.request));
+  ASSIGN_OR_RETURN(auto params, ParamsOfCall(settled_->params, *args_.request));
+  if (params == settled_->params) return absl::OkStatus();
+  return MakeSettled(std::move(params));
 }
 
 absl::Status MemberOp::MakeSettled(
     std::shared_ptr<const CollectiveParams> params) {
-  const auto factory = CollectiveRegistry::Global().Find(
-      params->instance->impl_details.implementation);
-  if (!factory.ok()) return factory.status();
-  const ImplementationTraits& traits = (*factory)->traits();
-  absl::Status status = CheckMemory(traits, *params, *args_.device);
-  if (!status.ok()) return status;
+  ASSIGN_OR_RETURN(const auto factory,
+                   CollectiveRegistry::Global().Find(
+                       params->instance->impl_details.implementation));
+  const ImplementationTraits& traits = factory->traits();
+  RETURN_IF_ERROR(CheckMemory(traits, *params, *args_.device));
   auto settled = std::make_shared<SettledFacts>(std::move(params));
   settled->request = args_.request;
-  settled->implementation = (*factory)->Create();
+  settled->implementation = factory->Create();
   settled->shares_output = traits.shares_output;
   settled->takes_segments = traits.takes_segments;
   settled->has_dependencies =
@@ -340,10 +338,8 @@ absl::Status MemberOp::PrepareContext() {
   context_.exec_key = {settled_->generation, executor_->step_id(),
                        execution_->id.group_key, execution_->id.instance_key,
                        execution_->number};
-  absl::Status status = core_.StatusOf(*settled_, context_);
-  if (!status.ok()) return status;
-  status = PrepareMemberBuffers(*settled_, &args_, &context_);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(core_.StatusOf(*settled_, context_));
+  RETURN_IF_ERROR(PrepareMemberBuffers(*settled_, &args_, &context_));
   return settled_->implementation->InitializeCollectiveContext(&context_);
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "framework/base/status_macros.h"
 #include "framework/executor/executor_core.h"
 #include "framework/executor/member_buffers.h"
 
@@ -45,12 +46,9 @@ absl::Status SettledCall::Prepare(TableCall& call, CollectiveArgs* args,
   context.implementation_state = nullptr;
   context.first_tag = 0;
   context.launched.store(false, std::memory_order_relaxed);
-  absl::Status status =
-      context.executor->core().StatusOf(*call.settled, context);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(context.executor->core().StatusOf(*call.settled, context));
   if (!joined.ok()) return joined;
-  status = PrepareMemberBuffers(*call.settled, args, &context);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(PrepareMemberBuffers(*call.settled, args, &context));
   return call.settled->implementation->InitializeCollectiveContext(&context);
 }
 

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "framework/base/status_macros.h"
 #include "framework/tensor/local_buffers.h"
 #include "tutti/reduction.h"
 
@@ -32,9 +33,7 @@ absl::Status MergeTile(DType dtype, const MergeOp& merge_op,
   }
   const uint8_t* sum = inputs[0];
   for (const uint8_t* input : inputs.subspan(1)) {
-    const absl::Status status =
-        merge_op.Apply(dtype, sum, input, tile, num_elements);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(merge_op.Apply(dtype, sum, input, tile, num_elements));
     sum = tile;
   }
   return absl::OkStatus();
@@ -50,9 +49,8 @@ absl::Status FoldTile(DType dtype, const MergeOp& merge_op,
     std::memcpy(tile, buffers.inputs[0] + begin,
                 static_cast<size_t>(num_bytes));
   } else {
-    const absl::Status status = MergeTile(
-        dtype, merge_op, At(buffers.inputs, begin), num_elements, tile);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(MergeTile(dtype, merge_op, At(buffers.inputs, begin),
+                              num_elements, tile));
   }
   if (final_op.is_identity()) return absl::OkStatus();
   return final_op.Apply(dtype, tile, num_elements, GroupSize(buffers));
@@ -78,9 +76,8 @@ absl::Status Fold(DType dtype, const MergeOp& merge_op, const FinalOp& final_op,
   alignas(64) uint8_t tile[kTileBytes];
   for (int64_t begin = 0; begin < buffers.num_bytes; begin += kTileBytes) {
     const int64_t size = std::min(kTileBytes, buffers.num_bytes - begin);
-    const absl::Status status =
-        FoldTile(dtype, merge_op, final_op, buffers, begin, size, tile);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(
+        FoldTile(dtype, merge_op, final_op, buffers, begin, size, tile));
     CopyToMany(tile, At(buffers.outputs, begin), At(buffers.streamed, begin),
                static_cast<size_t>(size));
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tutti/reduction.h"
 
 namespace tutti {
@@ -49,10 +50,9 @@ absl::Status CheckNew(absl::string_view what, absl::string_view name,
 }  // namespace
 
 absl::StatusOr<MergeOp> MergeOp::Custom(CustomMergeOp op) {
-  const absl::Status status =
-      CheckNew("merge op", op.name, ParseReductionKind(op.name).ok(),
-               op.apply != nullptr);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckNew("merge op", op.name,
+                           ParseReductionKind(op.name).ok(),
+                           op.apply != nullptr));
   MergeOp merge_op;
   merge_op.custom_ = std::make_shared<const CustomMergeOp>(std::move(op));
   return merge_op;
@@ -91,9 +91,7 @@ FinalOp FinalOp::DivideByGroupSize() {
 
 absl::StatusOr<FinalOp> FinalOp::Custom(CustomFinalOp op) {
   const bool is_taken = op.name == kIdentityName || op.name == kDivideName;
-  const absl::Status status =
-      CheckNew("final op", op.name, is_taken, op.apply != nullptr);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckNew("final op", op.name, is_taken, op.apply != nullptr));
   FinalOp final_op;
   final_op.kind_ = Kind::kCustom;
   final_op.custom_ = std::make_shared<const CustomFinalOp>(std::move(op));

@@ -6,6 +6,7 @@
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
@@ -101,8 +102,7 @@ absl::StatusOr<std::shared_ptr<const SegmentList>> SegmentList::Create(
           "segment ", i, " of ", segments.size(), ": ", status.message()));
     }
   }
-  const absl::Status apart = CheckApart(segments);
-  if (!apart.ok()) return apart;
+  RETURN_IF_ERROR(CheckApart(segments));
   return absl::WrapUnique(new SegmentList(std::move(segments)));
 }
 
@@ -125,9 +125,8 @@ SegmentList::SegmentList(std::vector<Segment> segments)
 
 absl::Status Pack(const SegmentList& segments, Tensor& packed, CopyPiece copy) {
   for (const SegmentList::Piece& piece : segments.pieces()) {
-    absl::Status status = copy(packed.mutable_data() + piece.begin, piece.input,
-                               static_cast<size_t>(piece.end - piece.begin));
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(copy(packed.mutable_data() + piece.begin, piece.input,
+                         static_cast<size_t>(piece.end - piece.begin)));
   }
   return absl::OkStatus();
 }
@@ -135,9 +134,8 @@ absl::Status Pack(const SegmentList& segments, Tensor& packed, CopyPiece copy) {
 absl::Status Unpack(const SegmentList& segments, Tensor& packed,
                     CopyPiece copy) {
   for (const SegmentList::Piece& piece : segments.pieces()) {
-    absl::Status status = copy(piece.output, packed.data() + piece.begin,
-                               static_cast<size_t>(piece.end - piece.begin));
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(copy(piece.output, packed.data() + piece.begin,
+                         static_cast<size_t>(piece.end - piece.begin)));
   }
   return absl::OkStatus();
 }

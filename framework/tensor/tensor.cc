@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -47,14 +48,13 @@ Tensor::Tensor(DType dtype, TensorShape shape, std::shared_ptr<void> owner,
       data_(data) {}
 
 absl::StatusOr<Tensor> Tensor::Allocate(DType dtype, const TensorShape& shape) {
-  const absl::StatusOr<int64_t> bytes = SizeInBytes(dtype, shape);
-  if (!bytes.ok()) return bytes.status();
-  void* data = ::operator new(static_cast<size_t>(*bytes),
+  ASSIGN_OR_RETURN(const int64_t bytes, SizeInBytes(dtype, shape));
+  void* data = ::operator new(static_cast<size_t>(bytes),
                               std::align_val_t(kAlignmentBytes), std::nothrow);
   if (data == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for ", Name(dtype), shape.ToString(), ", ",
-                     *bytes, " bytes"));
+                     bytes, " bytes"));
   }
   std::shared_ptr<void> owner(data, [](void* memory) {
     ::operator delete(memory, std::align_val_t(kAlignmentBytes));
@@ -66,12 +66,11 @@ absl::StatusOr<Tensor> Tensor::Wrap(DType dtype, const TensorShape& shape,
                                     void* data, Deleter deleter) {
   std::shared_ptr<void> owner;
   if (deleter) owner = std::make_shared<Adopted>(std::move(deleter));
-  const absl::StatusOr<int64_t> bytes = SizeInBytes(dtype, shape);
-  if (!bytes.ok()) return bytes.status();
-  if (data == nullptr && *bytes > 0) {
+  ASSIGN_OR_RETURN(const int64_t bytes, SizeInBytes(dtype, shape));
+  if (data == nullptr && bytes > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("a null buffer was given for ", Name(dtype),
-                     shape.ToString(), ", ", *bytes, " bytes"));
+                     shape.ToString(), ", ", bytes, " bytes"));
   }
   return Tensor(dtype, shape, std::move(owner), static_cast<std::byte*>(data));
 }
@@ -85,13 +84,12 @@ absl::StatusOr<Tensor> Tensor::Slice(int64_t begin, int64_t end) const {
         absl::StrCat("slice [", begin, ", ", end, ") is not within ",
                      shape_.ToString(), "'s first dimension"));
   }
-  const absl::StatusOr<TensorShape> shape = shape_.WithFirstDim(end - begin);
-  if (!shape.ok()) return shape.status();
+  ASSIGN_OR_RETURN(const TensorShape shape, shape_.WithFirstDim(end - begin));
   const int64_t row_bytes =
       shape_.dim(0) == 0 ? 0
                          : static_cast<int64_t>(size_bytes()) / shape_.dim(0);
   std::byte* data = data_ == nullptr ? nullptr : data_ + begin * row_bytes;
-  return Tensor(dtype_, *shape, owner_, data);
+  return Tensor(dtype_, shape, owner_, data);
 }
 
 absl::StatusOr<Tensor> Tensor::Reshaped(const TensorShape& shape) const {

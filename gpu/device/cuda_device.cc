@@ -4,6 +4,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/mutex.h"
+#include "framework/base/status_macros.h"
 #include "framework/choice/device_needs.h"
 #include "gpu/device/cuda_device_options.h"
 #include "gpu/device/gpu_pass_end.h"
@@ -26,9 +27,7 @@ class CudaDevice::Streams {
          {&streams->compute_, &streams->collective_, &streams->copy_,
           &streams->nccl_, &streams->collective_signals_,
           &streams->nccl_signals_, &streams->allocating_, &streams->freeing_}) {
-      absl::StatusOr<OwnedGpuStream> created = NewStream(*runtime, gpu);
-      if (!created.ok()) return created.status();
-      *stream = *std::move(created);
+      ASSIGN_OR_RETURN(*stream, NewStream(*runtime, gpu));
     }
     return streams;
   }
@@ -52,24 +51,21 @@ class CudaDevice::Streams {
   absl::StatusOr<OwnedGpuEvent> Mark(GpuStream stream) const {
     absl::StatusOr<OwnedGpuEvent> event = NewEvent(*runtime_, gpu_);
     if (!event.ok()) return event;
-    const absl::Status status = runtime_->RecordEvent(event->get(), stream);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(runtime_->RecordEvent(event->get(), stream));
     return event;
   }
 
   absl::Status Order(GpuStream first, GpuStream second) const {
-    const absl::StatusOr<OwnedGpuEvent> event = Mark(first);
-    if (!event.ok()) return event.status();
-    return runtime_->WaitForEvent(second, event->get());
+    ASSIGN_OR_RETURN(const OwnedGpuEvent event, Mark(first));
+    return runtime_->WaitForEvent(second, event.get());
   }
 
   // Allocates memory that the device's streams may use at once.
   absl::StatusOr<void*> Allocate(int64_t num_bytes) ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::Status status = OrderAllocatingAfterFreeing(freed_ahead_bytes_);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(OrderAllocatingAfterFreeing(freed_ahead_bytes_));
     const absl::StatusOr<void*> memory = AllocateInOrder(num_bytes);
     if (!memory.ok()) return memory;
-    status = OrderAllAfterAllocating();
+    absl::Status status = OrderAllAfterAllocating();
     if (status.ok()) return memory;
     runtime_->FreeAsync(*memory, allocating_.get()).IgnoreError();
     return status;
@@ -101,8 +97,7 @@ class CudaDevice::Streams {
     absl::StatusOr<void*> memory =
         runtime_->AllocateAsync(size, allocating_.get());
     if (!absl::IsResourceExhausted(memory.status())) return memory;
-    const absl::Status status = OrderAllocatingAfterFreeing(0);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(OrderAllocatingAfterFreeing(0));
     // Retries also if another thread has made that order meanwhile.
     if (NumOrders() == num_orders) return memory;
     return runtime_->AllocateAsync(size, allocating_.get());
@@ -127,8 +122,7 @@ class CudaDevice::Streams {
     MutexLock ordering(&ordering_mu_);
     const int64_t freed_bytes = FreedBytes();
     if (freed_bytes <= num_bytes) return absl::OkStatus();
-    absl::Status status = Order(freeing_.get(), allocating_.get());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Order(freeing_.get(), allocating_.get()));
     MutexLock lock(&mu_);
     freed_bytes_ -= freed_bytes;
     ++num_orders_;
@@ -136,19 +130,16 @@ class CudaDevice::Streams {
   }
 
   absl::Status OrderAllAfterAllocating() const {
-    const absl::StatusOr<OwnedGpuEvent> event = Mark(allocating_.get());
-    if (!event.ok()) return event.status();
+    ASSIGN_OR_RETURN(const OwnedGpuEvent event, Mark(allocating_.get()));
     for (const GpuStream stream : Users()) {
-      const absl::Status status = runtime_->WaitForEvent(stream, event->get());
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(runtime_->WaitForEvent(stream, event.get()));
     }
     return absl::OkStatus();
   }
 
   absl::Status OrderFreeingAfterAll() const {
     for (const GpuStream stream : Users()) {
-      const absl::Status status = Order(stream, freeing_.get());
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(Order(stream, freeing_.get()));
     }
     return absl::OkStatus();
   }
@@ -189,12 +180,11 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
         absl::StrCat(name.ToString(), " cannot free ",
                      options.freed_ahead_bytes, " bytes ahead"));
   }
-  absl::StatusOr<std::shared_ptr<Streams>> streams =
-      Streams::Create(options.runtime, options.gpu, options.freed_ahead_bytes);
-  if (!streams.ok()) return streams.status();
-  auto properties = options.runtime->Properties(options.gpu);
-  if (!properties.ok()) return properties.status();
-  options.attributes.unit = std::move(properties->uuid);
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<Streams> streams,
+      Streams::Create(options.runtime, options.gpu, options.freed_ahead_bytes));
+  ASSIGN_OR_RETURN(auto properties, options.runtime->Properties(options.gpu));
+  options.attributes.unit = std::move(properties.uuid);
   options.attributes.libraries.clear();
   if (options.nccl != nullptr) {
     options.attributes.libraries.emplace_back(kNcclLibrary);
@@ -204,7 +194,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   }
   // The constructor is private.
   return std::unique_ptr<CudaDevice>(
-      new CudaDevice(std::move(options), *std::move(streams)));
+      new CudaDevice(std::move(options), std::move(streams)));
 }
 
 CudaDevice::CudaDevice(Options options, std::shared_ptr<Streams> streams)
@@ -218,10 +208,9 @@ CudaDevice::CudaDevice(Options options, std::shared_ptr<Streams> streams)
 
 absl::StatusOr<Tensor> CudaDevice::Allocate(DType dtype,
                                             const TensorShape& shape) {
-  const absl::StatusOr<int64_t> num_bytes = SizeInBytes(dtype, shape);
-  if (!num_bytes.ok()) return num_bytes.status();
-  if (*num_bytes == 0) return Tensor::Wrap(dtype, shape, nullptr);
-  const absl::StatusOr<void*> memory = streams_->Allocate(*num_bytes);
+  ASSIGN_OR_RETURN(const int64_t num_bytes, SizeInBytes(dtype, shape));
+  if (num_bytes == 0) return Tensor::Wrap(dtype, shape, nullptr);
+  const absl::StatusOr<void*> memory = streams_->Allocate(num_bytes);
   if (!memory.ok()) {
     return absl::Status(
         memory.status().code(),
@@ -229,23 +218,22 @@ absl::StatusOr<Tensor> CudaDevice::Allocate(DType dtype,
                      shape.ToString(), ": ", memory.status().message()));
   }
   return Tensor::Wrap(dtype, shape, *memory,
-                      [streams = streams_, begin = *memory, size = *num_bytes] {
+                      [streams = streams_, begin = *memory, size = num_bytes] {
                         streams->Free(begin, size);
                       });
 }
 
 absl::StatusOr<std::unique_ptr<StepStream>> CudaDevice::OpenSteps(
     Clock& clock) {
-  absl::Status status = Order(compute_stream(), collective_stream());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Order(compute_stream(), collective_stream()));
   return OpenStepsInOrder(clock);
 }
 
 absl::StatusOr<std::unique_ptr<StepStream>> CudaDevice::OpenStepsInOrder(
     Clock& clock) {
-  auto end = GpuPassEnd::Create(*this, collective_stream(), clock);
-  if (!end.ok()) return end.status();
-  return std::make_unique<GpuStepStream>(*this, clock, *std::move(end));
+  ASSIGN_OR_RETURN(auto end,
+                   GpuPassEnd::Create(*this, collective_stream(), clock));
+  return std::make_unique<GpuStepStream>(*this, clock, std::move(end));
 }
 
 bool CudaDevice::Reaches(const CudaDevice& other) const {

@@ -2,6 +2,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "gpu/device/cuda_device_options.h"
 #include "gpu/runtime/pinned_pool.h"
 #include "tutti/device.h"
@@ -43,9 +44,8 @@ absl::StatusOr<std::vector<int>> Connect(GpuRuntime& runtime, int gpu,
   std::vector<int> strengths(num_gpus, CudaDevice::kSameGpuStrength);
   for (int peer = 0; peer < num_gpus; ++peer) {
     if (peer == gpu) continue;
-    const absl::StatusOr<PeerLink> link = runtime.LinkBetween(gpu, peer);
-    if (!link.ok()) return link.status();
-    strengths[peer] = StrengthOf(*link);
+    ASSIGN_OR_RETURN(const PeerLink link, runtime.LinkBetween(gpu, peer));
+    strengths[peer] = StrengthOf(link);
     if (strengths[peer] == 0) continue;
     const absl::Status status = runtime.EnablePeerAccess(gpu, peer);
     if (absl::IsOutOfRange(status)) {
@@ -98,38 +98,35 @@ absl::StatusOr<std::shared_ptr<PinnedPool>> LandingOn(
 
 absl::StatusOr<std::vector<std::unique_ptr<CudaDevice>>> CreateCudaDevices(
     const CudaDevicesOptions& options) {
-  const absl::Status status = CheckOptions(options);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckOptions(options));
   GpuRuntime& runtime = *options.runtime;
-  const absl::StatusOr<int> num_gpus = runtime.NumGpus();
-  if (!num_gpus.ok()) return num_gpus.status();
-  if (*num_gpus == 0) {
+  ASSIGN_OR_RETURN(const int num_gpus, runtime.NumGpus());
+  if (num_gpus == 0) {
     return absl::NotFoundError("this host has a driver for GPUs, but no GPU");
   }
   std::vector<std::unique_ptr<CudaDevice>> devices;
-  for (int gpu = 0; gpu < *num_gpus; ++gpu) {
-    const auto strengths = Connect(runtime, gpu, *num_gpus);
-    if (!strengths.ok()) return strengths.status();
-    const auto staging =
+  for (int gpu = 0; gpu < num_gpus; ++gpu) {
+    ASSIGN_OR_RETURN(const auto strengths, Connect(runtime, gpu, num_gpus));
+    ASSIGN_OR_RETURN(
+        const auto staging,
         PinnedPool::Create({.runtime = &runtime,
                             .gpu = gpu,
-                            .kept_bytes = options.kept_staging_bytes});
-    if (!staging.ok()) return staging.status();
-    const auto landing = LandingOn(options, gpu, *num_gpus);
-    if (!landing.ok()) return landing.status();
+                            .kept_bytes = options.kept_staging_bytes}));
+    ASSIGN_OR_RETURN(const auto landing, LandingOn(options, gpu, num_gpus));
     for (int i = 0; i < options.devices_per_gpu; ++i) {
       const int index = static_cast<int>(devices.size());
-      auto device = CudaDevice::Create(
-          {.attributes = AttributesOf(options, index, *strengths),
-           .runtime = &runtime,
-           .gpu = gpu,
-           .environment = options.environment,
-           .freed_ahead_bytes = options.freed_ahead_bytes,
-           .staging = *staging,
-           .landing = *landing,
-           .nccl = options.nccl});
-      if (!device.ok()) return device.status();
-      devices.push_back(*std::move(device));
+      ASSIGN_OR_RETURN(
+          auto device,
+          CudaDevice::Create(
+              {.attributes = AttributesOf(options, index, strengths),
+               .runtime = &runtime,
+               .gpu = gpu,
+               .environment = options.environment,
+               .freed_ahead_bytes = options.freed_ahead_bytes,
+               .staging = staging,
+               .landing = landing,
+               .nccl = options.nccl}));
+      devices.push_back(std::move(device));
     }
   }
   return devices;

@@ -2,16 +2,17 @@
 
 #include <utility>
 
+#include "framework/base/status_macros.h"
+
 namespace tutti {
 
 absl::StatusOr<std::shared_ptr<GpuPassEnd>> GpuPassEnd::Create(
     CudaDevice& device, GpuStream stream, Clock& clock) {
-  absl::StatusOr<OwnedGpuEvent> event =
-      NewEvent(device.runtime(), device.gpu());
-  if (!event.ok()) return event.status();
+  ASSIGN_OR_RETURN(OwnedGpuEvent event,
+                   NewEvent(device.runtime(), device.gpu()));
   // The constructor is private.
   return std::shared_ptr<GpuPassEnd>(
-      new GpuPassEnd(device, stream, clock, *std::move(event)));
+      new GpuPassEnd(device, stream, clock, std::move(event)));
 }
 
 GpuPassEnd::GpuPassEnd(CudaDevice& device, GpuStream stream, Clock& clock,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "gpu/device/gpu_pass_end.h"
 #include "gpu/kernels/gpu_reduction.h"
 #include "gpu/runtime/gpu_launch.h"
@@ -50,10 +51,9 @@ absl::Status GpuStepStream::Reduce(const StepReduction& reduction) {
       .divisor = reduction.divisor};
   Tensor scratch;
   if (NeedsScratch(whole)) {
-    auto made = device_.Allocate(reduction.dtype,
-                                 TensorShape::Vector(reduction.num_elements));
-    if (!made.ok()) return made.status();
-    scratch = *std::move(made);
+    ASSIGN_OR_RETURN(
+        scratch, device_.Allocate(reduction.dtype,
+                                  TensorShape::Vector(reduction.num_elements)));
   }
   return LaunchInOrder(device_.runtime(),
                        SplitReduction(whole, scratch.mutable_data()),
@@ -61,11 +61,9 @@ absl::Status GpuStepStream::Reduce(const StepReduction& reduction) {
 }
 
 absl::StatusOr<std::shared_ptr<const DeviceFence>> GpuStepStream::Mark() {
-  absl::StatusOr<OwnedGpuEvent> event =
-      device_.Mark(device_.collective_stream());
-  if (!event.ok()) return event.status();
-  return std::make_shared<const GpuFence>(device_, *std::move(event),
-                                          Awaited());
+  ASSIGN_OR_RETURN(OwnedGpuEvent event,
+                   device_.Mark(device_.collective_stream()));
+  return std::make_shared<const GpuFence>(device_, std::move(event), Awaited());
 }
 
 absl::Status GpuStepStream::WaitFor(const DeviceFence& fence) {
@@ -90,28 +88,27 @@ GpuEvents GpuStepStream::Awaited() const {
 
 absl::Status GpuStepStream::ReadPeer(absl::Span<const std::byte> bytes,
                                      const DeviceFence& written, Put put) {
-  absl::Status status = WaitFor(written);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(WaitFor(written));
   if (device_.Reaches(static_cast<const GpuFence&>(written).device())) {
     return put(bytes.data());
   }
-  absl::StatusOr<Tensor> copy = device_.Allocate(
-      DType::kUint8, TensorShape::Vector(static_cast<int64_t>(bytes.size())));
-  if (!copy.ok()) return copy.status();
-  status =
-      device_.runtime().CopyAsync(copy->mutable_data(), bytes.data(),
+  ASSIGN_OR_RETURN(
+      Tensor copy,
+      device_.Allocate(DType::kUint8, TensorShape::Vector(
+                                          static_cast<int64_t>(bytes.size()))));
+  absl::Status status =
+      device_.runtime().CopyAsync(copy.mutable_data(), bytes.data(),
                                   bytes.size(), device_.collective_stream());
-  return status.ok() ? put(copy->data()) : status;
+  return status.ok() ? put(copy.data()) : status;
 }
 
 absl::Status GpuStepStream::ReadHost(absl::Span<const std::byte> bytes,
                                      Put put) {
   Reclaim();
-  absl::StatusOr<PinnedPool::Buffer> buffer =
-      device_.staging()->Take(bytes.size());
-  if (!buffer.ok()) return buffer.status();
-  std::memcpy(buffer->data(), bytes.data(), bytes.size());
-  return PutRead(std::make_shared<GpuLanding>(*std::move(buffer), bytes.size()),
+  ASSIGN_OR_RETURN(PinnedPool::Buffer buffer,
+                   device_.staging()->Take(bytes.size()));
+  std::memcpy(buffer.data(), bytes.data(), bytes.size());
+  return PutRead(std::make_shared<GpuLanding>(std::move(buffer), bytes.size()),
                  put);
 }
 
@@ -213,8 +210,7 @@ void GpuStepStream::CopyToHost(absl::Span<const std::byte> bytes,
 absl::Status GpuStepStream::PutCopyToHost(absl::Span<const std::byte> bytes,
                                           std::byte* into) {
   const GpuStream stream = device_.copy_stream();
-  absl::Status status = device_.Order(device_.collective_stream(), stream);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(device_.Order(device_.collective_stream(), stream));
   return device_.runtime().CopyAsync(into, bytes.data(), bytes.size(), stream);
 }
 

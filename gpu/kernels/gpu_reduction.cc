@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -29,25 +30,21 @@ absl::Status CheckBuffers(absl::string_view what,
 }  // namespace
 
 absl::Status CheckReduction(const GpuReduction& reduction) {
-  const absl::Status status = CheckSupported(reduction.kind, reduction.dtype);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckSupported(reduction.kind, reduction.dtype));
   if (reduction.divisor < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("a reduction on a GPU divides by at least one, not by ",
                      reduction.divisor));
   }
   const bool is_empty = reduction.num_elements == 0;
-  const absl::Status inputs =
-      CheckBuffers("inputs", reduction.inputs, is_empty);
-  if (!inputs.ok()) return inputs;
+  RETURN_IF_ERROR(CheckBuffers("inputs", reduction.inputs, is_empty));
   return CheckBuffers("outputs", reduction.outputs, is_empty);
 }
 
 absl::Status CheckCopy(const GpuCopy& copy) {
   const bool is_empty = copy.num_bytes == 0;
   const std::vector<const void*> inputs = {copy.input};
-  const absl::Status input = CheckBuffers("inputs", inputs, is_empty);
-  if (!input.ok()) return input;
+  RETURN_IF_ERROR(CheckBuffers("inputs", inputs, is_empty));
   return CheckBuffers("outputs", copy.outputs, is_empty);
 }
 

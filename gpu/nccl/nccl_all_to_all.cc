@@ -1,6 +1,7 @@
 #include <cstddef>
 
 #include "absl/status/statusor.h"
+#include "framework/base/status_macros.h"
 #include "gpu/nccl/nccl_blocks.h"
 #include "gpu/nccl/nccl_collective.h"
 #include "gpu/passes/gpu_members.h"
@@ -14,9 +15,8 @@ namespace {
 absl::StatusOr<NcclPlan> PlanAllToAll(const CollectiveContext& context) {
   const int rank = context.rank();
   NcclPlan plan;
-  const auto input = SendableInput(context, &plan);
-  if (!input.ok()) return input.status();
-  std::byte* next_sent = *input;
+  ASSIGN_OR_RETURN(const auto input, SendableInput(context, &plan));
+  std::byte* next_sent = input;
   std::byte* next_received = OutputOf(context);
   for (int peer = 0; peer < context.params->group->size(); ++peer) {
     const NcclBlock sent = TakeBlock(context, rank, peer, &next_sent);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "framework/base/status_macros.h"
 #include "gpu/passes/gpu_members.h"
 #include "gpu/runtime/gpu_launch.h"
 #include "tutti/params.h"
@@ -59,10 +60,8 @@ absl::StatusOr<std::byte*> SendableInput(const CollectiveContext& context,
   // Const in effect: nobody writes to it.
   auto* const data = const_cast<std::byte*>(input.data());
   if (OverlapOf(input, context.output) == Overlap::kNone) return data;
-  absl::StatusOr<Tensor> scratch =
-      CudaDeviceOf(context).Allocate(input.dtype(), input.shape());
-  if (!scratch.ok()) return scratch.status();
-  plan->scratch = *std::move(scratch);
+  ASSIGN_OR_RETURN(plan->scratch, CudaDeviceOf(context).Allocate(
+                                      input.dtype(), input.shape()));
   std::byte* const copy = plan->scratch.mutable_data();
   AppendCopies(data, {copy}, input.size_bytes(), &plan->before);
   return copy;

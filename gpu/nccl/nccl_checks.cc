@@ -1,6 +1,7 @@
 #include "gpu/nccl/nccl_checks.h"
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "gpu/passes/gpu_members.h"
 #include "tutti/gpu_devices.h"
 #include "tutti/reduction.h"
@@ -27,8 +28,7 @@ std::string WhyNotWithNccl(DType dtype, const MergeOp& merge_op,
 }
 
 absl::Status CheckHasNccl(const CollectiveContext& context) {
-  absl::Status status = CheckIsCudaDevice(context);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckIsCudaDevice(context));
   if (CudaDeviceOf(context).nccl() == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat(context.params->instance->impl_details.implementation,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/group_resources.h"
 #include "gpu/nccl/nccl_checks.h"
 #include "gpu/nccl/nccl_group.h"
@@ -42,8 +43,7 @@ absl::Status NcclCollective::InitializeCollectiveGroupRuntimeDetails(
 
 absl::Status NcclCollective::InitializeCollectiveContext(
     CollectiveContext* context) {
-  absl::Status status = CheckHasNccl(*context);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckHasNccl(*context));
   return NcclKeyOf(*context->params->group).status();
 }
 

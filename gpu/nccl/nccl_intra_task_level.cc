@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "framework/base/status_macros.h"
 #include "framework/collective/group_resources.h"
 #include "gpu/kernels/gpu_reduction.h"
 #include "tutti/executor.h"
@@ -50,18 +51,15 @@ absl::Status NcclIntraTaskLevel::Prepare() {
   ready_ = meeting_.TakeReady();
   reduced_.resize(static_cast<size_t>(plan_.between->num_chunks()));
   if (!is_alone() && plan_.between->num_chunks() > 0) {
-    auto id = communicator_->Id(*members_.device(0).nccl());
-    if (!id.ok()) return id.status();
-    id_ = *std::move(id);
+    ASSIGN_OR_RETURN(id_, communicator_->Id(*members_.device(0).nccl()));
   }
   for (int place = 0; place < members_.size(); ++place) {
     CudaDevice& device = members_.device(place);
-    auto end = GpuPassEnd::Create(device, device.nccl_stream(), clock());
-    if (!end.ok()) return end.status();
-    ends_.push_back(*std::move(end));
-    absl::Status status = device.runtime().WaitForEvent(
-        device.nccl_stream(), ready_[static_cast<size_t>(place)]);
-    if (!status.ok()) return status;
+    ASSIGN_OR_RETURN(auto end,
+                     GpuPassEnd::Create(device, device.nccl_stream(), clock()));
+    ends_.push_back(std::move(end));
+    RETURN_IF_ERROR(device.runtime().WaitForEvent(
+        device.nccl_stream(), ready_[static_cast<size_t>(place)]));
   }
   return first().execution->cancellation.status();
 }
@@ -121,9 +119,8 @@ void NcclIntraTaskLevel::Reduce(Chunk chunk, StatusCallback done) {
 
 absl::Status NcclIntraTaskLevel::MarkReduced(int64_t index) {
   CudaDevice& device = members_.device(0);
-  auto reduced = device.Mark(device.nccl_stream());
-  if (!reduced.ok()) return reduced.status();
-  reduced_[static_cast<size_t>(index)] = *std::move(reduced);
+  ASSIGN_OR_RETURN(auto reduced, device.Mark(device.nccl_stream()));
+  reduced_[static_cast<size_t>(index)] = std::move(reduced);
   return absl::OkStatus();
 }
 
@@ -171,10 +168,8 @@ void NcclIntraTaskLevel::Launch(std::vector<GpuLaunch> before,
            ++self->num_launches_;
          }
          const GpuMembers& members = self->members_;
-         absl::Status status =
-             LaunchInOrder(members.device(0).runtime(), before,
-                           members.device(0).nccl_stream());
-         if (!status.ok()) return status;
+         RETURN_IF_ERROR(LaunchInOrder(members.device(0).runtime(), before,
+                                       members.device(0).nccl_stream()));
          std::vector<NcclPart> parts;
          for (int place = 0; place < members.size(); ++place) {
            parts.push_back({.comm = comms[static_cast<size_t>(place)],

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "framework/base/status_macros.h"
 #include "gpu/nccl/runtime/nccl_keys.h"
 #include "tutti/executor.h"
 #include "tutti/gpu_devices.h"
@@ -44,18 +45,16 @@ void NcclPass::Start(NcclPlanner planner) {
 absl::Status NcclPass::Prepare(NcclPlanner planner) {
   const auto& context = first();
   if (!is_alone()) agreement_ = std::make_shared<NcclAgreement>(context);
-  const auto id = NcclKeyOf(*context.params->group);
-  if (!id.ok()) return id.status();
+  ASSIGN_OR_RETURN(const auto id, NcclKeyOf(*context.params->group));
   ready_ = meeting_.TakeReady();
   Clock& clock = *context.executor->environment().clock;
   for (int place = 0; place < members_.size(); ++place) {
-    auto plan = planner(members_.context(place));
-    if (!plan.ok()) return plan.status();
-    plans_.push_back(*std::move(plan));
+    ASSIGN_OR_RETURN(auto plan, planner(members_.context(place)));
+    plans_.push_back(std::move(plan));
     CudaDevice& device = members_.device(place);
-    auto end = GpuPassEnd::Create(device, device.nccl_stream(), clock);
-    if (!end.ok()) return end.status();
-    ends_.push_back(*std::move(end));
+    ASSIGN_OR_RETURN(auto end,
+                     GpuPassEnd::Create(device, device.nccl_stream(), clock));
+    ends_.push_back(std::move(end));
   }
   return context.execution->cancellation.status();
 }
@@ -80,23 +79,20 @@ absl::StatusOr<std::vector<NcclPart>> NcclPass::Begin(
   if (agreement_ != nullptr) agreement_->Begin(ticket);
   std::vector<NcclPart> parts;
   for (int place = 0; place < members_.size(); ++place) {
-    absl::Status status = PutBefore(place);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(PutBefore(place));
     parts.push_back({.comm = comms[static_cast<size_t>(place)],
                      .stream = members_.device(place).nccl_stream(),
                      .calls = std::move(plans_[place].calls)});
   }
   // From here on the streams may use the members' buffers.
-  absl::Status status = first().execution->cancellation.status();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(first().execution->cancellation.status());
   return parts;
 }
 
 absl::Status NcclPass::PutBefore(int place) {
   CudaDevice& device = members_.device(place);
-  absl::Status status =
-      device.runtime().WaitForEvent(device.nccl_stream(), ready_[place]);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(
+      device.runtime().WaitForEvent(device.nccl_stream(), ready_[place]));
   return LaunchInOrder(device.runtime(), plans_[place].before,
                        device.nccl_stream());
 }

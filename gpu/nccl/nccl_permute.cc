@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/base/status_macros.h"
 #include "gpu/nccl/nccl_blocks.h"
 #include "gpu/nccl/nccl_collective.h"
 #include "gpu/passes/gpu_members.h"
@@ -19,10 +20,9 @@ absl::StatusOr<NcclPlan> PlanPermute(const CollectiveContext& context) {
   const int from = static_cast<int>(
       std::find(targets.begin(), targets.end(), rank) - targets.begin());
   NcclPlan plan;
-  const auto input = SendableInput(context, &plan);
-  if (!input.ok()) return input.status();
+  ASSIGN_OR_RETURN(const auto input, SendableInput(context, &plan));
   const auto num_elements = static_cast<size_t>(context.input.num_elements());
-  const NcclBlock sent = {*input, num_elements};
+  const NcclBlock sent = {input, num_elements};
   const NcclBlock received = {OutputOf(context), num_elements};
   if (to == rank) AppendOwn(context, sent, received, &plan);
   AppendSend(context, to, sent, &plan);

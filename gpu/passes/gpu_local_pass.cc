@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "gpu/device/gpu_pass_end.h"
 #include "tutti/device.h"
 #include "tutti/executor.h"
@@ -41,9 +42,8 @@ absl::Status CheckFirstReachesAll(const GpuMembers& members) {
 absl::Status WaitForAll(CudaDevice& device,
                         const std::vector<GpuEvent>& events) {
   for (const GpuEvent event : events) {
-    absl::Status status =
-        device.runtime().WaitForEvent(device.collective_stream(), event);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(
+        device.runtime().WaitForEvent(device.collective_stream(), event));
   }
   return absl::OkStatus();
 }
@@ -59,18 +59,16 @@ absl::StatusOr<Prepared> Prepare(const GpuMembers& members,
                                  GpuLocalCollective::Planner planner,
                                  const std::vector<GpuEvent>& ready) {
   CudaDevice& first = members.device(0);
-  absl::Status status = CheckFirstReachesAll(members);
-  if (!status.ok()) return status;
-  absl::StatusOr<GpuPlan> plan = planner(members);
-  if (!plan.ok()) return plan.status();
-  auto end =
+  RETURN_IF_ERROR(CheckFirstReachesAll(members));
+  ASSIGN_OR_RETURN(GpuPlan plan, planner(members));
+  ASSIGN_OR_RETURN(
+      auto end,
       GpuPassEnd::Create(first, first.collective_stream(),
-                         *members.context(0).executor->environment().clock);
-  if (!end.ok()) return end.status();
-  status = WaitForAll(first, ready);
+                         *members.context(0).executor->environment().clock));
+  absl::Status status = WaitForAll(first, ready);
   status.Update(members.context(0).execution->cancellation.status());
   if (!status.ok()) return status;
-  return Prepared{*std::move(plan), *std::move(end)};
+  return Prepared{std::move(plan), std::move(end)};
 }
 
 // Launches the plan, and makes all compute streams wait for its end. Frees the

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "framework/base/status_macros.h"
 #include "gpu/kernels/gpu_reduction.h"
 #include "gpu/passes/gpu_local_pass.h"
 #include "gpu/passes/gpu_members.h"
@@ -42,10 +43,8 @@ absl::StatusOr<GpuPlan> PlanReduce(const GpuMembers& members) {
     return plan;
   }
   if (NeedsScratch(reduction)) {
-    absl::StatusOr<Tensor> scratch =
-        members.device(0).Allocate(instance.dtype, instance.shape);
-    if (!scratch.ok()) return scratch.status();
-    plan.scratch = *std::move(scratch);
+    ASSIGN_OR_RETURN(plan.scratch, members.device(0).Allocate(instance.dtype,
+                                                              instance.shape));
   }
   plan.launches = SplitReduction(reduction, plan.scratch.mutable_data());
   return plan;

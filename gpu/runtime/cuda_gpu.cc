@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/status_macros.h"
 #include "gpu/kernels/kernel_loops.h"
 #include "gpu/kernels/kernel_plan.h"
 #include "gpu/kernels/kernel_table.h"
@@ -15,22 +16,18 @@ namespace {
 absl::StatusOr<int> Attribute(cudaDeviceAttr attribute, absl::string_view name,
                               int gpu) {
   int value = 0;
-  const absl::Status status =
-      CudaStatus(cudaDeviceGetAttribute(&value, attribute, gpu),
-                 absl::StrCat("cudaDeviceGetAttribute(", name, ")"), gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CudaStatus(cudaDeviceGetAttribute(&value, attribute, gpu),
+                             absl::StrCat("cudaDeviceGetAttribute(", name, ")"),
+                             gpu));
   return value;
 }
 
 absl::Status CheckAge(int gpu) {
-  const absl::StatusOr<int> major = Attribute(cudaDevAttrComputeCapabilityMajor,
-                                              "ComputeCapabilityMajor", gpu);
-  if (!major.ok()) return major.status();
-  const absl::StatusOr<int> minor = Attribute(cudaDevAttrComputeCapabilityMinor,
-                                              "ComputeCapabilityMinor", gpu);
-  if (!minor.ok()) return minor.status();
-  const absl::Status status = CheckCapability(gpu, *major, *minor);
-  if (!status.ok()) return status;
+  ASSIGN_OR_RETURN(const int major, Attribute(cudaDevAttrComputeCapabilityMajor,
+                                              "ComputeCapabilityMajor", gpu));
+  ASSIGN_OR_RETURN(const int minor, Attribute(cudaDevAttrComputeCapabilityMinor,
+                                              "ComputeCapabilityMinor", gpu));
+  RETURN_IF_ERROR(CheckCapability(gpu, major, minor));
   const absl::StatusOr<int> has_pools =
       Attribute(cudaDevAttrMemoryPoolsSupported, "MemoryPoolsSupported", gpu);
   if (!has_pools.ok() || *has_pools != 0) return has_pools.status();
@@ -42,11 +39,10 @@ absl::Status CheckAge(int gpu) {
 // Forbids reuse by internal dependencies. With them, the pool would make
 // streams wait for other streams, unexpectedly, in order to reuse memory.
 absl::Status SetUp(cudaMemPool_t pool, int gpu, uint64_t kept_bytes) {
-  const absl::Status status =
+  RETURN_IF_ERROR(
       CudaStatus(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold,
                                          &kept_bytes),
-                 "cudaMemPoolSetAttribute(ReleaseThreshold)", gpu);
-  if (!status.ok()) return status;
+                 "cudaMemPoolSetAttribute(ReleaseThreshold)", gpu));
   int no = 0;
   return CudaStatus(cudaMemPoolSetAttribute(
                         pool, cudaMemPoolReuseAllowInternalDependencies, &no),
@@ -59,9 +55,8 @@ absl::StatusOr<cudaMemPool_t> NewPool(int gpu) {
   properties.allocType = cudaMemAllocationTypePinned;
   properties.location = {.type = cudaMemLocationTypeDevice, .id = gpu};
   cudaMemPool_t pool = nullptr;
-  const absl::Status status = CudaStatus(cudaMemPoolCreate(&pool, &properties),
-                                         "cudaMemPoolCreate", gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CudaStatus(cudaMemPoolCreate(&pool, &properties),
+                             "cudaMemPoolCreate", gpu));
   return pool;
 }
 
@@ -70,13 +65,12 @@ absl::StatusOr<cudaMemPool_t> NewPool(int gpu) {
 absl::StatusOr<std::shared_ptr<const CudaGpu>> CudaGpu::Open(
     int gpu, uint64_t kept_bytes) {
   const OnGpu on_gpu(gpu);
-  absl::Status status = CudaStatus(on_gpu.error(), "cudaSetDevice", gpu);
-  if (status.ok()) status = CheckAge(gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CudaStatus(on_gpu.error(), "cudaSetDevice", gpu));
+  RETURN_IF_ERROR(CheckAge(gpu));
   cudaEvent_t event = nullptr;
-  status = CudaStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
-                      "cudaEventCreateWithFlags", gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(
+      CudaStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+                 "cudaEventCreateWithFlags", gpu));
   const absl::StatusOr<cudaMemPool_t> pool = NewPool(gpu);
   if (!pool.ok()) {
     (void)cudaEventDestroy(event);
@@ -84,9 +78,8 @@ absl::StatusOr<std::shared_ptr<const CudaGpu>> CudaGpu::Open(
   }
   // The constructor is private.
   const std::shared_ptr<CudaGpu> opened(new CudaGpu(*pool, event));
-  status = SetUp(*pool, gpu, kept_bytes);
-  if (status.ok()) status = opened->LoadKernels(gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(SetUp(*pool, gpu, kept_bytes));
+  RETURN_IF_ERROR(opened->LoadKernels(gpu));
   return opened;
 }
 
@@ -115,13 +108,13 @@ int CudaGpu::MostBlocksOfCopy(size_t word_bytes) const {
 }
 
 absl::Status CudaGpu::LoadKernels(int gpu) {
-  const absl::StatusOr<int> num_multiprocessors =
-      Attribute(cudaDevAttrMultiProcessorCount, "MultiProcessorCount", gpu);
-  if (!num_multiprocessors.ok()) return num_multiprocessors.status();
+  ASSIGN_OR_RETURN(
+      const int num_multiprocessors,
+      Attribute(cudaDevAttrMultiProcessorCount, "MultiProcessorCount", gpu));
   absl::Status first_error;
   const auto most = [&](const gpu::LoadedKernel& loaded) {
     first_error.Update(CudaStatus(loaded.error, "loading kernels", gpu));
-    return gpu::MostBlocks(*num_multiprocessors,
+    return gpu::MostBlocks(num_multiprocessors,
                            loaded.blocks_per_multiprocessor);
   };
   for (const DType dtype : kAllDTypes) {

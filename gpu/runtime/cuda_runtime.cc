@@ -11,6 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/status_macros.h"
 #include "gpu/kernels/kernel_loops.h"
 #include "gpu/kernels/kernel_plan.h"
 #include "gpu/kernels/kernel_table.h"
@@ -73,14 +74,12 @@ absl::StatusOr<int> CudaRuntime::NumGpus() {
 
 absl::StatusOr<GpuProperties> CudaRuntime::Properties(int gpu) {
   cudaDeviceProp properties = {};
-  absl::Status status = CudaStatus(cudaGetDeviceProperties(&properties, gpu),
-                                   "cudaGetDeviceProperties", gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CudaStatus(cudaGetDeviceProperties(&properties, gpu),
+                             "cudaGetDeviceProperties", gpu));
   std::array<char, 32> bus_id = {};
-  status =
+  RETURN_IF_ERROR(
       CudaStatus(cudaDeviceGetPCIBusId(bus_id.data(), bus_id.size() - 1, gpu),
-                 "cudaDeviceGetPCIBusId", gpu);
-  if (!status.ok()) return status;
+                 "cudaDeviceGetPCIBusId", gpu));
   return GpuProperties{
       .name = properties.name,
       .bus_id = bus_id.data(),
@@ -93,29 +92,25 @@ absl::StatusOr<GpuProperties> CudaRuntime::Properties(int gpu) {
 absl::StatusOr<PeerLink> CudaRuntime::LinkBetween(int gpu, int peer) {
   if (gpu == peer) return PeerLink::kNvLink;
   int can_access = 0, has_atomics = 0;
-  absl::Status status =
+  RETURN_IF_ERROR(
       CudaStatus(cudaDeviceCanAccessPeer(&can_access, gpu, peer),
-                 absl::StrCat("cudaDeviceCanAccessPeer(", peer, ")"), gpu);
-  if (!status.ok()) return status;
+                 absl::StrCat("cudaDeviceCanAccessPeer(", peer, ")"), gpu));
   if (can_access == 0) return PeerLink::kNone;
-  status = CudaStatus(
+  RETURN_IF_ERROR(CudaStatus(
       cudaDeviceGetP2PAttribute(&has_atomics,
                                 cudaDevP2PAttrNativeAtomicSupported, gpu, peer),
-      absl::StrCat("cudaDeviceGetP2PAttribute(", peer, ")"), gpu);
-  if (!status.ok()) return status;
+      absl::StrCat("cudaDeviceGetP2PAttribute(", peer, ")"), gpu));
   return has_atomics != 0 ? PeerLink::kNvLink : PeerLink::kBus;
 }
 
 absl::Status CudaRuntime::EnablePeerAccess(int gpu, int peer) {
   if (gpu == peer) return absl::OkStatus();
-  const absl::StatusOr<PeerLink> link = LinkBetween(gpu, peer);
-  if (!link.ok()) return link.status();
-  if (*link == PeerLink::kNone) {
+  ASSIGN_OR_RETURN(const PeerLink link, LinkBetween(gpu, peer));
+  if (link == PeerLink::kNone) {
     return absl::FailedPreconditionError(
         absl::StrCat("GPU ", gpu, " has no link to GPU ", peer));
   }
-  const auto owner = Find(peer);
-  if (!owner.ok()) return owner.status();
+  ASSIGN_OR_RETURN(const auto owner, Find(peer));
   const OnGpu on_gpu(gpu);
   if (on_gpu.error() != cudaSuccess) {
     return Note(on_gpu.error(), "cudaSetDevice", gpu);
@@ -128,23 +123,21 @@ absl::Status CudaRuntime::EnablePeerAccess(int gpu, int peer) {
   cudaMemAccessDesc access = {};
   access.location = {.type = cudaMemLocationTypeDevice, .id = gpu};
   access.flags = cudaMemAccessFlagsProtReadWrite;
-  return Note(cudaMemPoolSetAccess((*owner)->pool(), &access, 1),
+  return Note(cudaMemPoolSetAccess(owner->pool(), &access, 1),
               absl::StrCat("cudaMemPoolSetAccess to the memory of GPU ", peer),
               gpu);
 }
 
 absl::StatusOr<GpuStream> CudaRuntime::CreateStream(int gpu) {
-  const auto opened = Find(gpu);
-  if (!opened.ok()) return opened.status();
+  ASSIGN_OR_RETURN(const auto opened, Find(gpu));
   const OnGpu on_gpu(gpu);
   if (on_gpu.error() != cudaSuccess) {
     return Note(on_gpu.error(), "cudaSetDevice", gpu);
   }
   cudaStream_t stream = nullptr;
-  const absl::Status status =
+  RETURN_IF_ERROR(
       Note(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
-           "cudaStreamCreateWithFlags", gpu);
-  if (!status.ok()) return status;
+           "cudaStreamCreateWithFlags", gpu));
   return GpuStream{gpu, stream};
 }
 
@@ -174,10 +167,8 @@ absl::StatusOr<GpuEvent> CudaRuntime::CreateEvent(int gpu) {
     return Note(on_gpu.error(), "cudaSetDevice", gpu);
   }
   cudaEvent_t event = nullptr;
-  const absl::Status status =
-      Note(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
-           "cudaEventCreateWithFlags", gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Note(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+                       "cudaEventCreateWithFlags", gpu));
   return GpuEvent{gpu, event};
 }
 
@@ -218,8 +209,7 @@ absl::StatusOr<bool> CudaRuntime::IsDone(GpuEvent event) {
     (void)cudaGetLastError();
     return false;
   }
-  const absl::Status status = Note(error, "cudaEventQuery", event.gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Note(error, "cudaEventQuery", event.gpu));
   return true;
 }
 
@@ -234,19 +224,17 @@ absl::Status CudaRuntime::WaitForEvent(GpuStream stream, GpuEvent event) {
 
 absl::StatusOr<void*> CudaRuntime::AllocateAsync(size_t num_bytes,
                                                  GpuStream stream) {
-  const auto found = Find(stream.gpu);
-  if (!found.ok()) return found.status();
+  ASSIGN_OR_RETURN(const auto found, Find(stream.gpu));
   const OnGpu on_gpu(stream.gpu);
   if (on_gpu.error() != cudaSuccess) {
     return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
   }
   void* memory = nullptr;
-  const absl::Status status =
-      Note(cudaMallocFromPoolAsync(&memory, num_bytes, (*found)->pool(),
+  RETURN_IF_ERROR(
+      Note(cudaMallocFromPoolAsync(&memory, num_bytes, found->pool(),
                                    HandleOf(stream)),
            absl::StrCat("cudaMallocFromPoolAsync of ", num_bytes, " bytes"),
-           stream.gpu);
-  if (!status.ok()) return status;
+           stream.gpu));
   return memory;
 }
 
@@ -261,34 +249,30 @@ absl::Status CudaRuntime::FreeAsync(void* memory, GpuStream stream) {
 
 absl::StatusOr<PinnedMemory> CudaRuntime::AllocatePinned(size_t num_bytes,
                                                          int gpu) {
-  const auto opened = Find(gpu);
-  if (!opened.ok()) return opened.status();
+  ASSIGN_OR_RETURN(const auto opened, Find(gpu));
   const OnGpu on_gpu(gpu);
   if (on_gpu.error() != cudaSuccess) {
     return Note(on_gpu.error(), "cudaSetDevice", gpu);
   }
   PinnedMemory memory = {.gpu = gpu};
-  const absl::Status status =
+  RETURN_IF_ERROR(
       Note(cudaHostAlloc(&memory.data, num_bytes, cudaHostAllocPortable),
-           absl::StrCat("cudaHostAlloc of ", num_bytes, " bytes"), gpu);
-  if (!status.ok()) return status;
+           absl::StrCat("cudaHostAlloc of ", num_bytes, " bytes"), gpu));
   return memory;
 }
 
 // Does not use the pool: other processes could not open its memory (cudaIpc).
 absl::StatusOr<PinnedMemory> CudaRuntime::AllocatePinnedOnGpu(size_t num_bytes,
                                                               int gpu) {
-  const auto opened = Find(gpu);
-  if (!opened.ok()) return opened.status();
+  ASSIGN_OR_RETURN(const auto opened, Find(gpu));
   const OnGpu on_gpu(gpu);
   if (on_gpu.error() != cudaSuccess) {
     return Note(on_gpu.error(), "cudaSetDevice", gpu);
   }
   PinnedMemory memory = {.gpu = gpu, .is_on_gpu = true};
-  const absl::Status status =
-      Note(cudaMalloc(&memory.data, num_bytes),
-           absl::StrCat("cudaMalloc of ", num_bytes, " bytes"), gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Note(cudaMalloc(&memory.data, num_bytes),
+                       absl::StrCat("cudaMalloc of ", num_bytes, " bytes"),
+                       gpu));
   return memory;
 }
 
@@ -344,8 +328,7 @@ absl::Status CudaRuntime::LaunchReduce(const GpuReduction& reduction,
                                        GpuStream stream) {
   const absl::Status status = CheckReduction(reduction);
   if (!status.ok() || reduction.num_elements == 0) return status;
-  const auto found = Find(stream.gpu);
-  if (!found.ok()) return found.status();
+  ASSIGN_OR_RETURN(const auto found, Find(stream.gpu));
   const OnGpu on_gpu(stream.gpu);
   if (on_gpu.error() != cudaSuccess) {
     return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
@@ -354,7 +337,7 @@ absl::Status CudaRuntime::LaunchReduce(const GpuReduction& reduction,
   const size_t num_items =
       gpu::NumItems(arguments, gpu::kPackBytes / SizeOf(reduction.dtype));
   const unsigned num_blocks = gpu::NumBlocks(
-      num_items, (*found)->MostBlocks(reduction.kind, reduction.dtype));
+      num_items, found->MostBlocks(reduction.kind, reduction.dtype));
   const cudaError_t error = gpu::WithReduction(
       reduction.kind, reduction.dtype, [&](auto format, auto op) {
         return gpu::LaunchReduce<decltype(format), decltype(op)>(
@@ -369,16 +352,14 @@ absl::Status CudaRuntime::LaunchReduce(const GpuReduction& reduction,
 absl::Status CudaRuntime::LaunchCopy(const GpuCopy& copy, GpuStream stream) {
   const absl::Status status = CheckCopy(copy);
   if (!status.ok() || copy.num_bytes == 0) return status;
-  const auto found = Find(stream.gpu);
-  if (!found.ok()) return found.status();
+  ASSIGN_OR_RETURN(const auto found, Find(stream.gpu));
   const OnGpu on_gpu(stream.gpu);
   if (on_gpu.error() != cudaSuccess) {
     return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
   }
   const gpu::CopyArguments arguments = gpu::PlanCopy(copy);
-  const unsigned num_blocks =
-      gpu::NumBlocks(gpu::NumItems(arguments),
-                     (*found)->MostBlocksOfCopy(arguments.word_bytes));
+  const unsigned num_blocks = gpu::NumBlocks(
+      gpu::NumItems(arguments), found->MostBlocksOfCopy(arguments.word_bytes));
   const cudaError_t error = gpu::WithWord(arguments.word_bytes, [&](auto word) {
     return gpu::LaunchCopy<decltype(word)>(arguments, num_blocks,
                                            HandleOf(stream));

@@ -1,5 +1,7 @@
 #include "gpu/runtime/gpu_launch.h"
 
+#include "framework/base/status_macros.h"
+
 namespace tutti {
 namespace {
 
@@ -17,8 +19,7 @@ absl::Status LaunchInOrder(GpuRuntime& runtime,
                            absl::Span<const GpuLaunch> launches,
                            GpuStream stream) {
   for (const GpuLaunch& launch : launches) {
-    absl::Status status = Launch(runtime, launch, stream);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Launch(runtime, launch, stream));
   }
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -31,19 +32,16 @@ absl::Status MakeLateOutputs(absl::Span<const Attendee> members) {
   if (absl::c_none_of(members, IsLate)) return absl::OkStatus();
   if (absl::c_all_of(members, IsLate)) {
     if (HaveOne(members)) return absl::OkStatus();
-    auto made = MakeOutput(*members[0].context);
-    if (!made.ok()) return made.status();
+    ASSIGN_OR_RETURN(auto made, MakeOutput(*members[0].context));
     for (const Attendee& member : members) {
-      *member.context->late_output = *made;
+      *member.context->late_output = made;
     }
     return absl::OkStatus();
   }
   // Existing outputs may be shared with other members, and are replaced.
   for (const Attendee& member : members) {
     if (!IsLate(member)) continue;
-    auto made = MakeOutput(*member.context);
-    if (!made.ok()) return made.status();
-    *member.context->late_output = *std::move(made);
+    ASSIGN_OR_RETURN(*member.context->late_output, MakeOutput(*member.context));
   }
   return absl::OkStatus();
 }

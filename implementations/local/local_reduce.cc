@@ -4,6 +4,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
+#include "framework/base/status_macros.h"
 #include "framework/tensor/local_buffers.h"
 #include "implementations/local/local_pass.h"
 #include "tutti/implementation.h"
@@ -128,8 +129,7 @@ class Reduction : public LocalPass {
       for (const Cursor& cursor : cursors) {
         end = std::min(end, cursor.piece->end);
       }
-      const absl::Status status = FoldPieces(cursors, {begin, end});
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(FoldPieces(cursors, {begin, end}));
       for (Cursor& cursor : cursors) {
         if (cursor.piece->end == end) ++cursor.piece;
       }

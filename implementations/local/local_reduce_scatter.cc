@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/status_macros.h"
 #include "framework/tensor/local_buffers.h"
 #include "implementations/local/local_pass.h"
 #include "tutti/implementation.h"
@@ -37,9 +38,7 @@ class ReduceScatter : public LocalPass {
     while (slice.begin < slice.end) {
       const int64_t rank = slice.begin / block_bytes_;
       const int64_t end = std::min(slice.end, (rank + 1) * block_bytes_);
-      const absl::Status status =
-          FoldBlock(static_cast<int>(rank), {slice.begin, end});
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(FoldBlock(static_cast<int>(rank), {slice.begin, end}));
       slice.begin = end;
     }
     return absl::OkStatus();

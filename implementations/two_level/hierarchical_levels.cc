@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "implementations/parts/cost.h"
 #include "implementations/tree_reduce.h"
 #include "implementations/two_level/hierarchy.h"
@@ -22,15 +23,13 @@ namespace {
 // Finds the algorithm of a level. Refuses compositions: a composition could
 // contain itself, without end.
 absl::StatusOr<const Algorithm*> FindLevel(absl::string_view name) {
-  const auto factory = FindPart(name);
-  if (!factory.ok()) return factory.status();
-  const Algorithm* const algorithm = AlgorithmOf(**factory);
+  ASSIGN_OR_RETURN(const auto factory, FindPart(name));
+  const Algorithm* const algorithm = AlgorithmOf(*factory);
   if (algorithm == nullptr || algorithm->traits.check_parts != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         name, " is no schedule of one level, as each level has to be"));
   }
-  const absl::Status status = CheckFitsAsPart(name, algorithm->traits);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckFitsAsPart(name, algorithm->traits));
   return algorithm;
 }
 
@@ -50,15 +49,13 @@ std::optional<CollectiveType> TypeInside(const Algorithm& algorithm) {
 }  // namespace
 
 absl::Status CheckLevels(const ReduceLevels& levels) {
-  const auto inside = FindLevel(levels.inside);
-  if (!inside.ok()) return inside.status();
-  if (!TypeInside(**inside).has_value()) {
+  ASSIGN_OR_RETURN(const auto inside, FindLevel(levels.inside));
+  if (!TypeInside(*inside).has_value()) {
     return absl::InvalidArgumentError(absl::StrCat(
         levels.inside, " does not reduce, as the level inside tasks has to"));
   }
-  const auto between = FindLevel(levels.between);
-  if (!between.ok()) return between.status();
-  if (Does(**between, kAllReduce)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto between, FindLevel(levels.between));
+  if (Does(*between, kAllReduce)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(levels.between,
                    " does not all-reduce, as the level between tasks has to"));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "framework/base/block_cache.h"
+#include "framework/base/status_macros.h"
 #include "framework/tensor/local_buffers.h"
 #include "implementations/local/local_pass.h"
 #include "schedule/chunk_map.h"
@@ -65,9 +66,8 @@ class FinishAndFanOut final : public LocalPass {
   absl::Status Run(ByteRange slice) const override {
     const int64_t begin = chunk_.begin + slice.begin;
     uint8_t* const result = output(0) + begin;
-    const absl::Status status = instance().final_op.Apply(
-        instance().dtype, result, slice.size() / element_bytes(), num_merged_);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(instance().final_op.Apply(
+        instance().dtype, result, slice.size() / element_bytes(), num_merged_));
     const Pointers<uint8_t> to = At<uint8_t>(outputs_, begin);
     const absl::Span<uint8_t* const> all(to), none;
     CopyToMany(result, streams() ? none : all, streams() ? all : none,

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/block_cache.h"
 #include "framework/base/mutex.h"
+#include "framework/base/status_macros.h"
 #include "framework/choice/delegate_cost.h"
 #include "framework/collective/collective_delegate.h"
 #include "framework/executor/local_meeting.h"
@@ -179,11 +180,10 @@ class ScheduleFactory final : public HybridFactory, public HasStandIn {
   }
 
   absl::StatusOr<StandIn> MakeStandIn() const override {
-    const auto factory = FindInterTaskLevel(between());
-    if (!factory.ok()) return factory.status();
+    ASSIGN_OR_RETURN(const auto factory, FindInterTaskLevel(between()));
     Algorithm algorithm = functions_;
     algorithm.traits = traits();
-    if (AlgorithmOf(**factory)->subdivide == nullptr) {
+    if (AlgorithmOf(*factory)->subdivide == nullptr) {
       algorithm.subdivide = nullptr;
     }
     return StandIn{

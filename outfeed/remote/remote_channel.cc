@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "outfeed/frame.h"
 #include "tutti/environment.h"
 
@@ -95,8 +96,7 @@ absl::Status RemoteChannel::TransferFromOutfeed(
     }
     has_listened_ = true;
     tap_ = std::make_shared<Tap>(std::move(listener));
-    absl::Status status = inner_.TransferFromOutfeed(tap_);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(inner_.TransferFromOutfeed(tap_));
   }
   link_->environment().queue->Schedule(
       [self = shared_from_this()] { self->Begin(); });

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/status_macros.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "remote/grpc/wire/control_messages.h"
@@ -232,9 +233,7 @@ ControlAnswer ControlClient::OutgoingCall::AnswerOf(
   Peers& peers = *client_->peers_;
   const std::optional<uint64_t> incarnation = attempt.incarnation();
   if (incarnation) {
-    const absl::Status same =
-        peers.Observe(task_, attempt.expected(), *incarnation);
-    if (!same.ok()) return same;
+    RETURN_IF_ERROR(peers.Observe(task_, attempt.expected(), *incarnation));
   }
   if (!status.ok()) {
     return attempt.is_answered() ? FromGrpc(status)

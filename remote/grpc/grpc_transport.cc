@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "framework/base/environment_check.h"
 #include "framework/base/mutex.h"
+#include "framework/base/status_macros.h"
 #include "grpc/grpc.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
@@ -106,16 +107,16 @@ absl::Status GrpcTransport::Start(ControlService* control,
   if (serving_ != nullptr) {
     return absl::FailedPreconditionError("the transport has been started");
   }
-  auto gate = ConnectionGate::Listen(
-      {.endpoints = addresses_.endpoints,
-       .same_host_address = peers_.SameHostAddress(options_.cluster.this_task),
-       .max_unknown = options_.bounds.max_unknown_connections,
-       .clock = options_.environment.clock});
-  if (!gate.ok()) return gate.status();
+  ASSIGN_OR_RETURN(auto gate,
+                   ConnectionGate::Listen(
+                       {.endpoints = addresses_.endpoints,
+                        .same_host_address =
+                            peers_.SameHostAddress(options_.cluster.this_task),
+                        .max_unknown = options_.bounds.max_unknown_connections,
+                        .clock = options_.environment.clock}));
   auto serving = std::make_unique<Serving>(&options_, &peers_, control,
-                                           transfers, *std::move(gate));
-  const absl::Status status = StartServer(*serving);
-  if (!status.ok()) return status;
+                                           transfers, std::move(gate));
+  RETURN_IF_ERROR(StartServer(*serving));
   serving->gate->Start(
       [acceptor = serving->acceptor.get()](int listener_fd, int fd) {
         grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
@@ -237,14 +238,12 @@ absl::Status CheckLanes(const GrpcTransportOptions& options) {
 }
 
 absl::Status Check(const GrpcTransportOptions& options) {
-  absl::Status status = Validate(options.cluster);
-  if (!status.ok()) return status;
-  status = Validate(options.environment);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Validate(options.cluster));
+  RETURN_IF_ERROR(Validate(options.environment));
   if (options.incarnation == 0) {
     return absl::InvalidArgumentError("0 is no incarnation of a task");
   }
-  status = CheckBounds(options.bounds);
+  absl::Status status = CheckBounds(options.bounds);
   return status.ok() ? CheckLanes(options) : status;
 }
 
@@ -270,15 +269,12 @@ absl::StatusOr<ListenAddresses> WhereToListen(
 
 absl::StatusOr<std::shared_ptr<Transport>> CreateGrpcTransport(
     GrpcTransportOptions options) {
-  const absl::Status status = Check(options);
-  if (!status.ok()) return status;
-  auto addresses = WhereToListen(options);
-  if (!addresses.ok()) return addresses.status();
+  RETURN_IF_ERROR(Check(options));
+  ASSIGN_OR_RETURN(auto addresses, WhereToListen(options));
   KeepGrpc();
-  auto credentials = MakeCredentials(options.tls);
-  if (!credentials.ok()) return credentials.status();
+  ASSIGN_OR_RETURN(auto credentials, MakeCredentials(options.tls));
   return std::make_shared<GrpcTransport>(
-      std::move(options), *std::move(addresses), *std::move(credentials));
+      std::move(options), std::move(addresses), std::move(credentials));
 }
 
 namespace {

@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "framework/base/status_macros.h"
 #include "remote/mpi/messages/mpi_cuda.h"
 #include "remote/transport_registry.h"
 #include "tutti/mpi_transport.h"
@@ -15,8 +16,7 @@ namespace {
 absl::StatusOr<TaskNetwork> Connect(const NetworkSettings& settings) {
   auto runtime = std::make_shared<MpiRuntime>(
       MpiRuntime::Options{.environment = settings.environment});
-  const absl::Status status = runtime->Start();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(runtime->Start());
   auto cluster = ClusterOf(*runtime);
   if (!cluster.ok()) return cluster.status();
   return TaskNetwork{

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "framework/base/environment_check.h"
+#include "framework/base/status_macros.h"
 #include "proto/mpi.pb.h"
 #include "remote/mpi/collectives/mpi_calls.h"
 #include "remote/mpi/collectives/mpi_collectives.h"
@@ -273,8 +274,7 @@ class MpiTransport final : public Transport,
 
   absl::Status Start(ControlService* control,
                      TransferService* transfers) override {
-    const auto size = runtime_->size();
-    if (!size.ok()) return size.status();
+    ASSIGN_OR_RETURN(const auto size, runtime_->size());
     State expected = State::kNew;
     if (!state_.compare_exchange_strong(expected, State::kStarted)) {
       return absl::FailedPreconditionError("the transport has been started");
@@ -373,12 +373,10 @@ class MpiTransport final : public Transport,
 }  // namespace
 
 absl::StatusOr<ClusterSpec> ClusterOf(const MpiRuntime& runtime) {
-  const auto rank = runtime.rank();
-  if (!rank.ok()) return rank.status();
-  const auto hosts = runtime.hosts();
-  if (!hosts.ok()) return hosts.status();
-  ClusterSpec cluster{.this_task = *rank};
-  for (const std::string& host : *hosts) {
+  ASSIGN_OR_RETURN(const auto rank, runtime.rank());
+  ASSIGN_OR_RETURN(const auto hosts, runtime.hosts());
+  ClusterSpec cluster{.this_task = rank};
+  for (const std::string& host : hosts) {
     cluster.addresses.push_back(
         absl::StrCat(host, ":", cluster.addresses.size() + 1));
   }
@@ -387,22 +385,18 @@ absl::StatusOr<ClusterSpec> ClusterOf(const MpiRuntime& runtime) {
 
 absl::StatusOr<std::shared_ptr<Transport>> CreateMpiTransport(
     MpiTransportOptions options) {
-  absl::Status status = Validate(options.cluster);
-  if (!status.ok()) return status;
-  status = Validate(options.environment);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Validate(options.cluster));
+  RETURN_IF_ERROR(Validate(options.environment));
   if (options.runtime == nullptr) {
     return absl::InvalidArgumentError("nothing is given that runs MPI");
   }
-  const auto size = options.runtime->size();
-  if (!size.ok()) return size.status();
-  const auto rank = options.runtime->rank();
-  if (!rank.ok()) return rank.status();
-  if (options.cluster.num_tasks() != *size ||
-      options.cluster.this_task != *rank) {
+  ASSIGN_OR_RETURN(const auto size, options.runtime->size());
+  ASSIGN_OR_RETURN(const auto rank, options.runtime->rank());
+  if (options.cluster.num_tasks() != size ||
+      options.cluster.this_task != rank) {
     return absl::InvalidArgumentError(absl::StrCat(
         "this is task ", options.cluster.this_task, " of ",
-        options.cluster.num_tasks(), ", but rank ", *rank, " of ", *size));
+        options.cluster.num_tasks(), ", but rank ", rank, " of ", size));
   }
   if (options.incarnation == 0) {
     return absl::InvalidArgumentError("0 is no incarnation of a task");

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/member_params.h"
 #include "resolvers/local/instance_check.h"
 #include "resolvers/messages/group_codec.h"
@@ -12,22 +13,21 @@ namespace tutti {
 GroupLearner::Answer GroupLearner::Decode(const LeaderRequest& question,
                                           int leader,
                                           const proto::Settled& settled) {
-  const auto found = LearnFrom(question, leader, settled.group());
-  if (!found.ok()) return found.status();
-  SettledGroups::Group& group = **found;
+  ASSIGN_OR_RETURN(const auto found,
+                   LearnFrom(question, leader, settled.group()));
+  SettledGroups::Group& group = *found;
   const auto rank = group.rank_of_device.find(question.device_name);
   if (rank == group.rank_of_device.end()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "group.members lacks ", question.device_name, ", which asked"));
   }
-  auto instance =
-      FindOrDecode(question, group, rank->second, settled.instance());
-  if (!instance.ok()) return instance.status();
-  auto params = MakeMemberParams(group.params, *std::move(instance), group.task,
-                                 rank->second);
-  if (!params.ok()) return params.status();
+  ASSIGN_OR_RETURN(auto instance, FindOrDecode(question, group, rank->second,
+                                               settled.instance()));
+  ASSIGN_OR_RETURN(auto params,
+                   MakeMemberParams(group.params, std::move(instance),
+                                    group.task, rank->second));
   MutexLock lock(mu_);
-  settled_->AddMember(group, question.device_name, {question.request, *params});
+  settled_->AddMember(group, question.device_name, {question.request, params});
   return params;
 }
 
@@ -41,14 +41,12 @@ GroupLearner::FindOrDecode(const LeaderRequest& question,
     const auto found = group.instances.find(question.id.instance_key);
     if (found != group.instances.end()) return found->second.params;
   }
-  auto decoded =
-      DecodeInstance(*question.request, *group.params, rank, message);
-  if (!decoded.ok()) return decoded.status();
-  const absl::Status status =
-      CheckDecided(options_.policy, *group.params, *group.task, *decoded,
-                   question.request->impl_details.implementation);
-  if (!status.ok()) return status;
-  return std::make_shared<const CollInstanceParams>(*std::move(decoded));
+  ASSIGN_OR_RETURN(auto decoded, DecodeInstance(*question.request,
+                                                *group.params, rank, message));
+  RETURN_IF_ERROR(CheckDecided(options_.policy, *group.params, *group.task,
+                               decoded,
+                               question.request->impl_details.implementation));
+  return std::make_shared<const CollInstanceParams>(std::move(decoded));
 }
 
 absl::StatusOr<SettledGroups::GroupPtr> GroupLearner::LearnFrom(
@@ -62,9 +60,9 @@ absl::StatusOr<SettledGroups::GroupPtr> GroupLearner::LearnFrom(
     return absl::AbortedError(
         absl::StrCat("group ", question.id.group_key, " ended meanwhile"));
   }
-  auto group = DecodeGroup(options_.cluster, *question.request, message);
-  if (!group.ok()) return group.status();
-  return Learn(*std::move(group), leader);
+  ASSIGN_OR_RETURN(auto group,
+                   DecodeGroup(options_.cluster, *question.request, message));
+  return Learn(std::move(group), leader);
 }
 
 // Adds the group for all members of this task, when its first member hears of
@@ -74,15 +72,15 @@ absl::StatusOr<SettledGroups::GroupPtr> GroupLearner::Learn(
   const GroupKey key = group->key;
   const uint64_t generation = group->generation;
   options_.directory->Add(std::move(group));
-  const auto living = options_.directory->Find(key, generation);
-  if (!living.ok()) return living.status();
+  ASSIGN_OR_RETURN(const auto living,
+                   options_.directory->Find(key, generation));
   SettledGroups::GroupPtr replaced;  // Freed without the lock.
   SettledGroups::GroupPtr added;
   bool is_new = false;
   {
     MutexLock lock(mu_);
     const auto before = settled_->Find(key);
-    added = settled_->Add(*living, &replaced);
+    added = settled_->Add(living, &replaced);
     if (added == nullptr) {
       return absl::AbortedError(
           absl::StrCat("group ", key, " was formed again meanwhile"));
@@ -90,18 +88,16 @@ absl::StatusOr<SettledGroups::GroupPtr> GroupLearner::Learn(
     is_new = added != before;
     if (is_new) added->leader = leader;
   }
-  if (is_new) options_.learned(**living, leader);
+  if (is_new) options_.learned(*living, leader);
   return added;
 }
 
 absl::Status GroupLearner::Add(
     const LeaderRequest& question, int leader,
     const std::shared_ptr<const CollectiveParams>& params) {
-  const auto group = Learn(params->group, leader);
-  if (!group.ok()) return group.status();
+  ASSIGN_OR_RETURN(const auto group, Learn(params->group, leader));
   MutexLock lock(mu_);
-  settled_->AddMember(**group, question.device_name,
-                      {question.request, params});
+  settled_->AddMember(*group, question.device_name, {question.request, params});
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "framework/control/wire_codec.h"
 #include "resolvers/local/led_groups.h"
 #include "resolvers/local/task_members.h"
@@ -156,8 +157,7 @@ absl::Status ParamResolverDistributed::OnGivenUp(const ControlCaller& caller,
                      " does not lead, and does not take ",
                      options_.cluster.Label(caller.task), " for the leader"));
   }
-  const absl::Status status = CheckMayEnd(caller, given_up.execution.group);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckMayEnd(caller, given_up.execution.group));
   if (Note(given_up) && *leader == this_task_)
     reporter_->ReportGivenUp(given_up);
   return absl::OkStatus();
@@ -250,11 +250,10 @@ void ParamResolverDistributed::EndEverywhere(const CollGroupParams& group,
 
 absl::Status ParamResolverDistributed::OnEndGroup(
     const ControlCaller& caller, const proto::EndGroup& message) {
-  absl::Status status = CheckGeneration("generation", message.generation());
-  if (status.ok()) status = CheckError(message.reason());
-  if (!status.ok()) return status;
-  const auto lost = DecodeTasks(options_.cluster, message.lost_tasks());
-  if (!lost.ok()) return lost.status();
+  RETURN_IF_ERROR(CheckGeneration("generation", message.generation()));
+  RETURN_IF_ERROR(CheckError(message.reason()));
+  ASSIGN_OR_RETURN(const auto lost,
+                   DecodeTasks(options_.cluster, message.lost_tasks()));
   const absl::Status reason = DecodeError(message.reason());
   const GroupKey key = message.group_key();
   if (message.generation() == 0) {
@@ -264,12 +263,11 @@ absl::Status ParamResolverDistributed::OnEndGroup(
   const bool is_known =
       led_->HasGroup(key) || client_->FindGroup(key) != nullptr;
   if (!is_known && !client_->IsAwaited(key)) return absl::OkStatus();
-  status = CheckMayEnd(caller, key);
-  if (status.ok()) status = CheckCanEnd(caller, key, message.generation());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckMayEnd(caller, key));
+  RETURN_IF_ERROR(CheckCanEnd(caller, key, message.generation()));
   options_.directory->End(key, message.generation(), reason);
   led_->EndGeneration(key, message.generation(), reason);
-  OnMayNotLead(*lost);
+  OnMayNotLead(lost);
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "framework/base/status_macros.h"
 #include "framework/collective/request_fields.h"
 #include "resolvers/local/task_members.h"
 
@@ -9,8 +10,7 @@ namespace tutti {
 
 absl::StatusOr<std::shared_ptr<const CollectiveParams>>
 SettledGroups::Member::AnswerTo(const CollectiveRequest& other) const {
-  absl::Status status = CheckSameRequest(*request, other);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckSameRequest(*request, other));
   return params;
 }
 

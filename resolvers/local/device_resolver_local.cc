@@ -4,14 +4,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 
 absl::StatusOr<DeviceAttributes> DeviceResolverLocal::GetDeviceAttributes(
     absl::string_view full_name) const {
-  const auto device = devices_->Find(full_name);
-  if (!device.ok()) return device.status();
-  return (*device)->attributes();
+  ASSIGN_OR_RETURN(const auto device, devices_->Find(full_name));
+  return device->attributes();
 }
 
 absl::StatusOr<std::vector<DeviceAttributes>>

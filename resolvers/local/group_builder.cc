@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/rank_list.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/group_resources.h"
 #include "resolvers/local/group_order.h"
 #include "tutti/params.h"
@@ -68,8 +69,7 @@ absl::Status GroupBuilder::Join(const DeviceAttributes& device,
     size_ = request.group_size;
     device_type_ = request.device_type;
   }
-  absl::Status status = CheckMatches(device, request);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckMatches(device, request));
   const auto known = index_by_name_.find(name);
   if (known != index_by_name_.end()) {
     return CheckSame(members_[known->second], device, request.rank);
@@ -80,8 +80,7 @@ absl::Status GroupBuilder::Join(const DeviceAttributes& device,
                      " members, the first of them ", first_name(), ", but ",
                      name, " wants to join"));
   }
-  status = CheckRank(device, request.rank);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckRank(device, request.rank));
   members_.push_back({device, request.rank});
   SetIndex(static_cast<int>(members_.size()) - 1);
   return absl::OkStatus();
@@ -156,9 +155,8 @@ absl::StatusOr<CollGroupParams> GroupBuilder::Build(uint64_t generation) const {
     task_of_rank.push_back(
         number_of_task.emplace(device.name.TaskName(), next).first->second);
   }
-  auto layout = GroupLayout::Create(task_of_rank);
-  if (!layout.ok()) return layout.status();
-  group.layout = std::make_shared<const GroupLayout>(*std::move(layout));
+  ASSIGN_OR_RETURN(auto layout, GroupLayout::Create(task_of_rank));
+  group.layout = std::make_shared<const GroupLayout>(std::move(layout));
   group.cancellation = std::make_shared<Cancellation>();
   group.resources = std::make_shared<GroupResources>();
   return group;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/rank_list.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/member_params.h"
 #include "framework/collective/op_fields.h"
 #include "framework/collective/request_fields.h"
@@ -116,12 +117,12 @@ absl::StatusOr<int64_t> BytesOf(const CollInstanceParams& instance,
                                 const CollGroupParams& group) {
   // Takes the shapes of the root, which has both. Without a root, any rank has
   // both.
-  const auto input = InputShape(instance, group.size(), instance.root);
-  if (!input.ok()) return input.status();
-  const auto output = OutputShape(instance, group.size(), instance.root);
-  if (!output.ok()) return output.status();
+  ASSIGN_OR_RETURN(const auto input,
+                   InputShape(instance, group.size(), instance.root));
+  ASSIGN_OR_RETURN(const auto output,
+                   OutputShape(instance, group.size(), instance.root));
   const TensorShape& larger =
-      input->num_elements() > output->num_elements() ? *input : *output;
+      input.num_elements() > output.num_elements() ? input : output;
   return SizeInBytes(instance.dtype, larger);
 }
 
@@ -152,15 +153,13 @@ absl::Status ChooseImplementation(const SelectionPolicy& policy,
                                   const CollGroupParams& group,
                                   const CollTaskParams& task,
                                   CollInstanceParams* instance) {
-  const auto bytes = BytesOf(*instance, group);
-  if (!bytes.ok()) return bytes.status();
+  ASSIGN_OR_RETURN(const auto bytes, BytesOf(*instance, group));
   SelectionRequest request = RequestFor(policy, group, task, *instance);
-  request.bytes = *bytes;
-  const auto selection = SelectImplementation(policy, request);
-  if (!selection.ok()) return selection.status();
-  instance->impl_details.implementation = selection->name;
-  return selection->factory->Create()->InitializeCollectiveParams(group,
-                                                                  instance);
+  request.bytes = bytes;
+  ASSIGN_OR_RETURN(const auto selection, SelectImplementation(policy, request));
+  instance->impl_details.implementation = selection.name;
+  return selection.factory->Create()->InitializeCollectiveParams(group,
+                                                                 instance);
 }
 
 // Returns 0 if no member is local.
@@ -174,20 +173,17 @@ absl::StatusOr<CollInstanceParams> Decide(const SelectionPolicy& policy,
                                           const CollGroupParams& group,
                                           const CollTaskParams& task,
                                           Requests requests) {
-  absl::Status status = CheckAgreement(requests);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckAgreement(requests));
   const CollectiveRequest& first = *requests[0];
-  const auto root = FindRoot(requests);
-  if (!root.ok()) return root.status();
-  auto rows = CollectRows(requests);
-  if (!rows.ok()) return rows.status();
+  ASSIGN_OR_RETURN(const auto root, FindRoot(requests));
+  ASSIGN_OR_RETURN(auto rows, CollectRows(requests));
   CollInstanceParams instance = InstanceOf(first);
-  instance.root = *root;
-  instance.rows = *std::move(rows);
+  instance.root = root;
+  instance.rows = std::move(rows);
   const CollectiveRequest& own = *requests[FirstLocalRank(task)];
   instance.merge_op = own.merge_op;
   instance.final_op = own.final_op;
-  status = ChooseImplementation(policy, group, task, &instance);
+  absl::Status status = ChooseImplementation(policy, group, task, &instance);
   if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat(InstanceLabel(first), ": ",
                                                     status.message()));
@@ -228,15 +224,14 @@ CompleteInstance(const SelectionPolicy& policy,
                  const std::shared_ptr<const CollGroupParams>& group,
                  const std::shared_ptr<const CollTaskParams>& task,
                  Requests requests) {
-  auto decided = Decide(policy, *group, *task, requests);
-  if (!decided.ok()) return decided.status();
+  ASSIGN_OR_RETURN(auto decided, Decide(policy, *group, *task, requests));
   const auto instance =
-      std::make_shared<const CollInstanceParams>(*std::move(decided));
+      std::make_shared<const CollInstanceParams>(std::move(decided));
   std::vector<std::shared_ptr<const CollectiveParams>> members;
   for (int rank = 0; rank < group->size(); ++rank) {
-    auto params = MakeMemberParams(group, instance, task, rank);
-    if (!params.ok()) return params.status();
-    members.push_back(*std::move(params));
+    ASSIGN_OR_RETURN(auto params,
+                     MakeMemberParams(group, instance, task, rank));
+    members.push_back(std::move(params));
   }
   return members;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/request_fields.h"
 #include "resolvers/local/instance_check.h"
 
@@ -83,8 +84,7 @@ absl::StatusOr<LedGroupPtr> LedGroups::FindOrAdd(const WaitingCall& call,
         absl::StrCat("generation ", call.living_generation, " of group ", key,
                      ", which ", call.device_name, " is in, has ended"));
   }
-  absl::Status room = CheckRoom(call);
-  if (!room.ok()) return room;
+  RETURN_IF_ERROR(CheckRoom(call));
   if (call.is_remote && groups_.size() >= limits_.max_groups) {
     return absl::ResourceExhaustedError(
         absl::StrCat("group ", key, ", which ", call.device_name,
@@ -231,8 +231,7 @@ absl::StatusOr<LedInstancePtr> LedGroups::FindOrAddInstance(
   const InstanceKey key = call.request->instance_key;
   const auto found = group.instances.find(key);
   if (found != group.instances.end()) return found->second;
-  absl::Status room = CheckRoom(call);
-  if (!room.ok()) return room;
+  RETURN_IF_ERROR(CheckRoom(call));
   if (num_entries_ >= next_sweep_) ForgetOldInstances(outbox);
   const size_t num_members = group.params->members.size();
   if (call.is_remote && num_entries_ + num_members > 8 * limits_.max_entries) {

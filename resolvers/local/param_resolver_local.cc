@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "framework/choice/device_needs.h"
 #include "resolvers/local/instance_check.h"
 #include "resolvers/local/task_members.h"
@@ -29,9 +30,8 @@ absl::Status InitializeRuntimeDetails(const CollectiveRegistry& registry,
     const ImplementationTraits& traits = factory->traits();
     if (!Serves(traits, group->device_type)) continue;
     if (!WhyNotOn(*group, traits.device_needs).empty()) continue;
-    const absl::Status status =
-        factory->Create()->InitializeCollectiveGroupRuntimeDetails(group);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(
+        factory->Create()->InitializeCollectiveGroupRuntimeDetails(group));
   }
   return absl::OkStatus();
 }
@@ -178,9 +178,8 @@ void ParamResolverLocal::Arrive(const WaitingCallPtr& call,
 
 absl::Status ParamResolverLocal::BeginForming(const LedGroupPtr& group,
                                               LeaderOutbox* outbox) {
-  auto built = group->builder.Build(group->generation);
-  if (!built.ok()) return built.status();
-  auto params = std::make_shared<CollGroupParams>(*std::move(built));
+  ASSIGN_OR_RETURN(auto built, group->builder.Build(group->generation));
+  auto params = std::make_shared<CollGroupParams>(std::move(built));
   group->cancellation = params->cancellation;
   outbox->jobs.emplace_back(
       [this, group, params = std::move(params)](LeaderOutbox* next) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "framework/control/wire_codec.h"
 #include "resolvers/membership/cluster_join.h"
 #include "resolvers/messages/control_codec.h"
@@ -267,18 +268,16 @@ void ClusterControl::End(const absl::Status& reason) {
 
 absl::Status ClusterControl::OnHelloReply(int task,
                                           const proto::HelloReply& reply) {
-  absl::Status status =
-      CheckNumTasks(options_.cluster, task, reply.num_tasks());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckNumTasks(options_.cluster, task, reply.num_tasks()));
   const ControlCaller owner{task, reply.incarnation()};
-  auto devices = DecodeDevices(options_.cluster, owner, reply.devices());
-  if (!devices.ok()) return devices.status();
-  const auto lost = DecodeTasks(options_.cluster, reply.lost_tasks());
-  if (!lost.ok()) return lost.status();
-  status = health_->OnAnswered(owner);
+  ASSIGN_OR_RETURN(auto devices,
+                   DecodeDevices(options_.cluster, owner, reply.devices()));
+  ASSIGN_OR_RETURN(const auto lost,
+                   DecodeTasks(options_.cluster, reply.lost_tasks()));
+  absl::Status status = health_->OnAnswered(owner);
   if (!status.ok()) return absl::UnavailableError(status.message());
-  SetDevices(owner, *std::move(devices));
-  param_resolver_->OnMayNotLead(*lost);
+  SetDevices(owner, std::move(devices));
+  param_resolver_->OnMayNotLead(lost);
   return absl::OkStatus();
 }
 
@@ -383,12 +382,11 @@ void ClusterControl::SetDevices(const ControlCaller& owner,
 
 ControlAnswer ClusterControl::AnswerHello(const ControlCaller& caller,
                                           const proto::Hello& message) {
-  const absl::Status status =
-      CheckNumTasks(options_.cluster, caller.task, message.num_tasks());
-  if (!status.ok()) return status;
-  auto devices = DecodeDevices(options_.cluster, caller, message.devices());
-  if (!devices.ok()) return devices.status();
-  SetDevices(caller, *std::move(devices));
+  RETURN_IF_ERROR(
+      CheckNumTasks(options_.cluster, caller.task, message.num_tasks()));
+  ASSIGN_OR_RETURN(auto devices,
+                   DecodeDevices(options_.cluster, caller, message.devices()));
+  SetDevices(caller, std::move(devices));
   proto::ControlReply reply;
   proto::HelloReply* const hello = reply.mutable_hello();
   *hello->mutable_devices() = OwnHello().devices();

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 
@@ -35,18 +36,15 @@ DeviceResolverDistributed::Find(int task) const {
 
 absl::StatusOr<DeviceAttributes> DeviceResolverDistributed::GetDeviceAttributes(
     absl::string_view full_name) const {
-  const auto name = DeviceName::Parse(full_name);
-  if (!name.ok()) return name.status();
-  const auto number = cluster_.TaskOf(*name);
-  if (!number.ok()) return number.status();
+  ASSIGN_OR_RETURN(const auto name, DeviceName::Parse(full_name));
+  ASSIGN_OR_RETURN(const auto number, cluster_.TaskOf(name));
   MutexLock lock(&mu_);
-  const auto task = Find(*number);
-  if (!task.ok()) return task.status();
-  for (const DeviceAttributes& device : (*task)->devices) {
-    if (device.name == *name) return device;
+  ASSIGN_OR_RETURN(const auto task, Find(number));
+  for (const DeviceAttributes& device : task->devices) {
+    if (device.name == name) return device;
   }
-  return absl::NotFoundError(absl::StrCat(cluster_.Label(*number), " has ",
-                                          (*task)->devices.size(),
+  return absl::NotFoundError(absl::StrCat(cluster_.Label(number), " has ",
+                                          task->devices.size(),
                                           " devices, but not ", full_name));
 }
 
@@ -58,14 +56,12 @@ DeviceResolverDistributed::GetTaskDevices(absl::string_view task_name) const {
         absl::StrCat("\"", task_name, "\" is not the name of a task; wanted ",
                      "the form ", cluster_.TaskName(0)));
   }
-  const auto number = cluster_.TaskOf(*name);
-  if (!number.ok()) return number.status();
+  ASSIGN_OR_RETURN(const auto number, cluster_.TaskOf(*name));
   MutexLock lock(&mu_);
-  const auto task = Find(*number);
-  if (!task.ok()) return task.status();
-  if (!(*task)->devices.empty()) return (*task)->devices;
+  ASSIGN_OR_RETURN(const auto task, Find(number));
+  if (!task->devices.empty()) return task->devices;
   return absl::NotFoundError(
-      absl::StrCat(cluster_.Label(*number), " has no device"));
+      absl::StrCat(cluster_.Label(number), " has no device"));
 }
 
 std::optional<int64_t> DeviceResolverDistributed::NumDevices(int task) const {

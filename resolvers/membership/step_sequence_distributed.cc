@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 
@@ -60,12 +61,11 @@ void StepSequenceDistributed::OnReply(int64_t graph_key, uint64_t number,
 absl::StatusOr<proto::ControlReply> StepSequenceDistributed::Draw(
     const ControlCaller& caller, const proto::StepSequence& message) {
   const ClusterSpec& cluster = options_.cluster;
-  const auto leader = options_.leadership->leader();
-  if (!leader.ok()) return leader.status();
-  if (*leader != cluster.this_task) {
+  ASSIGN_OR_RETURN(const auto leader, options_.leadership->leader());
+  if (leader != cluster.this_task) {
     return absl::FailedPreconditionError(
         absl::StrCat(cluster.Label(cluster.this_task), " draws no step ids: ",
-                     cluster.Label(*leader), " leads, as far as it knows"));
+                     cluster.Label(leader), " leads, as far as it knows"));
   }
   const Given given{caller.incarnation, message.number()};
   const int64_t drawn = DrawStepId(*options_.environment.random);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -310,8 +311,7 @@ absl::Status TaskHealth::OnHeard(const ControlCaller& process) {
 }
 
 absl::Status TaskHealth::OnAnswered(const ControlCaller& process) {
-  absl::Status status = OnHeard(process);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(OnHeard(process));
   MutexLock lock(&mu_);
   Task& known = tasks_[process.task];
   if (known.incarnation == process.incarnation) known.has_answered = true;

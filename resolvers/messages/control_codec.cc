@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/op_fields.h"
 #include "resolvers/messages/message_checks.h"
 #include "tutti/collective.h"
@@ -59,14 +60,12 @@ std::vector<T> ToVector(const Field& field) {
 
 absl::Status DecodeLibraries(const proto::Device& message,
                              DeviceAttributes* device) {
-  absl::Status status = CheckCount("device.libraries", message.libraries_size(),
-                                   kMaxLibrariesOfDevice);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckCount("device.libraries", message.libraries_size(),
+                             kMaxLibrariesOfDevice));
   for (const std::string& name : message.libraries()) {
     if (name.empty())
       return InvalidMessage("device.libraries has an empty name");
-    status = CheckName("device.libraries", name);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckName("device.libraries", name));
     device->libraries.push_back(name);
   }
   return absl::OkStatus();
@@ -105,9 +104,8 @@ absl::StatusOr<DeviceAttributes> DecodeDevice(const ClusterSpec& cluster,
     if (!status.ok()) return status;
     device.locality.links.push_back({link.device_index(), link.strength()});
   }
-  status = DecodeLibraries(message, &device);
-  if (status.ok()) status = CheckName("device.unit", message.unit());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(DecodeLibraries(message, &device));
+  RETURN_IF_ERROR(CheckName("device.unit", message.unit()));
   device.unit = message.unit();
   return device;
 }
@@ -176,8 +174,7 @@ absl::StatusOr<CollectiveOp> DecodeOp(const proto::Request& message) {
 }
 
 absl::StatusOr<MergeOp> DecodeMergeOp(const proto::Request& message) {
-  const absl::Status status = CheckName("request.merge_op", message.merge_op());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckName("request.merge_op", message.merge_op()));
   if (!message.merge_op_is_custom()) {
     const auto kind = ParseReductionKind(message.merge_op());
     if (kind.ok()) return MergeOp(*kind);
@@ -194,8 +191,7 @@ absl::StatusOr<MergeOp> DecodeMergeOp(const proto::Request& message) {
 
 absl::StatusOr<FinalOp> DecodeFinalOp(const proto::Request& message) {
   const std::string& name = message.final_op();
-  const absl::Status status = CheckName("request.final_op", name);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckName("request.final_op", name));
   if (message.final_op_is_custom()) {
     return FinalOp::Custom(
         {.name = name, .apply = [name](auto&&...) {
@@ -290,28 +286,24 @@ absl::StatusOr<CollectiveRequest> DecodeRequest(const proto::Request& message) {
     status = CheckCount("request.shape", message.shape_size(), kMaxDims);
   }
   if (!status.ok()) return status;
-  auto op = DecodeOp(message);
-  if (!op.ok()) return op.status();
+  ASSIGN_OR_RETURN(auto op, DecodeOp(message));
   auto shape = TensorShape::Create(ToVector<int64_t>(message.shape()));
   if (!shape.ok()) return InvalidMessage("request.", shape.status().message());
-  auto merge_op = DecodeMergeOp(message);
-  if (!merge_op.ok()) return merge_op.status();
-  auto final_op = DecodeFinalOp(message);
-  if (!final_op.ok()) return final_op.status();
-  auto details = DecodeDetails(message);
-  if (!details.ok()) return details.status();
+  ASSIGN_OR_RETURN(auto merge_op, DecodeMergeOp(message));
+  ASSIGN_OR_RETURN(auto final_op, DecodeFinalOp(message));
+  ASSIGN_OR_RETURN(auto details, DecodeDetails(message));
   CollectiveRequest request;
   request.group_key = message.group_key();
   request.group_size = message.group_size();
   request.device_type = message.device_type();
   request.rank = message.rank();
   request.instance_key = message.instance_key();
-  request.op = *std::move(op);
+  request.op = std::move(op);
   request.dtype = static_cast<DType>(message.dtype());
   request.shape = *std::move(shape);
-  request.merge_op = *std::move(merge_op);
-  request.final_op = *std::move(final_op);
-  request.impl_details = *std::move(details);
+  request.merge_op = std::move(merge_op);
+  request.final_op = std::move(final_op);
+  request.impl_details = std::move(details);
   status = Validate(request);
   if (!status.ok()) return status;
   return request;
@@ -361,12 +353,10 @@ absl::StatusOr<MemberCall> DecodeMemberCall(
     const ClusterSpec& cluster, const ControlCaller& caller,
     const proto::CompleteParams& message) {
   MemberCall call;
-  auto device = DecodeDevice(cluster, caller, message.device());
-  if (!device.ok()) return device.status();
-  call.device = *std::move(device);
-  auto request = DecodeRequest(message.request());
-  if (!request.ok()) return request.status();
-  call.request = std::make_shared<const CollectiveRequest>(*std::move(request));
+  ASSIGN_OR_RETURN(call.device,
+                   DecodeDevice(cluster, caller, message.device()));
+  ASSIGN_OR_RETURN(auto request, DecodeRequest(message.request()));
+  call.request = std::make_shared<const CollectiveRequest>(std::move(request));
   call.ended_generation = message.ended_generation();
   call.living_generation = message.living_generation();
   call.number = {.step_id = message.step(), .execution = message.execution()};
@@ -401,18 +391,15 @@ void EncodeDevice(const DeviceAttributes& device, proto::Device* message) {
 absl::StatusOr<std::vector<DeviceAttributes>> DecodeDevices(
     const ClusterSpec& cluster, const ControlCaller& owner,
     const google::protobuf::RepeatedPtrField<proto::Device>& messages) {
-  absl::Status status =
-      CheckCount("devices", messages.size(), kMaxDevicesOfTask);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckCount("devices", messages.size(), kMaxDevicesOfTask));
   std::vector<DeviceAttributes> devices;
   absl::flat_hash_set<std::pair<std::string, int>> seen;
   for (const proto::Device& message : messages) {
-    auto device = DecodeDevice(cluster, owner, message);
-    if (!device.ok()) return device.status();
-    if (!seen.emplace(device->name.type, device->name.index).second) {
-      return InvalidMessage("devices has ", device->name.ToString(), " twice");
+    ASSIGN_OR_RETURN(auto device, DecodeDevice(cluster, owner, message));
+    if (!seen.emplace(device.name.type, device.name.index).second) {
+      return InvalidMessage("devices has ", device.name.ToString(), " twice");
     }
-    devices.push_back(*std::move(device));
+    devices.push_back(std::move(device));
   }
   return devices;
 }

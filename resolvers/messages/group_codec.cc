@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/group_resources.h"
 #include "framework/collective/op_fields.h"
 #include "resolvers/messages/control_codec.h"
@@ -80,9 +81,8 @@ absl::Status SetLayout(CollGroupParams* group) {
   for (const CollGroupMember& member : group->members) {
     task_of_rank.push_back(member.device.name.task);
   }
-  auto layout = GroupLayout::Create(task_of_rank);
-  if (!layout.ok()) return layout.status();
-  group->layout = std::make_shared<const GroupLayout>(*std::move(layout));
+  ASSIGN_OR_RETURN(auto layout, GroupLayout::Create(task_of_rank));
+  group->layout = std::make_shared<const GroupLayout>(std::move(layout));
   return absl::OkStatus();
 }
 
@@ -164,9 +164,8 @@ absl::Status CheckImplementation(const proto::Instance& message, int size) {
   if (message.implementation().empty()) {
     return InvalidMessage("instance.implementation is empty");
   }
-  const absl::Status status =
-      CheckName("instance.implementation", message.implementation());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(
+      CheckName("instance.implementation", message.implementation()));
   const int num_offsets = message.subdiv_offsets_size();
   if (num_offsets <= kMaxSubdivisions &&
       int64_t{num_offsets} * size <= kMaxChunks) {
@@ -232,27 +231,23 @@ absl::StatusOr<std::shared_ptr<CollGroupParams>> DecodeGroup(
     return InvalidMessage("group.group_key is ", message.group_key(),
                           "; wanted ", request.group_key);
   }
-  absl::Status status =
-      CheckGeneration("group.generation", message.generation());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckGeneration("group.generation", message.generation()));
   if (message.generation() == 0) return InvalidMessage("group.generation is 0");
   if (message.device_type() != request.device_type) {
     return InvalidMessage("group.device_type is not ", request.device_type);
   }
-  const auto count = CountMembers(cluster, request.group_size, message);
-  if (!count.ok()) return count.status();
+  ASSIGN_OR_RETURN(const auto count,
+                   CountMembers(cluster, request.group_size, message));
   auto group = std::make_shared<CollGroupParams>();
   group->key = message.group_key();
   group->generation = message.generation();
   group->device_type = message.device_type();
-  group->members.reserve(*count);
+  group->members.reserve(count);
   for (const proto::MemberRange& range : message.members()) {
-    status = DecodeRange(cluster, range, group.get());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(DecodeRange(cluster, range, group.get()));
   }
-  status = CheckMembersDiffer(*group);
-  if (status.ok()) status = SetLayout(group.get());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckMembersDiffer(*group));
+  RETURN_IF_ERROR(SetLayout(group.get()));
   group->runtime_details.communicator_key = message.communicator_key();
   group->cancellation = std::make_shared<Cancellation>();
   group->resources = std::make_shared<GroupResources>();
@@ -276,20 +271,17 @@ absl::StatusOr<CollInstanceParams> DecodeInstance(
     const CollectiveRequest& request, const CollGroupParams& group, int rank,
     const proto::Instance& message) {
   const int size = group.size();
-  absl::Status status = CheckRoot(request, size, rank, message.root());
-  if (status.ok()) status = CheckImplementation(message, size);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckRoot(request, size, rank, message.root()));
+  RETURN_IF_ERROR(CheckImplementation(message, size));
   if (message.rows_size() != NumRows(request, size)) {
     return InvalidMessage("instance.rows has ", message.rows_size(),
                           " entries; wanted ", NumRows(request, size));
   }
-  auto shape = DecodeShape(request, message);
-  if (!shape.ok()) return shape.status();
+  ASSIGN_OR_RETURN(auto shape, DecodeShape(request, message));
   CollInstanceParams instance = InstanceOf(request);
   instance.rows.assign(message.rows().begin(), message.rows().end());
-  status = CheckRows(request, rank, instance.rows);
-  if (!status.ok()) return status;
-  instance.shape = *std::move(shape);
+  RETURN_IF_ERROR(CheckRows(request, rank, instance.rows));
+  instance.shape = std::move(shape);
   instance.root = message.root();
   instance.impl_details.implementation = message.implementation();
   instance.impl_details.subdiv_offsets.assign(message.subdiv_offsets().begin(),

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/mutex.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/group_resources.h"
 #include "schedule/engine/schedule_cache.h"
 #include "schedule/engine/schedule_runner.h"
@@ -46,18 +47,17 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
 
   absl::Status InitializeCollectiveParams(
       const CollGroupParams& group, CollInstanceParams* instance) override {
-    const absl::Status status = CheckParts(algorithm_->traits);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckParts(algorithm_->traits));
     CollImplDetails& details = instance->impl_details;
     if (algorithm_->subdivide == nullptr || !details.subdiv_offsets.empty()) {
       return absl::OkStatus();
     }
-    const auto input = InputShape(*instance, group.size(), instance->root);
-    if (!input.ok()) return input.status();
-    const auto output = OutputShape(*instance, group.size(), instance->root);
-    if (!output.ok()) return output.status();
+    ASSIGN_OR_RETURN(const auto input,
+                     InputShape(*instance, group.size(), instance->root));
+    ASSIGN_OR_RETURN(const auto output,
+                     OutputShape(*instance, group.size(), instance->root));
     const int64_t num_elements =
-        std::max(input->num_elements(), output->num_elements());
+        std::max(input.num_elements(), output.num_elements());
     details.subdiv_offsets = algorithm_->subdivide(
         {.layout = *group.layout,
          .bytes = num_elements * static_cast<int64_t>(SizeOf(instance->dtype)),
@@ -71,20 +71,17 @@ class ScheduledImplementation : public CollectiveImplementationInterface {
   // of CheckParts().
   absl::Status InitializeCollectiveContext(
       CollectiveContext* context) override {
-    absl::Status status = CheckOps(*context);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckOps(*context));
     const bool in_place =
         OverlapOf(context->input, context->output) != Overlap::kNone;
     const ScheduleRunner* runner = Kept(in_place);
     if (runner == nullptr) {
-      status = CheckParts(algorithm_->traits);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(CheckParts(algorithm_->traits));
       const CollectiveParams& params = *context->params;
       const auto cache = params.group->resources->GetOrCreate<ScheduleCache>();
-      auto schedule = cache->Get(algorithm_, params, in_place);
-      if (!schedule.ok()) return schedule.status();
+      ASSIGN_OR_RETURN(auto schedule, cache->Get(algorithm_, params, in_place));
       runner = Keep(in_place, std::make_unique<const ScheduleRunner>(
-                                  *std::move(schedule), params));
+                                  std::move(schedule), params));
     }
     context->implementation_state = runner;
     return absl::OkStatus();

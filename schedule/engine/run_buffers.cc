@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "framework/base/status_macros.h"
 #include "tutti/device.h"
 
 namespace tutti {
@@ -13,9 +14,7 @@ absl::Status RunBuffers::Open(const CollectiveContext& context,
   if (bound_.scratch_bytes() == 0 || scratch_.is_set()) {
     return absl::OkStatus();
   }
-  auto scratch = TakeScratch(bound_.scratch_bytes());
-  if (!scratch.ok()) return scratch.status();
-  scratch_ = *std::move(scratch);
+  ASSIGN_OR_RETURN(scratch_, TakeScratch(bound_.scratch_bytes()));
   return absl::OkStatus();
 }
 

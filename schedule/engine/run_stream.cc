@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "framework/base/status_macros.h"
+
 namespace tutti {
 
 RunStream::RunStream(std::unique_ptr<StepStream> steps, size_t num_ops)
@@ -11,10 +13,9 @@ RunStream::RunStream(std::unique_ptr<StepStream> steps, size_t num_ops)
       on_host_(num_ops) {}
 
 absl::StatusOr<const DeviceFence*> RunStream::PostFence(int32_t index) {
-  auto written = steps_->Mark();
-  if (!written.ok()) return written.status();
+  ASSIGN_OR_RETURN(auto written, steps_->Mark());
   auto& lent = written_[static_cast<size_t>(index)];
-  lent = *std::move(written);
+  lent = std::move(written);
   MutexLock lock(&mu_);
   ++num_lent_;
   return lent.get();

@@ -4,6 +4,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "schedule/find_part.h"
 #include "schedule/first_members.h"
 #include "tutti/collective.h"
@@ -27,9 +28,8 @@ absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindInterTaskLevel(
                      " is no schedule that all-reduces, as the stage "
                      "between processes has to be"));
   }
-  absl::Status status = CheckFitsAsPart(name, traits);
-  if (status.ok()) status = CheckParts(algorithm->traits);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckFitsAsPart(name, traits));
+  RETURN_IF_ERROR(CheckParts(algorithm->traits));
   return factory;
 }
 
@@ -88,17 +88,14 @@ absl::Status ScheduleBetweenTasks::MakeReductions(
 absl::StatusOr<ScheduleBetweenTasks::Reduction>
 ScheduleBetweenTasks::MakeReduction(const CollectiveParams& whole,
                                     int64_t num_elements) const {
-  const auto factory = FindInterTaskLevel(name_);
-  if (!factory.ok()) return factory.status();
+  ASSIGN_OR_RETURN(const auto factory, FindInterTaskLevel(name_));
   Reduction reduction = {.params = AmongFirstMembers(whole, num_elements),
-                         .implementation = (*factory)->Create()};
+                         .implementation = factory->Create()};
   auto instance =
       std::make_shared<CollInstanceParams>(*reduction.params.instance);
   instance->impl_details.implementation = name_;
-  const absl::Status status =
-      reduction.implementation->InitializeCollectiveParams(
-          *reduction.params.group, instance.get());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(reduction.implementation->InitializeCollectiveParams(
+      *reduction.params.group, instance.get()));
   reduction.params.instance = std::move(instance);
   return reduction;
 }

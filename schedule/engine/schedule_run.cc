@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tutti/executor.h"
 
 namespace tutti {
@@ -73,14 +74,14 @@ void ScheduleRun::Start(std::unique_ptr<ScheduleRun> owned,
 
 absl::Status ScheduleRun::OpenSteps() {
   if (is_on_host_ || IsBarrier(*context_)) return absl::OkStatus();
-  absl::StatusOr<std::unique_ptr<StepStream>> steps =
-      context_->device->OpenSteps(*context_->executor->environment().clock);
-  if (!steps.ok()) return steps.status();
-  if (*steps == nullptr) {
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<StepStream> steps,
+      context_->device->OpenSteps(*context_->executor->environment().clock));
+  if (steps == nullptr) {
     return absl::UnimplementedError(
         absl::StrCat(context_->device->full_name(), " runs no steps"));
   }
-  stream_.emplace(*std::move(steps), ops_.size());
+  stream_.emplace(std::move(steps), ops_.size());
   return absl::OkStatus();
 }
 

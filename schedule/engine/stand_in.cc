@@ -2,6 +2,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
@@ -9,8 +10,7 @@ namespace tutti {
 absl::StatusOr<StandIn> StandInOf(const CollectiveFactory& factory) {
   const Algorithm* const algorithm = AlgorithmOf(factory);
   if (algorithm != nullptr) {
-    const absl::Status status = CheckParts(algorithm->traits);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckParts(algorithm->traits));
     return StandIn{.algorithm = *algorithm};
   }
   const auto* const code = dynamic_cast<const HasStandIn*>(&factory);

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/op_fields.h"
 #include "schedule/lower/lowering.h"
 #include "tutti/implementation.h"
@@ -36,15 +37,13 @@ absl::Status CheckGroup(const LowerRequest& request) {
 }
 
 absl::StatusOr<int64_t> BytesOf(const CollInstanceParams& instance, int size) {
-  const auto input = InputShape(instance, size, instance.root);
-  if (!input.ok()) return input.status();
-  const auto output = OutputShape(instance, size, instance.root);
-  if (!output.ok()) return output.status();
-  const auto input_bytes = SizeInBytes(instance.dtype, *input);
-  if (!input_bytes.ok()) return input_bytes.status();
-  const auto output_bytes = SizeInBytes(instance.dtype, *output);
-  if (!output_bytes.ok()) return output_bytes.status();
-  return static_cast<int64_t>(std::max(*input_bytes, *output_bytes));
+  ASSIGN_OR_RETURN(const auto input, InputShape(instance, size, instance.root));
+  ASSIGN_OR_RETURN(const auto output,
+                   OutputShape(instance, size, instance.root));
+  ASSIGN_OR_RETURN(const auto input_bytes, SizeInBytes(instance.dtype, input));
+  ASSIGN_OR_RETURN(const auto output_bytes,
+                   SizeInBytes(instance.dtype, output));
+  return static_cast<int64_t>(std::max(input_bytes, output_bytes));
 }
 
 // Returns the named implementation, or else the cheapest implementation that
@@ -52,32 +51,29 @@ absl::StatusOr<int64_t> BytesOf(const CollInstanceParams& instance, int size) {
 absl::StatusOr<std::shared_ptr<const CollectiveFactory>> Choose(
     const LowerRequest& request, CollInstanceParams* instance) {
   CollImplDetails& details = instance->impl_details;
-  const auto bytes = BytesOf(*instance, request.layout.size());
-  if (!bytes.ok()) return bytes.status();
-  auto selection = SelectImplementation(
-      CollectiveRegistry::Global(),
-      {.type = instance->type,
-       .layout = request.layout,
-       .device_type = request.collective.device_type,
-       .bytes = *bytes,
-       .one_process = !details.implementation.empty(),
-       .implementation = details.implementation,
-       .merge_op = instance->merge_op,
-       .final_op = instance->final_op,
-       .wants_subdivisions = !details.subdiv_offsets.empty(),
-       .wants_steps = details.implementation.empty(),
-       .num_listed_ranks = details.rank_list.size(),
-       .determinism = details.determinism});
-  if (!selection.ok()) return selection.status();
-  details.implementation = selection->name;
-  return selection->factory;
+  ASSIGN_OR_RETURN(const auto bytes, BytesOf(*instance, request.layout.size()));
+  ASSIGN_OR_RETURN(auto selection,
+                   SelectImplementation(
+                       CollectiveRegistry::Global(),
+                       {.type = instance->type,
+                        .layout = request.layout,
+                        .device_type = request.collective.device_type,
+                        .bytes = bytes,
+                        .one_process = !details.implementation.empty(),
+                        .implementation = details.implementation,
+                        .merge_op = instance->merge_op,
+                        .final_op = instance->final_op,
+                        .wants_subdivisions = !details.subdiv_offsets.empty(),
+                        .wants_steps = details.implementation.empty(),
+                        .num_listed_ranks = details.rank_list.size(),
+                        .determinism = details.determinism}));
+  details.implementation = selection.name;
+  return selection.factory;
 }
 
 absl::Status Check(const LowerRequest& request) {
-  absl::Status status = Validate(request.collective);
-  if (!status.ok()) return status;
-  status = CheckGroup(request);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Validate(request.collective));
+  RETURN_IF_ERROR(CheckGroup(request));
   if (!IsUneven(request.collective.op)) return absl::OkStatus();
   return absl::UnimplementedError(
       absl::StrCat("cannot lower an ", Name(TypeOf(request.collective.op)),
@@ -85,15 +81,13 @@ absl::Status Check(const LowerRequest& request) {
 }
 
 absl::StatusOr<Lowering> Begin(const LowerRequest& request) {
-  absl::Status status = Check(request);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Check(request));
   CollInstanceParams instance = InstanceOf(request.collective);
   if (HasRoot(instance.type)) {
     instance.root = RootOf(request.collective.op).value_or(request.source);
   }
-  const auto factory = Choose(request, &instance);
-  if (!factory.ok()) return factory.status();
-  const Algorithm* const algorithm = AlgorithmOf(**factory);
+  ASSIGN_OR_RETURN(const auto factory, Choose(request, &instance));
+  const Algorithm* const algorithm = AlgorithmOf(*factory);
   if (algorithm == nullptr) {
     return absl::UnimplementedError(
         absl::StrCat("cannot lower ", instance.impl_details.implementation,
@@ -103,8 +97,8 @@ absl::StatusOr<Lowering> Begin(const LowerRequest& request) {
   group.device_type = request.collective.device_type;
   group.members.resize(request.layout.size());
   group.layout = std::make_shared<const GroupLayout>(request.layout);
-  status = (*factory)->Create()->InitializeCollectiveParams(group, &instance);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(
+      factory->Create()->InitializeCollectiveParams(group, &instance));
   return Lowering(algorithm->plan, std::move(group), std::move(instance));
 }
 
@@ -115,28 +109,25 @@ bool IsInPlace(const LowerRequest& request, int rank) {
 }  // namespace
 
 absl::Status LowerGroup(const LowerRequest& request, GraphBuilder& builder) {
-  auto lowering = Begin(request);
-  if (!lowering.ok()) return lowering.status();
+  ASSIGN_OR_RETURN(auto lowering, Begin(request));
   for (int rank = 0; rank < request.layout.size(); ++rank) {
-    const absl::Status status =
-        lowering->AddMember(rank, IsInPlace(request, rank), /*fuse=*/true);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(
+        lowering.AddMember(rank, IsInPlace(request, rank), /*fuse=*/true));
   }
-  const absl::Status status = lowering->JoinTransfers();
-  return status.ok() ? lowering->AddTo(builder, /*transfers=*/nullptr) : status;
+  const absl::Status status = lowering.JoinTransfers();
+  return status.ok() ? lowering.AddTo(builder, /*transfers=*/nullptr) : status;
 }
 
 absl::Status LowerMember(const LowerRequest& request, int rank,
                          MemberGraphBuilder& builder) {
-  auto lowering = Begin(request);
-  if (!lowering.ok()) return lowering.status();
+  ASSIGN_OR_RETURN(auto lowering, Begin(request));
   if (rank < 0 || rank >= request.layout.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "cannot lower rank ", rank, " of a group of ", request.layout.size()));
   }
   const absl::Status status =
-      lowering->AddMember(rank, IsInPlace(request, rank), /*fuse=*/false);
-  return status.ok() ? lowering->AddTo(builder, &builder) : status;
+      lowering.AddMember(rank, IsInPlace(request, rank), /*fuse=*/false);
+  return status.ok() ? lowering.AddTo(builder, &builder) : status;
 }
 
 }  // namespace tutti

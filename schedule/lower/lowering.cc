@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
@@ -50,14 +51,14 @@ absl::Status Lowering::AddMember(int rank, bool in_place, bool fuse) {
                      .num_chunks = schedule.num_chunks,
                      .in_place = std::vector<bool>(group_->size())};
   memory.in_place[rank] = in_place;
-  auto compiled = CompiledSchedule::Compile(schedule, memory, rank, fuse);
-  if (!compiled.ok()) return compiled.status();
+  ASSIGN_OR_RETURN(auto compiled,
+                   CompiledSchedule::Compile(schedule, memory, rank, fuse));
   CollectiveParams params;
   params.group = group_;
   params.instance = instance_;
   params.default_rank = rank;
   auto bound = std::make_unique<const BoundSchedule>(
-      std::make_shared<const CompiledSchedule>(*std::move(compiled)), params);
+      std::make_shared<const CompiledSchedule>(std::move(compiled)), params);
   const int first_op = num_ops();
   member_of_.resize(first_op + bound->schedule().ops().size(),
                     static_cast<int>(members_.size()));
@@ -96,8 +97,7 @@ absl::Status Lowering::JoinTransfers() {
 
 absl::Status Lowering::AddTo(GraphBuilder& builder,
                              MemberGraphBuilder* transfers) {
-  absl::Status status = Order();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Order());
   for (const Member& member : members_) {
     const size_t num_bytes = member.bound->scratch_bytes();
     if (num_bytes == 0) continue;

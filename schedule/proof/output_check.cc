@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -36,9 +37,7 @@ class OutputChecker {
     for (int rank = 0; rank < memory_.num_ranks; ++rank) {
       for (int chunk = 0; chunk < memory_.num_chunks; ++chunk) {
         if (!memory_.OutputHas(rank, chunk)) continue;
-        if (absl::Status status = CheckOutput(rank, chunk); !status.ok()) {
-          return status;
-        }
+        RETURN_IF_ERROR(CheckOutput(rank, chunk));
       }
     }
     return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -73,10 +74,7 @@ absl::Status CheckSlot(const GroupPlan& plan, StepOrder& order,
     const int begin = follows_reads ? last_write + 1 : std::max(last_write, 0);
     const int end = accesses[i].writes ? i : last_write + 1;
     for (int earlier = begin; earlier < end; ++earlier) {
-      if (absl::Status status = check(accesses[earlier], accesses[i]);
-          !status.ok()) {
-        return status;
-      }
+      RETURN_IF_ERROR(check(accesses[earlier], accesses[i]));
     }
     if (accesses[i].writes) last_write = i;
   }
@@ -96,10 +94,7 @@ absl::Status CheckRaces(const GroupPlan& plan, StepOrder& order) {
       }
       const auto of_one_slot =
           absl::MakeConstSpan(accesses).subspan(begin, end - begin);
-      if (absl::Status status = CheckSlot(plan, order, of_one_slot);
-          !status.ok()) {
-        return status;
-      }
+      RETURN_IF_ERROR(CheckSlot(plan, order, of_one_slot));
     }
   }
   return absl::OkStatus();

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -130,9 +131,8 @@ absl::Status Runner::Transfer(int step) {
   const bool sends = plan_.step(step).kind == StepKind::kSend;
   const int send = sends ? step : partner;
   const int recv = sends ? partner : step;
-  const auto value = Read(send, plan_.step(send).left);
-  if (!value.ok()) return value.status();
-  Write(recv, *value);
+  ASSIGN_OR_RETURN(const auto value, Read(send, plan_.step(send).left));
+  Write(recv, value);
   Complete(send);
   Complete(recv);
   ready_.push_back(plan_.lane_of(partner));
@@ -144,9 +144,8 @@ absl::Status Runner::Compute(int step) {
   if (plan_.AccessesOf(step).writes) {
     absl::InlinedVector<ExpressionId, 2> operands;
     for (const Slot& slot : SlotsRead(what)) {
-      const auto operand = Read(step, slot);
-      if (!operand.ok()) return operand.status();
-      operands.push_back(*operand);
+      ASSIGN_OR_RETURN(const auto operand, Read(step, slot));
+      operands.push_back(operand);
     }
     const ExpressionId value = what.kind == StepKind::kReduce
                                    ? run_.expressions.Reduce(operands)

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/status_macros.h"
 #include "schedule/group_memory.h"
 #include "schedule/proof/output_check.h"
 #include "schedule/proof/races.h"
@@ -176,9 +177,7 @@ absl::Status CheckServes(const Algorithm& algorithm,
 absl::StatusOr<std::vector<Schedule>> PlanAll(const Algorithm& algorithm,
                                               const VerifyCase& request,
                                               int64_t max_steps) {
-  if (absl::Status status = CheckServes(algorithm, request); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckServes(algorithm, request));
   std::vector<Schedule> schedules;
   int64_t num_steps = 0;
   for (int rank = 0; rank < request.layout.size(); ++rank) {
@@ -213,38 +212,29 @@ absl::StatusOr<GroupPlan> JoinPlans(const Algorithm& algorithm,
 
 absl::StatusOr<GroupPlan> PlanGroup(const Algorithm& algorithm,
                                     const VerifyCase& request) {
-  const auto schedules = PlanAll(algorithm, request);
-  if (!schedules.ok()) return schedules.status();
-  return JoinPlans(algorithm, request, *schedules);
+  ASSIGN_OR_RETURN(const auto schedules, PlanAll(algorithm, request));
+  return JoinPlans(algorithm, request, schedules);
 }
 
 absl::StatusOr<SymbolicRun> Symbolically(const Algorithm& algorithm,
                                          const VerifyCase& request) {
-  const auto plan = PlanGroup(algorithm, request);
-  if (!plan.ok()) return plan.status();
-  return RunSymbolically(*plan);
+  ASSIGN_OR_RETURN(const auto plan, PlanGroup(algorithm, request));
+  return RunSymbolically(plan);
 }
 
 absl::Status Verify(const Algorithm& algorithm, const VerifyCase& request) {
-  const auto plan = PlanGroup(algorithm, request);
-  if (!plan.ok()) return plan.status();
+  ASSIGN_OR_RETURN(const auto plan, PlanGroup(algorithm, request));
   if (request.in_place == InPlace::kEvenRanks) {
-    if (absl::Status status = CheckInPlaceSendsTheSame(algorithm, request);
-        !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(CheckInPlaceSendsTheSame(algorithm, request));
   }
-  const auto run = RunSymbolically(*plan);
-  if (!run.ok()) return run.status();
-  StepOrder order(*plan, run->completion_order);
-  if (absl::Status status = CheckRaces(*plan, order); !status.ok()) {
-    return status;
-  }
+  ASSIGN_OR_RETURN(const auto run, RunSymbolically(plan));
+  StepOrder order(plan, run.completion_order);
+  RETURN_IF_ERROR(CheckRaces(plan, order));
   if (request.type == CollectiveType::kBarrier) {
-    return CheckBarrier(*plan, order);
+    return CheckBarrier(plan, order);
   }
-  return CheckOutputs(plan->memory(), request.permutation,
-                      algorithm.traits.preserves_rank_order, *run);
+  return CheckOutputs(plan.memory(), request.permutation,
+                      algorithm.traits.preserves_rank_order, run);
 }
 
 }  // namespace tutti

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -84,8 +85,7 @@ absl::Status CheckCluster(const ClusterModel& cluster) {
     return absl::InvalidArgumentError("links is empty; wanted is at least one");
   }
   for (size_t i = 0; i < cluster.links.size(); ++i) {
-    const absl::Status link = CheckLink(cluster.links, i);
-    if (!link.ok()) return link;
+    RETURN_IF_ERROR(CheckLink(cluster.links, i));
   }
   for (const absl::Status& status :
        {CheckTime("message overhead", cluster.seconds_per_message),

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/status_macros.h"
 #include "schedule/compiled_schedule.h"
 #include "schedule/group_plan.h"
 #include "schedule/proof/symbolic.h"
@@ -150,10 +151,10 @@ absl::StatusOr<int64_t> ScratchChunks(const std::vector<Schedule>& schedules,
                                       const GroupMemory& memory) {
   size_t most = 0;
   for (size_t rank = 0; rank < schedules.size(); ++rank) {
-    const auto compiled = CompiledSchedule::Compile(schedules[rank], memory,
-                                                    static_cast<int>(rank));
-    if (!compiled.ok()) return compiled.status();
-    most = std::max(most, compiled->scratch().size());
+    ASSIGN_OR_RETURN(const auto compiled,
+                     CompiledSchedule::Compile(schedules[rank], memory,
+                                               static_cast<int>(rank)));
+    most = std::max(most, compiled.scratch().size());
   }
   return static_cast<int64_t>(most);
 }
@@ -234,25 +235,22 @@ absl::Status CheckRound(const Outline& outline, const Outline& planned,
 
 absl::StatusOr<std::unique_ptr<const Outline>> PlannedOutline(
     const Algorithm& algorithm, const VerifyCase& request, int64_t max_steps) {
-  const auto schedules = PlanAll(algorithm, request, max_steps);
-  if (!schedules.ok()) return schedules.status();
-  const auto plan = JoinPlans(algorithm, request, *schedules);
-  if (!plan.ok()) return plan.status();
-  const auto order = CompletionOrder(*plan);
-  if (!order.ok()) return order.status();
-  const auto scratch = ScratchChunks(*schedules, plan->memory());
-  if (!scratch.ok()) return scratch.status();
-  const std::vector<int> depths = StepDepths(*plan, *order);
-  std::vector<OutlineRound> rounds = RoundsOf(*plan, depths);
-  const Outline::Size size = {.num_ranks = plan->num_ranks(),
-                              .num_chunks = plan->memory().num_chunks,
+  ASSIGN_OR_RETURN(const auto schedules,
+                   PlanAll(algorithm, request, max_steps));
+  ASSIGN_OR_RETURN(const auto plan, JoinPlans(algorithm, request, schedules));
+  ASSIGN_OR_RETURN(const auto order, CompletionOrder(plan));
+  ASSIGN_OR_RETURN(const auto scratch, ScratchChunks(schedules, plan.memory()));
+  const std::vector<int> depths = StepDepths(plan, order);
+  std::vector<OutlineRound> rounds = RoundsOf(plan, depths);
+  const Outline::Size size = {.num_ranks = plan.num_ranks(),
+                              .num_chunks = plan.memory().num_chunks,
                               .num_rounds = static_cast<int>(rounds.size()),
-                              .scratch_chunks = *scratch,
-                              .period = plan->num_ranks(),
+                              .scratch_chunks = scratch,
+                              .period = plan.num_ranks(),
                               .busy_ranks = MostOf(rounds, BusyRanks),
                               .most_transfers = MostOf(rounds, NumTransfers)};
   return std::make_unique<WrittenOutline>(size, std::move(rounds),
-                                          ResultsOf(*plan, depths));
+                                          ResultsOf(plan, depths));
 }
 
 absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
@@ -260,8 +258,7 @@ absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
   if (algorithm.outline == nullptr) {
     return PlannedOutline(algorithm, request, max_steps);
   }
-  const absl::Status serves = CheckServes(algorithm, request);
-  if (!serves.ok()) return serves;
+  RETURN_IF_ERROR(CheckServes(algorithm, request));
   auto outline = algorithm.outline({.layout = request.layout,
                                     .type = request.type,
                                     .root = request.root,
@@ -280,12 +277,12 @@ absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
 absl::Status CheckOutline(const Algorithm& algorithm,
                           const VerifyCase& request) {
   constexpr int64_t kAnySteps = std::numeric_limits<int64_t>::max();
-  const auto outline = OutlineOf(algorithm, request, kAnySteps);
-  if (!outline.ok()) return outline.status();
-  const auto planned = PlannedOutline(algorithm, request, kAnySteps);
-  if (!planned.ok()) return planned.status();
-  const Outline::Size& size = (*outline)->size();
-  Outline::Size want = (*planned)->size();
+  ASSIGN_OR_RETURN(const auto outline,
+                   OutlineOf(algorithm, request, kAnySteps));
+  ASSIGN_OR_RETURN(const auto planned,
+                   PlannedOutline(algorithm, request, kAnySteps));
+  const Outline::Size& size = outline->size();
+  Outline::Size want = planned->size();
   want.period = size.period;
   want.is_ring = size.is_ring;
   want.busy_ranks = size.busy_ranks;
@@ -295,8 +292,7 @@ absl::Status CheckOutline(const Algorithm& algorithm,
     return Wrong(request, absl::StrCat(" has a period of ", size.period));
   }
   for (int round = 0; round < size.num_rounds; ++round) {
-    const absl::Status same = CheckRound(**outline, **planned, round, request);
-    if (!same.ok()) return same;
+    RETURN_IF_ERROR(CheckRound(*outline, *planned, round, request));
   }
   return absl::OkStatus();
 }

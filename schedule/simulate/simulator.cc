@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "framework/base/status_macros.h"
 #include "schedule/simulate/cluster_links.h"
 #include "schedule/simulate/host_work.h"
 #include "schedule/simulate/ports.h"
@@ -381,17 +382,12 @@ absl::StatusOr<Simulation> Simulate(const Outline& outline,
                                     const GroupLayout& layout,
                                     const ClusterModel& cluster,
                                     double chunk_bytes) {
-  const absl::Status valid = CheckCluster(cluster);
-  if (!valid.ok()) return valid;
-  const absl::Status adds_up = CheckTimes(cluster, chunk_bytes);
-  if (!adds_up.ok()) return adds_up;
+  RETURN_IF_ERROR(CheckCluster(cluster));
+  RETURN_IF_ERROR(CheckTimes(cluster, chunk_bytes));
   Simulator simulator(outline, layout, cluster, chunk_bytes);
-  const absl::Status fits = simulator.Prepare(layout);
-  if (!fits.ok()) return fits;
-  const absl::Status repeats = simulator.CheckPeriod();
-  if (!repeats.ok()) return repeats;
-  const absl::Status is_ring = simulator.CheckRing();
-  if (!is_ring.ok()) return is_ring;
+  RETURN_IF_ERROR(simulator.Prepare(layout));
+  RETURN_IF_ERROR(simulator.CheckPeriod());
+  RETURN_IF_ERROR(simulator.CheckRing());
   return simulator.Run();
 }
 

@@ -3,6 +3,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/status_macros.h"
 #include "framework/choice/did_you_mean.h"
 #include "framework/choice/parts.h"
 #include "tools/base/exit_status.h"
@@ -45,9 +46,8 @@ absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindAlgorithm(
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
                             absl::string_view name, CollectiveType type,
                             absl::string_view device_type) {
-  const auto factory = FindAlgorithm(registry, name);
-  if (!factory.ok()) return factory.status();
-  const ImplementationTraits& traits = (*factory)->traits();
+  ASSIGN_OR_RETURN(const auto factory, FindAlgorithm(registry, name));
+  const ImplementationTraits& traits = factory->traits();
   if (Serves(registry, name, type, device_type, traits.delegate)) {
     return absl::OkStatus();
   }

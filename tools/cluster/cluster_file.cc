@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "framework/base/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "runtime/json_file.h"
 #include "tools/base/exit_status.h"
@@ -78,11 +79,10 @@ absl::StatusOr<ClusterWords> WordsOf(const Json& json) {
   }
   ClusterWords words;
   for (const auto& [key, value] : json.items()) {
-    auto word = WordOf(key, value);
-    if (!word.ok()) return word.status();
+    ASSIGN_OR_RETURN(auto word, WordOf(key, value));
     const std::string option =
         key == kTasks ? "cluster" : absl::StrReplaceAll(key, {{"_", "-"}});
-    words[option] = *std::move(word);
+    words[option] = std::move(word);
   }
   return words;
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/status_macros.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/option_values.h"
@@ -101,9 +102,7 @@ absl::Status TakeOwnCluster(const ClusterWords& words,
         is_of_launch ? " or to launch" : "", ", before the --, not after it",
         is_of_launch ? "" : "; launch settles it by itself"));
   }
-  auto resolved = ResolveClusterOptions(words, EnvironmentVariable);
-  if (!resolved.ok()) return resolved.status();
-  *cluster = *std::move(resolved);
+  ASSIGN_OR_RETURN(*cluster, ResolveClusterOptions(words, EnvironmentVariable));
   return absl::OkStatus();
 }
 

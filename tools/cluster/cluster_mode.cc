@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "framework/base/status_macros.h"
 #include "remote/grpc/connection/listen_address.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/exit_status.h"
@@ -42,8 +43,7 @@ void TellOfForeignAddress(const ClusterOptions& options,
 absl::Status CheckCertificates(const ClusterOptions& options, Clock* clock) {
   if (!options.tls.enabled()) return absl::OkStatus();
   for (const std::string& path : {options.tls.certificate, options.tls.ca}) {
-    const absl::Status status = CheckNotExpired(path, clock->Now());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckNotExpired(path, clock->Now()));
   }
   return absl::OkStatus();
 }
@@ -66,15 +66,14 @@ absl::Status CheckSame(const ClusterSpec& reported, const ClusterSpec& found) {
 absl::StatusOr<TaskNetwork> Connect(const Environment& environment,
                                     const ClusterOptions& options,
                                     const Console& console) {
-  const auto transport = FindTransport(TransportRegistry::Global(), options);
-  if (!transport.ok()) return transport.status();
+  ASSIGN_OR_RETURN(const auto transport,
+                   FindTransport(TransportRegistry::Global(), options));
   if (options.transport != kMpiTransport) {
-    const absl::Status status = CheckCertificates(options, environment.clock);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckCertificates(options, environment.clock));
     SilenceGrpc(EnvironmentVariable);
     TellOfForeignAddress(options, console);
   }
-  auto network = transport->connect(
+  auto network = transport.connect(
       {.cluster = options.cluster,
        .environment = environment,
        .token = options.token,
@@ -82,8 +81,7 @@ absl::StatusOr<TaskNetwork> Connect(const Environment& environment,
        .insecure = options.insecure,
        .tls = options.tls});
   if (!network.ok()) return network;
-  const absl::Status same = CheckSame(options.cluster, network->cluster);
-  if (!same.ok()) return same;
+  RETURN_IF_ERROR(CheckSame(options.cluster, network->cluster));
   return network;
 }
 
@@ -180,10 +178,10 @@ PartyFactory PartyOf(const Environment& environment, PartyOptions options,
                        " devices of the cluster (", cluster.cluster.num_tasks(),
                        " tasks with ", cluster.devices_per_task, " each)"));
     }
-    const auto network = Connect(environment, cluster, console);
-    if (!network.ok()) return network.status();
+    ASSIGN_OR_RETURN(const auto network,
+                     Connect(environment, cluster, console));
     ClusterRuntime::Options runtime_options =
-        RuntimeOptions(environment, cluster, *network);
+        RuntimeOptions(environment, cluster, network);
     runtime_options.rules = options.rules;
     if (options.make_devices != nullptr) {
       runtime_options.make_devices = [make_devices = options.make_devices,
@@ -197,12 +195,11 @@ PartyFactory PartyOf(const Environment& environment, PartyOptions options,
                                             .incarnation = incarnation});
       };
     }
-    auto runtime = ClusterRuntime::Create(std::move(runtime_options));
-    if (!runtime.ok()) return runtime.status();
-    const absl::Status joined =
-        Join(runtime->get(), environment, cluster.start_timeout, console);
-    if (!joined.ok()) return joined;
-    return MakeClusterParty(environment, *std::move(runtime),
+    ASSIGN_OR_RETURN(auto runtime,
+                     ClusterRuntime::Create(std::move(runtime_options)));
+    RETURN_IF_ERROR(
+        Join(runtime.get(), environment, cluster.start_timeout, console));
+    return MakeClusterParty(environment, std::move(runtime),
                             CommandOf(options));
   };
 }

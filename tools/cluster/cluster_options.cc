@@ -17,6 +17,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "framework/base/status_macros.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/option_values.h"
 #include "tools/cluster/cluster_file.h"
@@ -55,9 +56,7 @@ class Settings {
     Settings settings(flags, variables);
     const std::optional<Setting> path = settings.Find("cluster-file");
     if (!path.has_value()) return settings;
-    absl::StatusOr<ClusterWords> file = ReadClusterFile(path->value);
-    if (!file.ok()) return file.status();
-    settings.file_ = *std::move(file);
+    ASSIGN_OR_RETURN(settings.file_, ReadClusterFile(path->value));
     settings.path_ = path->value;
     return settings;
   }
@@ -181,10 +180,10 @@ absl::StatusOr<FoundAddresses> FindAddresses(const Settings& settings) {
     from = *cluster;
     addresses = AddressesOf(settings, *cluster);
   } else if (settings.FindVariable("SLURM_PROCID").has_value()) {
-    const auto port =
-        NumberOr(settings, "port", kDefaultBasePort, /*min=*/1, /*max=*/65535);
-    if (!port.ok()) return port.status();
-    addresses = SlurmAddresses(settings.variables(), *port);
+    ASSIGN_OR_RETURN(
+        const auto port,
+        NumberOr(settings, "port", kDefaultBasePort, /*min=*/1, /*max=*/65535));
+    addresses = SlurmAddresses(settings.variables(), port);
   } else {
     return UsageError(
         "wanted to know who takes part: --cluster host1:7000,host2:7000, "
@@ -214,12 +213,10 @@ absl::StatusOr<std::optional<ClusterSpec>> FindMpiCluster(
                  "does not go with mpirun, whose processes talk through "
                  "MPI, unless --cluster is given");
   }
-  const auto num_tasks = NumberOf(*size, 1, kMaxGroupSize);
-  if (!num_tasks.ok()) return num_tasks.status();
-  const auto task = NumberOf(*rank, 0, *num_tasks - 1);
-  if (!task.ok()) return task.status();
-  ClusterSpec cluster = {.this_task = *task};
-  for (int i = 0; i < *num_tasks; ++i) {
+  ASSIGN_OR_RETURN(const auto num_tasks, NumberOf(*size, 1, kMaxGroupSize));
+  ASSIGN_OR_RETURN(const auto task, NumberOf(*rank, 0, num_tasks - 1));
+  ClusterSpec cluster = {.this_task = task};
+  for (int i = 0; i < num_tasks; ++i) {
     cluster.addresses.push_back(absl::StrCat("mpi:", i + 1));
   }
   return cluster;
@@ -235,28 +232,22 @@ absl::StatusOr<int> FindTask(const Settings& settings, ClusterSpec cluster) {
         " tasks this is: --task, TUTTI_TASK, or to be started by Slurm's "
         "srun"));
   }
-  const auto task = NumberOf(*setting, 0, kMaxGroupSize - 1);
-  if (!task.ok()) return task.status();
-  cluster.this_task = *task;
+  ASSIGN_OR_RETURN(const auto task, NumberOf(*setting, 0, kMaxGroupSize - 1));
+  cluster.this_task = task;
   const absl::Status status = Validate(cluster);
   if (!status.ok()) return Blame(*setting, status.message());
-  return *task;
+  return task;
 }
 
 absl::StatusOr<ClusterSpec> FindCluster(const Settings& settings) {
-  auto found = FindAddresses(settings);
-  if (!found.ok()) return found.status();
-  ClusterSpec cluster = {.addresses = std::move(found->addresses)};
-  absl::Status status = CheckCluster(found->setting, cluster);
-  if (!status.ok()) return status;
+  ASSIGN_OR_RETURN(auto found, FindAddresses(settings));
+  ClusterSpec cluster = {.addresses = std::move(found.addresses)};
+  RETURN_IF_ERROR(CheckCluster(found.setting, cluster));
   if (const auto job = settings.Find("job"); job.has_value()) {
     cluster.job = job->value;
-    status = CheckCluster(*job, cluster);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckCluster(*job, cluster));
   }
-  const auto task = FindTask(settings, cluster);
-  if (!task.ok()) return task.status();
-  cluster.this_task = *task;
+  ASSIGN_OR_RETURN(cluster.this_task, FindTask(settings, cluster));
   return cluster;
 }
 
@@ -349,18 +340,11 @@ absl::Status CheckSecurity(const ClusterOptions& options) {
 
 // Finds the members, their addresses, and the protection of their messages.
 absl::Status FindNetwork(const Settings& settings, ClusterOptions* options) {
-  auto cluster = FindCluster(settings);
-  if (!cluster.ok()) return cluster.status();
-  options->cluster = *std::move(cluster);
-  auto listen_address = FindListenAddress(settings, options->cluster);
-  if (!listen_address.ok()) return listen_address.status();
-  options->listen_address = *std::move(listen_address);
-  auto tls = FindTls(settings, options->cluster.this_task);
-  if (!tls.ok()) return tls.status();
-  options->tls = *std::move(tls);
-  const auto insecure = Flag(settings, "insecure");
-  if (!insecure.ok()) return insecure.status();
-  options->insecure = *insecure;
+  ASSIGN_OR_RETURN(options->cluster, FindCluster(settings));
+  ASSIGN_OR_RETURN(options->listen_address,
+                   FindListenAddress(settings, options->cluster));
+  ASSIGN_OR_RETURN(options->tls, FindTls(settings, options->cluster.this_task));
+  ASSIGN_OR_RETURN(options->insecure, Flag(settings, "insecure"));
   options->token = settings.variables()("TUTTI_TOKEN").value_or("");
   return CheckSecurity(*options);
 }
@@ -375,32 +359,25 @@ absl::StatusOr<int> FindDevicesPerTask(const Settings& settings,
 
 absl::StatusOr<ClusterOptions> ResolveClusterOptions(
     const ClusterWords& flags, const Variables& variables) {
-  const auto settings = Settings::Create(flags, variables);
-  if (!settings.ok()) return settings.status();
-  auto mpi_cluster = FindMpiCluster(*settings);
-  if (!mpi_cluster.ok()) return mpi_cluster.status();
+  ASSIGN_OR_RETURN(const auto settings, Settings::Create(flags, variables));
+  ASSIGN_OR_RETURN(auto mpi_cluster, FindMpiCluster(settings));
   ClusterOptions options;
-  if (const auto transport = settings->Find("transport")) {
+  if (const auto transport = settings.Find("transport")) {
     options.transport = transport->value;
   }
   absl::Status status;
-  if (mpi_cluster->has_value()) {
+  if (mpi_cluster.has_value()) {
     options.transport = kMpiTransport;
-    options.cluster = **std::move(mpi_cluster);
+    options.cluster = *std::move(mpi_cluster);
   } else {
-    status = FindNetwork(*settings, &options);
+    status = FindNetwork(settings, &options);
     if (!status.ok()) return status;
   }
-  const auto devices =
-      FindDevicesPerTask(*settings, options.cluster.num_tasks());
-  if (!devices.ok()) return devices.status();
-  options.devices_per_task = *devices;
-  const auto start_timeout = FindStartTimeout(*settings, options.start_timeout);
-  if (!start_timeout.ok()) return start_timeout.status();
-  options.start_timeout = *start_timeout;
-  const auto fast_detection = FindDetection(*settings);
-  if (!fast_detection.ok()) return fast_detection.status();
-  options.fast_detection = *fast_detection;
+  ASSIGN_OR_RETURN(options.devices_per_task,
+                   FindDevicesPerTask(settings, options.cluster.num_tasks()));
+  ASSIGN_OR_RETURN(options.start_timeout,
+                   FindStartTimeout(settings, options.start_timeout));
+  ASSIGN_OR_RETURN(options.fast_detection, FindDetection(settings));
   return options;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/status_macros.h"
 #include "tools/base/bounded_text.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/collective.h"
@@ -74,9 +75,9 @@ class ClusterParty : public Party {
     request.dtype = DType::kInt64;
     request.shape = TensorShape::Vector(count);
     request.merge_op = kind;
-    auto tensor = Tensor::Wrap(request.dtype, request.shape, numbers.data());
-    if (!tensor.ok()) return tensor.status();
-    return Run(std::move(request), *tensor, &*tensor);
+    ASSIGN_OR_RETURN(auto tensor, Tensor::Wrap(request.dtype, request.shape,
+                                               numbers.data()));
+    return Run(std::move(request), tensor, &tensor);
   }
 
   absl::Status Leave(const absl::Status& outcome) override {
@@ -96,11 +97,10 @@ class ClusterParty : public Party {
     CollectiveRequest request = Request(kCommands, AllGather{});
     request.dtype = DType::kUint8;
     request.shape = TensorShape::Vector(kCommandBytes);
-    auto input = Tensor::Wrap(request.dtype, request.shape, mine.data());
-    if (!input.ok()) return input.status();
+    ASSIGN_OR_RETURN(auto input,
+                     Tensor::Wrap(request.dtype, request.shape, mine.data()));
     Tensor all;
-    const absl::Status status = Run(std::move(request), *input, &all);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Run(std::move(request), input, &all));
     return CheckAlike({reinterpret_cast<const char*>(all.data()),
                        static_cast<size_t>(all.size_bytes())});
   }
@@ -148,11 +148,10 @@ class ClusterParty : public Party {
         Request(kErrors + task, Broadcast{.is_source = task == this_task()});
     request.dtype = DType::kUint8;
     request.shape = TensorShape::Vector(kErrorBytes);
-    auto tensor = Tensor::Wrap(request.dtype, request.shape, text.data());
-    if (!tensor.ok()) return tensor.status();
-    const absl::Status status = Run(
-        std::move(request), task == this_task() ? *tensor : Tensor(), &*tensor);
-    if (!status.ok()) return status;
+    ASSIGN_OR_RETURN(auto tensor,
+                     Tensor::Wrap(request.dtype, request.shape, text.data()));
+    RETURN_IF_ERROR(Run(std::move(request),
+                        task == this_task() ? tensor : Tensor(), &tensor));
     return absl::Status(
         static_cast<absl::StatusCode>(text[0]),
         absl::StrCat(runtime_->cluster().Label(task), ": ", text.c_str() + 1));

@@ -4,6 +4,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "gpu/nccl/runtime/nccl_runtime.h"
 #include "gpu/runtime/cuda_found.h"
 #include "gpu/runtime/cuda_runtime.h"
@@ -16,12 +17,10 @@ namespace {
 
 // Adds the names of all GPUs.
 absl::Status AddNames(GpuRuntime& runtime, std::vector<std::string>* names) {
-  const absl::StatusOr<int> num_gpus = runtime.NumGpus();
-  if (!num_gpus.ok()) return num_gpus.status();
-  for (int gpu = 0; gpu < *num_gpus; ++gpu) {
-    const absl::StatusOr<GpuProperties> properties = runtime.Properties(gpu);
-    if (!properties.ok()) return properties.status();
-    names->push_back(properties->name);
+  ASSIGN_OR_RETURN(const int num_gpus, runtime.NumGpus());
+  for (int gpu = 0; gpu < num_gpus; ++gpu) {
+    ASSIGN_OR_RETURN(const GpuProperties properties, runtime.Properties(gpu));
+    names->push_back(properties.name);
   }
   return names->empty() ? absl::NotFoundError("the driver knows of no GPU")
                         : absl::OkStatus();

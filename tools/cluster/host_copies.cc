@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -37,13 +38,12 @@ absl::StatusOr<Tensor> ToDevice(const Tensor& host, Device& device,
   if (!host.is_set() || device.has_host_memory()) return host;
   absl::StatusOr<Tensor> tensor = device.Allocate(host.dtype(), host.shape());
   if (!tensor.ok() || HasNoBytes(host)) return tensor;
-  const auto steps = device.OpenSteps(clock);
-  if (!steps.ok()) return steps.status();
+  ASSIGN_OR_RETURN(const auto steps, device.OpenSteps(clock));
   absl::Status status =
-      (*steps)->ReadHost(BytesOf(host), [&](const std::byte* bytes) {
-        return (*steps)->Copy(tensor->mutable_data(), bytes, host.size_bytes());
+      steps->ReadHost(BytesOf(host), [&](const std::byte* bytes) {
+        return steps->Copy(tensor->mutable_data(), bytes, host.size_bytes());
       });
-  status = End(**steps, std::move(status));
+  status = End(*steps, std::move(status));
   if (!status.ok()) return status;
   return tensor;
 }
@@ -54,11 +54,10 @@ absl::StatusOr<Tensor> ToHost(const Tensor& tensor, Device& device,
   absl::StatusOr<Tensor> host =
       Tensor::Allocate(tensor.dtype(), tensor.shape());
   if (!host.ok() || HasNoBytes(tensor)) return host;
-  const auto steps = device.OpenSteps(clock);
-  if (!steps.ok()) return steps.status();
+  ASSIGN_OR_RETURN(const auto steps, device.OpenSteps(clock));
   absl::Status status;
   BlockingCounter copied(1);
-  (*steps)->CopyToHost(BytesOf(tensor), [&](absl::StatusOr<Tensor> copy) {
+  steps->CopyToHost(BytesOf(tensor), [&](absl::StatusOr<Tensor> copy) {
     status = copy.status();
     if (copy.ok()) {
       std::memcpy(host->mutable_data(), copy->data(), copy->size_bytes());
@@ -67,7 +66,7 @@ absl::StatusOr<Tensor> ToHost(const Tensor& tensor, Device& device,
     copied.DecrementCount();
   });
   copied.Wait();
-  status = End(**steps, std::move(status));
+  status = End(*steps, std::move(status));
   if (!status.ok()) return status;
   return host;
 }

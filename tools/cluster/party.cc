@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "framework/base/status_macros.h"
 #include "tutti/environment.h"
 
 namespace tutti {
@@ -45,10 +46,10 @@ absl::StatusOr<std::unique_ptr<DeviceManager>> MakeDevices(
     const DeviceMaker& make_devices, int num_tasks, int per_task) {
   std::vector<std::unique_ptr<Device>> all;
   for (int task = 0; task < num_tasks; ++task) {
-    auto devices = make_devices(
-        {.task = task, .first_rank = task * per_task, .num_devices = per_task});
-    if (!devices.ok()) return devices.status();
-    for (auto& device : *devices) all.push_back(std::move(device));
+    ASSIGN_OR_RETURN(auto devices, make_devices({.task = task,
+                                                 .first_rank = task * per_task,
+                                                 .num_devices = per_task}));
+    for (auto& device : devices) all.push_back(std::move(device));
   }
   return DeviceManager::Create(std::move(all));
 }
@@ -63,15 +64,15 @@ PartyFactory LocalParty(const Environment& environment,
              int num_ranks,
              int num_tasks) -> absl::StatusOr<std::unique_ptr<Party>> {
     const int per_task = num_ranks / num_tasks;
-    auto devices =
+    ASSIGN_OR_RETURN(
+        auto devices,
         make_devices == nullptr
             ? DeviceManager::CreateCpu(num_tasks, per_task, environment.random)
-            : MakeDevices(make_devices, num_tasks, per_task);
-    if (!devices.ok()) return devices.status();
-    auto manager = CreateLocalExecutorMgr(environment, devices->get(), rules);
-    if (!manager.ok()) return manager.status();
+            : MakeDevices(make_devices, num_tasks, per_task));
+    ASSIGN_OR_RETURN(auto manager,
+                     CreateLocalExecutorMgr(environment, devices.get(), rules));
     return std::make_unique<PartyOfOneProcess>(
-        rules, make_devices, *std::move(devices), *std::move(manager));
+        rules, make_devices, std::move(devices), std::move(manager));
   };
 }
 

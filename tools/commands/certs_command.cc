@@ -29,6 +29,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/mutex.h"
+#include "framework/base/status_macros.h"
 #include "remote/grpc/connection/file_descriptor.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/exit_status.h"
@@ -203,10 +204,10 @@ class CertMaker {
   }
 
   absl::Status MakeAuthority() {
-    absl::Status status = WriteSettings(kAuthority);
-    if (!status.ok()) return status;
-    status = Run({"req", "-x509", "-days", days_, "-out", File("ca.pem")},
-                 File("ca.key"));
+    RETURN_IF_ERROR(WriteSettings(kAuthority));
+    absl::Status status =
+        Run({"req", "-x509", "-days", days_, "-out", File("ca.pem")},
+            File("ca.key"));
     return status.ok() ? CheckWhole({"ca.pem", "ca.key"}) : status;
   }
 
@@ -316,9 +317,8 @@ class CertMaker {
     const std::string log = File("openssl.log");
     const std::string what = absl::StrCat("openssl ", words.front());
     words.insert(words.begin(), openssl_);
-    const auto pid = Start({.words = std::move(words)}, log);
-    if (!pid.ok()) return pid.status();
-    if (WaitFor(*pid) == 0) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const auto pid, Start({.words = std::move(words)}, log));
+    if (WaitFor(pid) == 0) return absl::OkStatus();
     return absl::UnknownError(absl::StrCat(what, " failed: ", ReadText(log)));
   }
 
@@ -395,17 +395,14 @@ std::filesystem::path FolderOf(const std::string& out) {
 }  // namespace
 
 absl::Status MakeCerts(const CertsOptions& options, const Console& console) {
-  const auto alternative_names = AlternativeNames(options.hosts);
-  if (!alternative_names.ok()) return alternative_names.status();
+  ASSIGN_OR_RETURN(const auto alternative_names,
+                   AlternativeNames(options.hosts));
   const std::filesystem::path folder = FolderOf(options.out);
-  absl::Status status = CheckIsNewOrEmpty(folder);
-  if (!status.ok()) return status;
-  auto openssl = FindOpenssl();
-  if (!openssl.ok()) return openssl.status();
-  CertMaker maker(*std::move(openssl), folder.string(), options.days);
+  RETURN_IF_ERROR(CheckIsNewOrEmpty(folder));
+  ASSIGN_OR_RETURN(auto openssl, FindOpenssl());
+  CertMaker maker(std::move(openssl), folder.string(), options.days);
   const OnInterrupt on_interrupt([&maker] { maker.Remove(); });
-  status = MakeFiles(options, *alternative_names, &maker);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(MakeFiles(options, alternative_names, &maker));
   console.out << "wrote " << folder.string() << "/ca.pem, and task-0.pem to "
               << "task-" << options.tasks - 1 << ".pem with their keys\n";
   return absl::OkStatus();

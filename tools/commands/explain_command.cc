@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/status_macros.h"
 #include "remote/mpi/messages/mpi_choice.h"
 #include "tools/base/algorithm_names.h"
 #include "tools/base/environment_variables.h"
@@ -146,28 +147,25 @@ CostModel ModelOf(const ExplainOptions& options, int num_tasks) {
 
 absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
                                     const CollectiveRegistry& registry) {
-  const auto layout = ParseLayout(options.layout, kMaxGroupSize);
-  if (!layout.ok()) return layout.status();
-  auto workload =
-      ParseWorkload(options.collective, options.dtype, layout->size());
-  if (!workload.ok()) return workload.status();
-  const auto bytes = ParseSize("--bytes", options.bytes);
-  if (!bytes.ok()) return bytes.status();
+  ASSIGN_OR_RETURN(const auto layout,
+                   ParseLayout(options.layout, kMaxGroupSize));
+  ASSIGN_OR_RETURN(auto workload, ParseWorkload(options.collective,
+                                                options.dtype, layout.size()));
+  ASSIGN_OR_RETURN(const auto bytes, ParseSize("--bytes", options.bytes));
   if (!options.algorithm.empty()) {
-    const auto known = FindAlgorithm(registry, options.algorithm);
-    if (!known.ok()) return known.status();
+    ASSIGN_OR_RETURN(const auto known,
+                     FindAlgorithm(registry, options.algorithm));
   }
-  const CollectiveType type = workload->spec.type;
-  workload->count =
-      CountFor(type, workload->dtype, workload->group_size, *bytes);
+  const CollectiveType type = workload.spec.type;
+  workload.count = CountFor(type, workload.dtype, workload.group_size, bytes);
   Explanation result{
-      .workload = *std::move(workload),
-      .layout = *layout,
-      .one_process = options.one_process || layout->num_tasks() == 1,
+      .workload = std::move(workload),
+      .layout = layout,
+      .one_process = options.one_process || layout.num_tasks() == 1,
       .mpi = options.mpi,
       .device_type = options.choice.device_type,
       .determinism = options.choice.determinism,
-      .model = ModelOf(options, layout->num_tasks())};
+      .model = ModelOf(options, layout.num_tasks())};
   const SelectionRequest request = {.type = type,
                                     .layout = result.layout,
                                     .device_type = result.device_type,
@@ -358,17 +356,16 @@ void AddOptions(CLI::App* app, ExplainOptions* options) {
 absl::Status ExplainChoice(const ExplainOptions& options,
                            const CollectiveRegistry& registry,
                            const Console& console) {
-  const auto explanation = Explain(options, registry);
-  if (!explanation.ok()) return explanation.status();
+  ASSIGN_OR_RETURN(const auto explanation, Explain(options, registry));
   if (options.json) {
     // The name of a rules file may not be valid UTF-8.
-    console.out << ToJson(*explanation)
+    console.out << ToJson(explanation)
                        .dump(2, ' ', false, Json::error_handler_t::replace)
                 << "\n";
   } else {
-    console.out << ToText(*explanation);
+    console.out << ToText(explanation);
   }
-  return explanation->refusal;
+  return explanation.refusal;
 }
 
 Command AddExplainCommand(CLI::App* app) {
@@ -378,14 +375,12 @@ Command AddExplainCommand(CLI::App* app) {
   explain->footer(kExplainHelp);
   AddOptions(explain, options.get());
   return {explain, [options, explain](const Console& console) {
-            absl::Status status = CheckOptionsOfBarrier(
-                *explain, options->collective, {"--bytes", "--dtype"});
-            if (status.ok()) status = CheckDevice(options->choice.device_type);
-            if (!status.ok()) return status;
-            auto rules = TakeRules(options->choice, EnvironmentVariable,
-                                   CollectiveRegistry::Global());
-            if (!rules.ok()) return rules.status();
-            options->rules = *std::move(rules);
+            RETURN_IF_ERROR(CheckOptionsOfBarrier(*explain, options->collective,
+                                                  {"--bytes", "--dtype"}));
+            RETURN_IF_ERROR(CheckDevice(options->choice.device_type));
+            ASSIGN_OR_RETURN(options->rules,
+                             TakeRules(options->choice, EnvironmentVariable,
+                                       CollectiveRegistry::Global()));
             return ExplainChoice(*options, CollectiveRegistry::Global(),
                                  console);
           }};

@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/status_macros.h"
 #include "remote/grpc/connection/reserved_ports.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/exit_status.h"
@@ -140,13 +141,11 @@ bool HaveFailed(const std::vector<OutputQueue*>& queues) {
 absl::StatusOr<std::unique_ptr<ProcessGroup>> StartTasks(
     const LaunchOptions& options, const std::string& program,
     LaunchOutput* output, std::vector<OutputQueue*> queues) {
-  auto token = RandomToken();
-  if (!token.ok()) return token.status();
+  ASSIGN_OR_RETURN(auto token, RandomToken());
   std::vector<Program> programs;
   {
-    const auto reserved = ReservedPorts::Create(options.tasks);
-    if (!reserved.ok()) return reserved.status();
-    const Cluster cluster = {Addresses(reserved->get()), *std::move(token)};
+    ASSIGN_OR_RETURN(const auto reserved, ReservedPorts::Create(options.tasks));
+    const Cluster cluster = {Addresses(reserved.get()), std::move(token)};
     for (int task = 0; task < options.tasks; ++task) {
       programs.push_back(TaskProgram(options, program, cluster, task));
     }
@@ -209,9 +208,8 @@ absl::Status CheckAndLaunch(const LaunchOptions& options,
   absl::Status status = check(options.words, console, &printed_help);
   if (status.ok() && !printed_help) status = CheckCluster(options);
   if (!status.ok() || printed_help) return status;
-  const auto program = ThisProgram();
-  if (!program.ok()) return program.status();
-  return Launch(options, *program, console);
+  ASSIGN_OR_RETURN(const auto program, ThisProgram());
+  return Launch(options, program, console);
 }
 
 }  // namespace
@@ -227,10 +225,10 @@ absl::Status Launch(const LaunchOptions& options, const std::string& program,
                          console.err.rdbuf() == std::cerr.rdbuf();
   LaunchOutput output(is_queued ? Console{queued_out, queued_err} : console,
                       options.tasks);
-  auto group = StartTasks(options, program, &output, {&out, &err});
-  if (!group.ok()) return group.status();
-  const ProcessGroup::Result result = (*group)->Wait();
-  group->reset();  // Restores this process's signals.
+  ASSIGN_OR_RETURN(auto group,
+                   StartTasks(options, program, &output, {&out, &err}));
+  const ProcessGroup::Result result = group->Wait();
+  group.reset();  // Restores this process's signals.
   output.Finish();
   err.WriteAll();
   if (result.signal.has_value()) EndBySignal(*result.signal);

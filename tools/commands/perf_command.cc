@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "framework/base/status_macros.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/json_value.h"
@@ -172,9 +173,8 @@ RankRange RangeOf(const Party& party) {
 absl::Status CheckMemory(const PerfOptions& options, const PerfPlan& plan,
                          RankRange range) {
   for (const Workload& workload : plan.workloads) {
-    const absl::Status status =
-        PerfBuffers::CheckMemory(workload, range, BufferOptionsOf(options));
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(
+        PerfBuffers::CheckMemory(workload, range, BufferOptionsOf(options)));
   }
   return absl::OkStatus();
 }
@@ -215,11 +215,10 @@ absl::Status Sweep::Run(WorkQueue* queue) {
   const BufferOptions buffer_options = BufferOptionsOf(options_);
   if (bandwidth_ != nullptr) bandwidth_->Measure(kCopiesBefore);
   for (const Workload& workload : plan_.workloads) {
-    auto buffers = PerfBuffers::Create(workload, RangeOf(runner_->party()),
-                                       buffer_options, queue);
-    if (!buffers.ok()) return buffers.status();
-    const absl::Status status = RunSize(buffers->get());
-    if (!status.ok()) return status;
+    ASSIGN_OR_RETURN(auto buffers,
+                     PerfBuffers::Create(workload, RangeOf(runner_->party()),
+                                         buffer_options, queue));
+    RETURN_IF_ERROR(RunSize(buffers.get()));
     if (report_.empty()) return last_refusal_;
   }
   if (report_.wrong() == 0) return absl::OkStatus();
@@ -333,14 +332,12 @@ void AddMeasuringOptions(CLI::App* app, PerfOptions* options) {
 // Checks options that depend on each other.
 absl::Status CheckCommandLine(const CLI::App& app, const ClusterWords& words,
                               PerfOptions* options) {
-  absl::Status status = CheckOptionsOfBarrier(
+  RETURN_IF_ERROR(CheckOptionsOfBarrier(
       app, options->collective,
       {"--bytes", "--min-bytes", "--max-bytes", "--factor", "--dtype",
-       "--check", "--seed", "--in-place", "--hot"});
-  if (!status.ok()) return status;
-  status = TakeOwnCluster(words, &options->cluster);
-  if (!status.ok()) return status;
-  status =
+       "--check", "--seed", "--in-place", "--hot"}));
+  RETURN_IF_ERROR(TakeOwnCluster(words, &options->cluster));
+  absl::Status status =
       CheckOptionsOfCluster(app, options->cluster, {"--devices", "--tasks"});
   if (status.ok() && options->cluster.has_value()) {
     options->devices = NumRanks(*options->cluster);
@@ -355,17 +352,16 @@ absl::Status MeasureCollective(const PerfOptions& options,
                                const Environment& environment, int num_workers,
                                const PartyFactory& make_party,
                                const Console& console) {
-  const auto plan = PlanPerf(options, CollectiveRegistry::Global());
-  if (!plan.ok()) return plan.status();
-  auto party = make_party(options.devices, options.tasks);
-  if (!party.ok()) return party.status();
+  ASSIGN_OR_RETURN(const auto plan,
+                   PlanPerf(options, CollectiveRegistry::Global()));
+  ASSIGN_OR_RETURN(auto party, make_party(options.devices, options.tasks));
   const absl::Status fits =
-      (*party)->Agree(CheckMemory(options, *plan, RangeOf(**party)));
-  if (!fits.ok()) return (*party)->Leave(fits);
-  const bool is_alone = (*party)->num_local() == (*party)->num_ranks();
+      party->Agree(CheckMemory(options, plan, RangeOf(*party)));
+  if (!fits.ok()) return party->Leave(fits);
+  const bool is_alone = party->num_local() == party->num_ranks();
   std::ostream nowhere(nullptr);
   const Console silent{nowhere, nowhere};
-  const Console& shown = (*party)->reports() ? console : silent;
+  const Console& shown = party->reports() ? console : silent;
   PerfRunner runner(environment,
                     {.warmup = options.warmup,
                      .iterations = options.iterations,
@@ -373,17 +369,17 @@ absl::Status MeasureCollective(const PerfOptions& options,
                      .deadline = DurationOf(options.deadline_seconds),
                      .determinism = options.choice.determinism,
                      .rank_list = options.choice.rank_list},
-                    *std::move(party));
-  const CollectiveType type = plan->workloads.front().spec.type;
+                    std::move(party));
+  const CollectiveType type = plan.workloads.front().spec.type;
   const bool is_on_host = options.choice.device_type == "CPU";
   if (type == CollectiveType::kBarrier || !is_alone || !is_on_host) {
     return runner.party().Leave(
-        Sweep(options, *plan, &runner, /*bandwidth=*/nullptr, shown)
+        Sweep(options, plan, &runner, /*bandwidth=*/nullptr, shown)
             .Run(environment.queue));
   }
-  auto bandwidth = CopyBandwidth::Create(environment, num_workers);
-  if (!bandwidth.ok()) return bandwidth.status();
-  return Sweep(options, *plan, &runner, &*bandwidth, shown)
+  ASSIGN_OR_RETURN(auto bandwidth,
+                   CopyBandwidth::Create(environment, num_workers));
+  return Sweep(options, plan, &runner, &bandwidth, shown)
       .Run(environment.queue);
 }
 
@@ -400,23 +396,21 @@ Command AddPerfCommand(CLI::App* app) {
       .app = perf,
       .run =
           [options, words, perf](const Console& console) {
-            const absl::Status status =
-                CheckCommandLine(*perf, *words, options.get());
-            if (!status.ok()) return status;
-            const auto rules = TakeRules(options->choice, EnvironmentVariable,
-                                         CollectiveRegistry::Global());
-            if (!rules.ok()) return rules.status();
+            RETURN_IF_ERROR(CheckCommandLine(*perf, *words, options.get()));
+            ASSIGN_OR_RETURN(const auto rules,
+                             TakeRules(options->choice, EnvironmentVariable,
+                                       CollectiveRegistry::Global()));
             const int num_workers = NumProcessors();
             const DefaultEnvironment environment(num_workers);
-            const auto make_devices =
-                DeviceMakerFor(options->choice.device_type, environment.get());
-            if (!make_devices.ok()) return make_devices.status();
+            ASSIGN_OR_RETURN(
+                const auto make_devices,
+                DeviceMakerFor(options->choice.device_type, environment.get()));
             return MeasureCollective(*options, environment.get(), num_workers,
                                      PartyOf(environment.get(),
                                              {.cluster = options->cluster,
                                               .command = SharedCommand(*perf),
-                                              .rules = *rules,
-                                              .make_devices = *make_devices},
+                                              .rules = rules,
+                                              .make_devices = make_devices},
                                              console),
                                      console);
           },

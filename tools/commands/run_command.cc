@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "framework/base/status_macros.h"
 #include "tools/base/algorithm_names.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/exit_status.h"
@@ -106,9 +107,8 @@ absl::StatusOr<std::vector<InputFile>> ReadHeaders(
     const std::vector<std::string>& paths) {
   std::vector<InputFile> files;
   for (const std::string& path : paths) {
-    const absl::StatusOr<NpyHeader> header = ReadNpyHeader(path);
-    if (!header.ok()) return header.status();
-    files.push_back({path, *header});
+    ASSIGN_OR_RETURN(const NpyHeader header, ReadNpyHeader(path));
+    files.push_back({path, header});
   }
   return files;
 }
@@ -154,11 +154,9 @@ absl::Status WriteAll(int first_rank, const std::vector<Tensor>& tensors,
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& tensor = tensors[i];
     if (!tensor.is_set()) continue;
-    const absl::Status status =
-        files->Write(RankFileName(first_rank + static_cast<int>(i)),
-                     NpyPreamble({tensor.dtype(), tensor.shape()}),
-                     {tensor.data(), tensor.size_bytes()});
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(files->Write(RankFileName(first_rank + static_cast<int>(i)),
+                                 NpyPreamble({tensor.dtype(), tensor.shape()}),
+                                 {tensor.data(), tensor.size_bytes()}));
   }
   return absl::OkStatus();
 }
@@ -181,10 +179,9 @@ absl::Status RunAndShow(const RunOptions& options,
   if (!options.watch) return RunCalls(party, kStep, calls);
   const auto watch = ResultWatch::Start(environment, party->devices(),
                                         party->first_rank(), console.out);
-  absl::Status status = party->Agree(watch.status());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(party->Agree(watch.status()));
   party->manager().SetObserver((*watch)->observer());
-  status = RunCalls(party, kStep, calls);
+  absl::Status status = RunCalls(party, kStep, calls);
   party->manager().SetObserver(nullptr);
   return status.ok() ? party->Agree((*watch)->Finish()) : status;
 }
@@ -193,9 +190,8 @@ absl::Status RunAndShow(const RunOptions& options,
 absl::Status Fetch(const Party& party, Clock& clock,
                    std::vector<Tensor>* outputs) {
   for (size_t i = 0; i < outputs->size(); ++i) {
-    auto output = ToHost((*outputs)[i], *party.devices()[i], clock);
-    if (!output.ok()) return output.status();
-    (*outputs)[i] = *std::move(output);
+    ASSIGN_OR_RETURN((*outputs)[i],
+                     ToHost((*outputs)[i], *party.devices()[i], clock));
   }
   return absl::OkStatus();
 }
@@ -208,18 +204,15 @@ absl::StatusOr<std::vector<Tensor>> Results(const RunOptions& options,
                                             const Console& console) {
   std::vector<Tensor> outputs(party->num_local());
   auto calls = MakeCalls(*party, plan, files, *environment.clock, &outputs);
-  absl::Status status = party->Agree(calls.status());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(party->Agree(calls.status()));
   if (options.deadline_seconds.has_value()) {
     const absl::Time deadline =
         environment.clock->Now() + absl::Seconds(*options.deadline_seconds);
     for (CollectiveArgs& call : *calls) call.deadline = deadline;
   }
-  status =
-      RunAndShow(options, environment, party, absl::MakeSpan(*calls), console);
-  if (!status.ok()) return status;
-  status = party->Agree(Fetch(*party, *environment.clock, &outputs));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(
+      RunAndShow(options, environment, party, absl::MakeSpan(*calls), console));
+  RETURN_IF_ERROR(party->Agree(Fetch(*party, *environment.clock, &outputs)));
   return outputs;
 }
 
@@ -273,13 +266,12 @@ absl::Status RunAndWrite(const RunOptions& options,
                          const std::vector<InputFile>& inputs,
                          const Console& console) {
   const auto files = OutputFiles::Create(options.output);
-  absl::Status status = party->Agree(files.status());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(party->Agree(files.status()));
   const OnInterrupt on_interrupt([&] { (*files)->Discard(); });
-  const auto results =
-      Results(options, environment, party, plan, inputs, console);
-  if (!results.ok()) return results.status();
-  status = party->Agree(WriteAll(party->first_rank(), *results, files->get()));
+  ASSIGN_OR_RETURN(const auto results,
+                   Results(options, environment, party, plan, inputs, console));
+  absl::Status status =
+      party->Agree(WriteAll(party->first_rank(), results, files->get()));
   // A task that fails or is interrupted before this point restores the old
   // files; the other tasks then do the same.
   if (status.ok()) status = party->Agree((*files)->Replace());
@@ -318,15 +310,13 @@ absl::Status RunPlanned(const RunOptions& options,
                         const std::vector<InputFile>& files,
                         const Console& console) {
   if (options.output.empty()) {
-    const auto results =
-        Results(options, environment, party, plan, files, console);
-    if (!results.ok()) return results.status();
+    ASSIGN_OR_RETURN(const auto results, Results(options, environment, party,
+                                                 plan, files, console));
     if (party->reports()) console.out << plan.description << ": done\n";
     return absl::OkStatus();
   }
-  const absl::Status status =
-      RunAndWrite(options, environment, party, plan, files, console);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(
+      RunAndWrite(options, environment, party, plan, files, console));
   if (party->reports()) TellOfOutputs(options, plan, console);
   return absl::OkStatus();
 }
@@ -337,37 +327,34 @@ absl::Status RunOnFiles(const RunOptions& options,
                         const Environment& environment,
                         const PartyFactory& make_party,
                         const Console& console) {
-  const auto spec = ParseCollectiveSpec(options.collective);
-  if (!spec.ok()) return spec.status();
-  absl::Status status = CheckOptions(options, *spec);
+  ASSIGN_OR_RETURN(const auto spec, ParseCollectiveSpec(options.collective));
+  absl::Status status = CheckOptions(options, spec);
   if (!status.ok()) return status;
-  const auto inputs = ExpandInputs(options.inputs);
-  if (!inputs.ok()) return inputs.status();
-  const auto files = ReadHeaders(inputs->paths);
-  if (!files.ok()) return files.status();
-  const auto plan = PlanRun({.spec = *spec,
-                             .groups = options.groups,
-                             .devices = options.devices,
-                             .tasks_of_cluster = TasksOfCluster(options),
-                             .algorithm = options.algorithm,
-                             .determinism = options.choice.determinism,
-                             .rank_list = options.choice.rank_list},
-                            *files);
-  if (!plan.ok()) return plan.status();
-  if (plan->ranks.size() % options.tasks != 0) {
+  ASSIGN_OR_RETURN(const auto inputs, ExpandInputs(options.inputs));
+  ASSIGN_OR_RETURN(const auto files, ReadHeaders(inputs.paths));
+  ASSIGN_OR_RETURN(const auto plan,
+                   PlanRun({.spec = spec,
+                            .groups = options.groups,
+                            .devices = options.devices,
+                            .tasks_of_cluster = TasksOfCluster(options),
+                            .algorithm = options.algorithm,
+                            .determinism = options.choice.determinism,
+                            .rank_list = options.choice.rank_list},
+                           files));
+  if (plan.ranks.size() % options.tasks != 0) {
     return UsageError(absl::StrCat("--tasks ", options.tasks,
                                    " does not divide the number of ranks, ",
-                                   plan->ranks.size()));
+                                   plan.ranks.size()));
   }
-  if (!options.output.empty()) status = CheckOutputs(options, *plan, *files);
+  if (!options.output.empty()) status = CheckOutputs(options, plan, files);
   if (!status.ok()) return status;
-  const auto party =
-      make_party(static_cast<int>(plan->ranks.size()), options.tasks);
-  if (!party.ok()) return party.status();
-  status = (*party)->Leave(
-      RunPlanned(options, environment, party->get(), *plan, *files, console));
-  if (status.ok() && inputs->reordered && (*party)->reports()) {
-    TellOfOrder(*plan, *files, console);
+  ASSIGN_OR_RETURN(
+      const auto party,
+      make_party(static_cast<int>(plan.ranks.size()), options.tasks));
+  status = party->Leave(
+      RunPlanned(options, environment, party.get(), plan, files, console));
+  if (status.ok() && inputs.reordered && party->reports()) {
+    TellOfOrder(plan, files, console);
   }
   return status;
 }
@@ -429,30 +416,27 @@ Command AddRunCommand(CLI::App* app) {
   return {.app = run,
           .run =
               [options, words, run](const Console& console) {
-                absl::Status status = TakeOwnCluster(*words, &options->cluster);
-                if (!status.ok()) return status;
-                status = CheckOptionsOfCluster(*run, options->cluster,
-                                               {"--devices", "--tasks"});
-                if (!status.ok()) return status;
+                RETURN_IF_ERROR(TakeOwnCluster(*words, &options->cluster));
+                RETURN_IF_ERROR(CheckOptionsOfCluster(
+                    *run, options->cluster, {"--devices", "--tasks"}));
                 RunOptions chosen = *options;
                 if (chosen.cluster.has_value()) {
                   chosen.devices = NumRanks(*chosen.cluster);
                   chosen.tasks = chosen.cluster->cluster.num_tasks();
                 }
-                const auto rules =
-                    TakeRules(options->choice, EnvironmentVariable,
-                              CollectiveRegistry::Global());
-                if (!rules.ok()) return rules.status();
+                ASSIGN_OR_RETURN(const auto rules,
+                                 TakeRules(options->choice, EnvironmentVariable,
+                                           CollectiveRegistry::Global()));
                 const DefaultEnvironment environment;
-                const auto make_devices = DeviceMakerFor(
-                    options->choice.device_type, environment.get());
-                if (!make_devices.ok()) return make_devices.status();
+                ASSIGN_OR_RETURN(const auto make_devices,
+                                 DeviceMakerFor(options->choice.device_type,
+                                                environment.get()));
                 return RunOnFiles(chosen, environment.get(),
                                   PartyOf(environment.get(),
                                           {.cluster = chosen.cluster,
                                            .command = SharedCommand(*run),
-                                           .rules = *rules,
-                                           .make_devices = *make_devices},
+                                           .rules = rules,
+                                           .make_devices = make_devices},
                                           console),
                                   console);
               },

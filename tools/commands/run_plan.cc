@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "framework/base/status_macros.h"
 #include "tools/base/exit_status.h"
 
 namespace tutti {
@@ -137,8 +138,7 @@ absl::Status Refused(const RunSettings& settings, const GroupFiles& group,
 // Adds the ranks of one group to the plan.
 absl::Status PlanGroup(const RunSettings& settings, int group_key,
                        GroupFiles group, RunPlan* plan) {
-  const absl::Status alike = CheckAlike(settings.spec.type, group.files);
-  if (!alike.ok()) return alike;
+  RETURN_IF_ERROR(CheckAlike(settings.spec.type, group.files));
   group.one_per_rank = static_cast<int>(group.files.size()) == plan->group_size;
   group.uneven = AreUneven(group.files);
   for (int rank = 0; rank < plan->group_size; ++rank) {
@@ -184,25 +184,22 @@ std::string Describe(const RunSettings& settings, int group_size,
 absl::StatusOr<RunPlan> PlanRun(const RunSettings& settings,
                                 const std::vector<InputFile>& files) {
   const int num_files = static_cast<int>(files.size());
-  const absl::StatusOr<int> num_ranks = CountRanks(settings, num_files);
-  if (!num_ranks.ok()) return num_ranks.status();
-  if (*num_ranks % settings.groups != 0) {
+  ASSIGN_OR_RETURN(const int num_ranks, CountRanks(settings, num_files));
+  if (num_ranks % settings.groups != 0) {
     return UsageError(absl::StrCat("--groups ", settings.groups,
                                    " does not divide the number of ranks, ",
-                                   *num_ranks));
+                                   num_ranks));
   }
-  RunPlan plan{.group_size = *num_ranks / settings.groups};
-  absl::Status fits = CheckGroupSize(settings.spec, plan.group_size);
-  if (fits.ok()) fits = CheckRankList(settings.rank_list, plan.group_size);
-  if (!fits.ok()) return fits;
+  RunPlan plan{.group_size = num_ranks / settings.groups};
+  RETURN_IF_ERROR(CheckGroupSize(settings.spec, plan.group_size));
+  RETURN_IF_ERROR(CheckRankList(settings.rank_list, plan.group_size));
   const int files_per_group = num_files / settings.groups;
   for (int group = 0; group < settings.groups; ++group) {
     const int first_file = group * files_per_group;
     const GroupFiles group_files = {
         absl::MakeConstSpan(files).subspan(first_file, files_per_group),
         first_file};
-    const absl::Status status = PlanGroup(settings, group, group_files, &plan);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(PlanGroup(settings, group, group_files, &plan));
   }
   plan.description = Describe(settings, plan.group_size, files);
   return plan;

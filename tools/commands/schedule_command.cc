@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/status_macros.h"
 #include "schedule/proof/symbolic.h"
 #include "schedule/proof/verifier.h"
 #include "schedule/step_depth.h"
@@ -103,12 +104,10 @@ Shown Drawn(const ScheduleWords& words, Shown shown) {
 
 absl::StatusOr<Shown> Choose(const ScheduleOptions& options,
                              const CollectiveRegistry& registry) {
-  auto request = ParseScheduleRequest(options.words, registry, kMaxRanks);
-  if (!request.ok()) return request.status();
-  const absl::Status format =
-      CheckFormat(options, request->request.layout.size());
-  if (!format.ok()) return format;
-  return Shown{TitleOf(options.words, *request), *std::move(request)};
+  ASSIGN_OR_RETURN(auto request,
+                   ParseScheduleRequest(options.words, registry, kMaxRanks));
+  RETURN_IF_ERROR(CheckFormat(options, request.request.layout.size()));
+  return Shown{TitleOf(options.words, request), std::move(request)};
 }
 
 // Note on differences between the shown and the executed steps; empty if none.
@@ -119,15 +118,15 @@ std::string NoteLine(const Shown& shown) {
 
 // Prints even plans that do not fit together, so that their author sees why.
 absl::Status PrintText(const Shown& shown, const Console& console) {
-  const auto schedules = PlanAll(shown.of.shown.algorithm, shown.of.request);
-  if (!schedules.ok()) return schedules.status();
-  const int num_chunks = schedules->front().num_chunks;
+  ASSIGN_OR_RETURN(const auto schedules,
+                   PlanAll(shown.of.shown.algorithm, shown.of.request));
+  const int num_chunks = schedules.front().num_chunks;
   console.out << shown.title << "; " << num_chunks
               << (num_chunks == 1 ? " chunk\n" : " chunks\n")
               << NoteLine(shown);
-  for (size_t rank = 0; rank < schedules->size(); ++rank) {
+  for (size_t rank = 0; rank < schedules.size(); ++rank) {
     console.out << "\nrank " << rank << "\n";
-    const std::vector<Lane>& lanes = (*schedules)[rank].lanes;
+    const std::vector<Lane>& lanes = schedules[rank].lanes;
     for (size_t lane = 0; lane < lanes.size(); ++lane) {
       for (size_t step = 0; step < lanes[lane].size(); ++step) {
         console.out << absl::StreamFormat("%7s  %s\n",
@@ -140,32 +139,30 @@ absl::Status PrintText(const Shown& shown, const Console& console) {
 }
 
 absl::StatusOr<std::string> Svg(const Shown& shown) {
-  const auto plan = PlanGroup(shown.of.shown.algorithm, shown.of.request);
-  if (!plan.ok()) return plan.status();
-  const auto run = RunSymbolically(*plan);
-  if (!run.ok()) return run.status();
-  const std::vector<int> depths = StepDepths(*plan, run->completion_order);
+  ASSIGN_OR_RETURN(const auto plan,
+                   PlanGroup(shown.of.shown.algorithm, shown.of.request));
+  ASSIGN_OR_RETURN(const auto run, RunSymbolically(plan));
+  const std::vector<int> depths = StepDepths(plan, run.completion_order);
   return ScheduleSvg({.title = shown.title,
                       .note = shown.of.shown.note,
                       .layout = shown.of.request.layout,
-                      .plan = *plan,
+                      .plan = plan,
                       .depths = depths});
 }
 
 absl::StatusOr<std::string> Goal(const Shown& shown) {
-  const auto plan = PlanGroup(shown.of.shown.algorithm, shown.of.request);
-  if (!plan.ok()) return plan.status();
-  const auto run = RunSymbolically(*plan);  // Checks that the trace ends.
+  ASSIGN_OR_RETURN(const auto plan,
+                   PlanGroup(shown.of.shown.algorithm, shown.of.request));
+  const auto run = RunSymbolically(plan);  // Checks that the trace ends.
   if (!run.ok()) return run.status();
-  return GoalTrace(*plan, TransferBytes(*plan, shown.of.workload));
+  return GoalTrace(plan, TransferBytes(plan, shown.of.workload));
 }
 
 absl::Status Write(const Shown& shown,
                    const absl::StatusOr<std::string>& content,
                    const std::string& path, const Console& console) {
   if (!content.ok()) return content.status();
-  const absl::Status written = WriteOutputFile(path, *content);
-  if (!written.ok()) return written;
+  RETURN_IF_ERROR(WriteOutputFile(path, *content));
   console.out << shown.title << ": wrote " << path << "\n" << NoteLine(shown);
   return absl::OkStatus();
 }
@@ -190,16 +187,15 @@ void AddOptions(CLI::App* app, ScheduleOptions* options) {
 absl::Status ShowSchedule(const ScheduleOptions& options,
                           const CollectiveRegistry& registry,
                           const Console& console) {
-  const auto shown = Choose(options, registry);
-  if (!shown.ok()) return shown.status();
+  ASSIGN_OR_RETURN(const auto shown, Choose(options, registry));
   if (!options.svg.empty()) {
-    const Shown drawn = Drawn(options.words, *shown);
+    const Shown drawn = Drawn(options.words, shown);
     return Write(drawn, Svg(drawn), options.svg, console);
   }
   if (!options.goal.empty()) {
-    return Write(*shown, Goal(*shown), options.goal, console);
+    return Write(shown, Goal(shown), options.goal, console);
   }
-  return PrintText(*shown, console);
+  return PrintText(shown, console);
 }
 
 Command AddScheduleCommand(CLI::App* app) {

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/status_macros.h"
 #include "schedule/simulate/cluster_model.h"
 #include "schedule/simulate/lower_bound.h"
 #include "schedule/simulate/planned_outline.h"
@@ -153,27 +154,24 @@ absl::Status OutOfRange(const SimulateOptions& options,
 
 absl::StatusOr<SimulationReport> MakeReport(
     const SimulateOptions& options, const CollectiveRegistry& registry) {
-  auto of = ParseScheduleRequest(options.words, registry, kMaxSimulatedRanks);
-  if (!of.ok()) return of.status();
-  auto cluster = ClusterFrom(options.topology);
-  if (!cluster.ok()) return cluster.status();
-  const auto outline =
-      OutlineOf(of->shown.algorithm, of->request, kMaxPlannedSteps);
-  if (!outline.ok()) return outline.status();
-  const double bytes = BytesOfBuffer(of->workload);
-  const double chunk_bytes = bytes / (*outline)->size().num_chunks;
-  auto simulation =
-      Simulate(**outline, of->request.layout, *cluster, chunk_bytes);
+  ASSIGN_OR_RETURN(auto of, ParseScheduleRequest(options.words, registry,
+                                                 kMaxSimulatedRanks));
+  ASSIGN_OR_RETURN(auto cluster, ClusterFrom(options.topology));
+  ASSIGN_OR_RETURN(const auto outline,
+                   OutlineOf(of.shown.algorithm, of.request, kMaxPlannedSteps));
+  const double bytes = BytesOfBuffer(of.workload);
+  const double chunk_bytes = bytes / outline->size().num_chunks;
+  auto simulation = Simulate(*outline, of.request.layout, cluster, chunk_bytes);
   if (absl::IsOutOfRange(simulation.status())) {
     return OutOfRange(options, simulation.status());
   }
   if (!simulation.ok()) return simulation.status();
   const double bound =
-      LowerBoundSeconds(PlanRequestOf(of->request), *cluster, bytes);
-  const Buffers buffers = BuffersOf(of->workload, **outline, chunk_bytes);
+      LowerBoundSeconds(PlanRequestOf(of.request), cluster, bytes);
+  const Buffers buffers = BuffersOf(of.workload, *outline, chunk_bytes);
   return SimulationReport{.name = options.words.name,
-                          .of = *std::move(of),
-                          .cluster = *std::move(cluster),
+                          .of = std::move(of),
+                          .cluster = std::move(cluster),
                           .bytes = bytes,
                           .chunk_bytes = chunk_bytes,
                           .buffers = buffers,
@@ -299,12 +297,11 @@ Json ToJson(const SimulationReport& report) {
 absl::Status SimulateAlgorithm(const SimulateOptions& options,
                                const CollectiveRegistry& registry,
                                const Console& console) {
-  const auto report = MakeReport(options, registry);
-  if (!report.ok()) return report.status();
+  ASSIGN_OR_RETURN(const auto report, MakeReport(options, registry));
   if (options.json) {
-    console.out << ToJson(*report).dump(2) << "\n";
+    console.out << ToJsonreport.dump(2) << "\n";
   } else {
-    console.out << ToText(*report);
+    console.out << ToText(report);
   }
   return absl::OkStatus();
 }

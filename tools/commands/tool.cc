@@ -17,6 +17,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/status_macros.h"
 #include "remote/transport_registry.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/usage_message.h"
@@ -220,8 +221,7 @@ absl::Status GuardValues(const CLI::App& command, Words* words) {
     if (taker == nullptr && name.empty()) taker = OptionOf(command, "");
     if (taker == nullptr) continue;
     const std::string value = word->substr(name.size());
-    const absl::Status status = CheckItems(*taker, value);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckItems(*taker, value));
     *word = absl::StrCat(name, AsOneWord(*taker, value));
     if (!taker->get_allow_extra_args()) option = nullptr;
   }
@@ -291,8 +291,7 @@ absl::Status CheckChosen(const Tool& tool) {
 absl::Status Parse(Tool* tool, Words words, const Console& console,
                    bool* printed_help) {
   if (!words.empty()) TakeRest(*tool, &words);
-  absl::Status status = GuardValues(*tool, &words);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(GuardValues(*tool, &words));
   try {
     absl::c_reverse(words);  // CLI11 takes words in reverse order.
     tool->app.parse(std::move(words));

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "framework/base/status_macros.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/option_values.h"
 #include "tools/base/progress.h"
@@ -144,12 +145,11 @@ absl::StatusOr<std::string> Report(
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < points.size(); ++i) {
     const SelectionRequest request = RequestFor(questions[i], policy);
-    const auto model = SelectImplementation(policy, request);
-    if (!model.ok()) return model.status();
-    const auto ruled = SelectImplementation(with_rules, request);
-    if (!ruled.ok()) return ruled.status();
-    by_model.Add(points[i].to_judge, model->name);
-    by_rules.Add(points[i].to_judge, ruled->name);
+    ASSIGN_OR_RETURN(const auto model, SelectImplementation(policy, request));
+    ASSIGN_OR_RETURN(const auto ruled,
+                     SelectImplementation(with_rules, request));
+    by_model.Add(points[i].to_judge, model.name);
+    by_rules.Add(points[i].to_judge, ruled.name);
     rows.push_back(Cells(points[i]));
     rows.back().push_back(by_model.cells.back());
     rows.back().push_back(by_rules.cells.back());
@@ -247,9 +247,7 @@ absl::Status Prepare(const TuneOptions& options,
                      std::unique_ptr<OutputFile>* output) {
   const absl::Status fits = CheckMemory(questions);
   if (!fits.ok() || !reports) return fits;
-  auto file = OutputFile::Create(options.output);
-  if (!file.ok()) return file.status();
-  *output = *std::move(file);
+  ASSIGN_OR_RETURN(*output, OutputFile::Create(options.output));
   return absl::OkStatus();
 }
 
@@ -280,12 +278,11 @@ absl::Status Report(const Measured& measured, const SelectionPolicy& policy,
   }
   const std::string text = RulesFileText(rules);
   // Parses the text as readers of the file do.
-  const auto read = ParseRulesFile(text, "the new rules", *policy.registry);
-  if (!read.ok()) return read.status();
-  const auto report =
-      Report(measured.questions, measured.points, policy, *read);
-  if (!report.ok()) return report.status();
-  console.out << *report;
+  ASSIGN_OR_RETURN(const auto read,
+                   ParseRulesFile(text, "the new rules", *policy.registry));
+  ASSIGN_OR_RETURN(const auto report,
+                   Report(measured.questions, measured.points, policy, read));
+  console.out << report;
   if (!measured.stores.empty()) console.out << StoresText(measured.stores);
   console.out << std::flush;
   return output->Write(text);
@@ -297,17 +294,14 @@ absl::Status Tune(const TuneOptions& options, const Environment& environment,
                   const Console& console) {
   const bool reports = tuner->party().reports();
   std::unique_ptr<OutputFile> output;
-  const absl::Status prepared =
-      tuner->party().Agree(Prepare(options, questions, reports, &output));
-  if (!prepared.ok()) return prepared;
-  auto points = MeasureAll(questions, tuner, console);
-  if (!points.ok()) return points.status();
-  auto stores = MeasureStoresIfAlone(options, environment);
-  if (!stores.ok()) return stores.status();
+  RETURN_IF_ERROR(
+      tuner->party().Agree(Prepare(options, questions, reports, &output)));
+  ASSIGN_OR_RETURN(auto points, MeasureAll(questions, tuner, console));
+  ASSIGN_OR_RETURN(auto stores, MeasureStoresIfAlone(options, environment));
   absl::Status reported;
   if (reports) {
     reported =
-        Report({std::move(questions), *std::move(points), *std::move(stores)},
+        Report({std::move(questions), std::move(points), std::move(stores)},
                tuner->party().policy(), output.get(), console);
   }
   return tuner->party().Agree(reported);
@@ -318,14 +312,12 @@ absl::Status Tune(const TuneOptions& options, const Environment& environment,
 absl::Status TuneRules(const TuneOptions& options,
                        const Environment& environment,
                        const PartyFactory& make_party, const Console& console) {
-  auto questions = PlanTuning(options);
-  if (!questions.ok()) return questions.status();
+  ASSIGN_OR_RETURN(auto questions, PlanTuning(options));
   Tuner tuner(options, environment, make_party);
-  const absl::Status begun = tuner.SetLayout(questions->front().layout);
-  if (!begun.ok()) return begun;
+  RETURN_IF_ERROR(tuner.SetLayout(questions.front().layout));
   std::ostream nowhere(nullptr);
   const Console silent{nowhere, nowhere};
-  return tuner.Leave(Tune(options, environment, *std::move(questions), &tuner,
+  return tuner.Leave(Tune(options, environment, std::move(questions), &tuner,
                           tuner.party().reports() ? console : silent));
 }
 
@@ -340,18 +332,16 @@ Command AddTuneCommand(CLI::App* app) {
   return {.app = tune,
           .run =
               [options, words, tune](const Console& console) {
-                const absl::Status status =
-                    CheckCommandLine(*tune, *words, options.get());
-                if (!status.ok()) return status;
+                RETURN_IF_ERROR(CheckCommandLine(*tune, *words, options.get()));
                 const DefaultEnvironment environment;
-                const auto make_devices =
-                    DeviceMakerFor(options->device_type, environment.get());
-                if (!make_devices.ok()) return make_devices.status();
+                ASSIGN_OR_RETURN(
+                    const auto make_devices,
+                    DeviceMakerFor(options->device_type, environment.get()));
                 return TuneRules(*options, environment.get(),
                                  PartyOf(environment.get(),
                                          {.cluster = options->cluster,
                                           .command = SharedCommand(*tune),
-                                          .make_devices = *make_devices},
+                                          .make_devices = make_devices},
                                          console),
                                  console);
               },

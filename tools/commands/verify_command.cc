@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "schedule/engine/stand_in.h"
 #include "schedule/proof/standard_cases.h"
 #include "tools/base/algorithm_names.h"
@@ -133,9 +134,8 @@ absl::StatusOr<std::vector<CollectiveRegistry::Entry>> Choose(
   if (names.empty()) return registry.List();
   std::vector<CollectiveRegistry::Entry> chosen;
   for (const std::string& name : names) {
-    const auto factory = FindAlgorithm(registry, name);
-    if (!factory.ok()) return factory.status();
-    chosen.push_back({name, *factory});
+    ASSIGN_OR_RETURN(const auto factory, FindAlgorithm(registry, name));
+    chosen.push_back({name, factory});
   }
   return chosen;
 }
@@ -173,16 +173,15 @@ std::string LinesBelow(const Verdict& verdict) {
 absl::Status VerifyAlgorithms(const VerifyOptions& options,
                               const CollectiveRegistry& registry,
                               const Console& console) {
-  const auto entries = Choose(options.names, registry);
-  if (!entries.ok()) return entries.status();
-  const TextTable table = VerdictTable(*entries, options.max_ranks);
+  ASSIGN_OR_RETURN(const auto entries, Choose(options.names, registry));
+  const TextTable table = VerdictTable(entries, options.max_ranks);
   if (!options.json) console.out << table.Header() << std::flush;
   Json rows = Json::array();
   int num_failed = 0;
-  for (size_t i = 0; i < entries->size(); ++i) {
-    const std::string place = absl::StrCat(i + 1, " of ", entries->size());
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const std::string place = absl::StrCat(i + 1, " of ", entries.size());
     const Verdict verdict =
-        Verify((*entries)[i], place, options.max_ranks, console);
+        Verify(entries[i], place, options.max_ranks, console);
     num_failed += verdict.failed() ? 1 : 0;
     rows.push_back(ToJson(verdict));
     if (!options.json) {
@@ -197,7 +196,7 @@ absl::Status VerifyAlgorithms(const VerifyOptions& options,
   if (options.json) console.out << rows.dump(2) << "\n";
   if (num_failed == 0) return absl::OkStatus();
   return absl::InternalError(
-      absl::StrCat(num_failed, " of ", entries->size(), " algorithms failed"));
+      absl::StrCat(num_failed, " of ", entries.size(), " algorithms failed"));
 }
 
 Command AddVerifyCommand(CLI::App* app) {

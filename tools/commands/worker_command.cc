@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "framework/base/status_macros.h"
 #include "tools/base/environment_variables.h"
 #include "tools/cluster/cluster_flags.h"
 #include "tools/cluster/cluster_words.h"
@@ -57,10 +58,10 @@ Command AddWorkerCommand(CLI::App* app, RunAsTask run_as_task) {
           .run =
               [words, rest,
                run_as_task = std::move(run_as_task)](const Console& console) {
-                const auto cluster =
-                    ResolveClusterOptions(*words, EnvironmentVariable);
-                if (!cluster.ok()) return cluster.status();
-                return run_as_task(*rest, *cluster, console);
+                ASSIGN_OR_RETURN(
+                    const auto cluster,
+                    ResolveClusterOptions(*words, EnvironmentVariable));
+                return run_as_task(*rest, cluster, console);
               },
           .rest = rest};
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "runtime/json_file.h"
 #include "tools/base/exit_status.h"
@@ -147,9 +148,9 @@ absl::StatusOr<std::vector<LinkClass>> LinksOf(const Json& json) {
   }
   std::vector<LinkClass> links;
   for (const Json& one : json["links"]) {
-    auto link = LinkOf(one, links.size(), json["links"].size());
-    if (!link.ok()) return link.status();
-    links.push_back(*std::move(link));
+    ASSIGN_OR_RETURN(auto link,
+                     LinkOf(one, links.size(), json["links"].size()));
+    links.push_back(std::move(link));
   }
   return links;
 }
@@ -176,11 +177,9 @@ absl::StatusOr<Host> HostOf(const Json& json) {
 }
 
 absl::StatusOr<ClusterModel> ClusterOf(const Json& json) {
-  auto links = LinksOf(json);
-  if (!links.ok()) return links.status();
-  const auto host = HostOf(json);
-  if (!host.ok()) return host.status();
-  ClusterModel cluster{.links = *std::move(links), .host = *host};
+  ASSIGN_OR_RETURN(auto links, LinksOf(json));
+  ASSIGN_OR_RETURN(const auto host, HostOf(json));
+  ClusterModel cluster{.links = std::move(links), .host = host};
   const absl::Status read =
       ReadFields(json, "",
                  {{"links", [](const Json&) { return std::string(); }},
@@ -189,8 +188,7 @@ absl::StatusOr<ClusterModel> ClusterOf(const Json& json) {
                   {"reduced_gb_per_s", Rate(&cluster.reduced_bytes_per_second)},
                   {"copied_gb_per_s", Rate(&cluster.copied_bytes_per_second)}});
   if (!read.ok()) return read;
-  const absl::Status valid = CheckCluster(cluster);
-  if (!valid.ok()) return valid;
+  RETURN_IF_ERROR(CheckCluster(cluster));
   return cluster;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tools/files/natural_order.h"
 
 namespace tutti {
@@ -72,8 +73,7 @@ absl::StatusOr<std::vector<std::string>> Matches(const std::string& pattern) {
 // The files that one word names, in natural order.
 absl::StatusOr<std::vector<std::string>> Expand(const std::string& word) {
   const bool is_pattern = IsPattern(word);
-  const absl::Status status = CheckDirectories(word, is_pattern);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckDirectories(word, is_pattern));
   return is_pattern ? Matches(word) : std::vector<std::string>{word};
 }
 
@@ -85,9 +85,8 @@ absl::StatusOr<ExpandedInputs> ExpandInputs(
   for (const std::vector<std::string>& words : inputs) {
     std::vector<std::string> paths;
     for (const std::string& word : words) {
-      const absl::StatusOr<std::vector<std::string>> expanded = Expand(word);
-      if (!expanded.ok()) return expanded.status();
-      paths.insert(paths.end(), expanded->begin(), expanded->end());
+      ASSIGN_OR_RETURN(const std::vector<std::string> expanded, Expand(word));
+      paths.insert(paths.end(), expanded.begin(), expanded.end());
     }
     if (!std::is_sorted(paths.begin(), paths.end(), NaturalLess)) {
       files.reordered = true;

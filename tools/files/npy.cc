@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -38,9 +39,9 @@ struct Source {
 
 absl::Status ReadMagic(Source& source) {
   char magic[kMagicBytes];
-  const absl::Status status = source.Read(magic, kMagicBytes, "the magic");
-  if (!status.ok()) return status;
-  if (std::memcmp(magic, "\x93NUMPY", kMagicBytes) == 0) return status;
+  RETURN_IF_ERROR(source.Read(magic, kMagicBytes, "the magic"));
+  if (std::memcmp(magic, "\x93NUMPY", kMagicBytes) == 0)
+    return absl::OkStatus();
   return InvalidNpy("is no .npy file: it does not start with \"\\x93NUMPY\"");
 }
 
@@ -48,9 +49,7 @@ absl::Status ReadMagic(Source& source) {
 // field.
 absl::StatusOr<int64_t> ReadVersion(Source& source) {
   uint8_t version[kVersionBytes];
-  const absl::Status status =
-      source.Read(version, kVersionBytes, "the version");
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(source.Read(version, kVersionBytes, "the version"));
   const int major = version[0];
   const int minor = version[1];
   if (major < 1 || major > 3 || minor != 0) {
@@ -61,12 +60,9 @@ absl::StatusOr<int64_t> ReadVersion(Source& source) {
 }
 
 absl::StatusOr<std::string> ReadHeaderText(Source& source) {
-  const absl::StatusOr<int64_t> length_bytes = ReadVersion(source);
-  if (!length_bytes.ok()) return length_bytes.status();
+  ASSIGN_OR_RETURN(const int64_t length_bytes, ReadVersion(source));
   uint8_t bytes[4] = {};
-  absl::Status status =
-      source.Read(bytes, *length_bytes, "the header's length");
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(source.Read(bytes, length_bytes, "the header's length"));
   const uint32_t length = bytes[0] | bytes[1] << 8 | bytes[2] << 16 |
                           static_cast<uint32_t>(bytes[3]) << 24;
   if (length > kMaxNpyHeaderBytes) {
@@ -78,30 +74,25 @@ absl::StatusOr<std::string> ReadHeaderText(Source& source) {
                       source.left_bytes, " are left");
   }
   std::string text(length, '\0');
-  status = source.Read(text.data(), length, "its header");
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(source.Read(text.data(), length, "its header"));
   return text;
 }
 
 absl::Status CheckSize(const NpyHeader& header, int64_t left_bytes) {
-  const absl::StatusOr<int64_t> wanted =
-      SizeInBytes(header.dtype, header.shape);
-  if (!wanted.ok()) return wanted.status();
-  if (left_bytes == *wanted) return absl::OkStatus();
-  return InvalidNpy(left_bytes < *wanted ? "is truncated" : "is too long",
-                    ": the elements of ", ToString(header), " take ", *wanted,
+  ASSIGN_OR_RETURN(const int64_t wanted,
+                   SizeInBytes(header.dtype, header.shape));
+  if (left_bytes == wanted) return absl::OkStatus();
+  return InvalidNpy(left_bytes < wanted ? "is truncated" : "is too long",
+                    ": the elements of ", ToString(header), " take ", wanted,
                     " bytes, but ", left_bytes, " follow the header");
 }
 
 absl::StatusOr<NpyHeader> ReadHeader(Source& source) {
-  absl::Status status = ReadMagic(source);
-  if (!status.ok()) return status;
-  const absl::StatusOr<std::string> text = ReadHeaderText(source);
-  if (!text.ok()) return text.status();
-  absl::StatusOr<NpyHeader> header = ParseNpyHeader(*text);
+  RETURN_IF_ERROR(ReadMagic(source));
+  ASSIGN_OR_RETURN(const std::string text, ReadHeaderText(source));
+  absl::StatusOr<NpyHeader> header = ParseNpyHeader(text);
   if (!header.ok()) return header;
-  status = CheckSize(*header, source.left_bytes);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckSize(*header, source.left_bytes));
   return header;
 }
 
@@ -158,14 +149,11 @@ absl::StatusOr<NpyHeader> ReadNpyHeader(std::istream& in, int64_t size_bytes) {
 
 absl::StatusOr<Tensor> ReadNpy(std::istream& in, int64_t size_bytes) {
   Source source{in, size_bytes};
-  const absl::StatusOr<NpyHeader> header = ReadHeader(source);
-  if (!header.ok()) return header.status();
-  absl::StatusOr<Tensor> tensor =
-      Tensor::Allocate(header->dtype, header->shape);
+  ASSIGN_OR_RETURN(const NpyHeader header, ReadHeader(source));
+  absl::StatusOr<Tensor> tensor = Tensor::Allocate(header.dtype, header.shape);
   if (!tensor.ok()) return tensor;
-  const absl::Status status = source.Read(
-      tensor->mutable_data(), source.left_bytes, "the array's elements");
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(source.Read(tensor->mutable_data(), source.left_bytes,
+                              "the array's elements"));
   return tensor;
 }
 

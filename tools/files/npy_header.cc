@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -122,8 +123,7 @@ class HeaderParser {
 absl::StatusOr<NpyHeader> HeaderParser::Parse() {
   if (!Take("{")) return Unexpected("a dictionary");
   while (!Take("}")) {
-    const absl::Status status = ParseEntry();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(ParseEntry());
     if (Take(",")) continue;
     if (Take("}")) break;
     return Unexpected("',' or '}'");
@@ -134,10 +134,9 @@ absl::StatusOr<NpyHeader> HeaderParser::Parse() {
 }
 
 absl::Status HeaderParser::ParseEntry() {
-  const absl::StatusOr<std::string> key = ParseString("a key");
-  if (!key.ok()) return key.status();
+  ASSIGN_OR_RETURN(const std::string key, ParseString("a key"));
   if (!Take(":")) return Unexpected("':'");
-  return ParseValue(*key);
+  return ParseValue(key);
 }
 
 absl::Status HeaderParser::ParseValue(absl::string_view key) {
@@ -159,9 +158,7 @@ absl::Status HeaderParser::ParseDescr() {
     return InvalidNpy("holds a structured dtype, ", Quoted(rest_),
                       "; wanted plain numbers");
   }
-  absl::StatusOr<std::string> descr = ParseString("a dtype");
-  if (!descr.ok()) return descr.status();
-  descr_ = *std::move(descr);
+  ASSIGN_OR_RETURN(descr_, ParseString("a dtype"));
   return absl::OkStatus();
 }
 
@@ -182,9 +179,8 @@ absl::Status HeaderParser::ParseShape() {
   bool after_comma = true;
   while (!Take(")")) {
     if (!after_comma) return Unexpected("',' or ')'");
-    const absl::StatusOr<int64_t> dim = ParseDim();
-    if (!dim.ok()) return dim.status();
-    dims.push_back(*dim);
+    ASSIGN_OR_RETURN(const int64_t dim, ParseDim());
+    dims.push_back(dim);
     if (dims.size() > kMaxNpyDims) {
       return InvalidNpy("has more than ", kMaxNpyDims, " dimensions");
     }
@@ -192,9 +188,7 @@ absl::Status HeaderParser::ParseShape() {
   }
   // Python reads (3) as a number; the tuple is (3,).
   if (dims.size() == 1 && !after_comma) return Unexpected("',' before ')'");
-  absl::StatusOr<TensorShape> shape = TensorShape::Create(dims);
-  if (!shape.ok()) return shape.status();
-  shape_ = *std::move(shape);
+  ASSIGN_OR_RETURN(shape_, TensorShape::Create(dims));
   return absl::OkStatus();
 }
 
@@ -236,14 +230,13 @@ absl::StatusOr<NpyHeader> HeaderParser::Finish() const {
   }
   if (!shape_.has_value())
     return InvalidNpy("its header lacks the key 'shape'");
-  const absl::StatusOr<DType> dtype = DTypeOf(*descr_);
-  if (!dtype.ok()) return dtype.status();
+  ASSIGN_OR_RETURN(const DType dtype, DTypeOf(*descr_));
   // With one dimension both orders are the same.
   if (*fortran_order_ && shape_->num_dims() > 1) {
     return InvalidNpy("is in Fortran order, shape ", shape_->ToString(),
                       "; wanted C order: save numpy.ascontiguousarray(array)");
   }
-  return NpyHeader{*dtype, *shape_};
+  return NpyHeader{dtype, *shape_};
 }
 
 // Prints "()", "(3,)", "(3, 4)".

@@ -1,30 +1,28 @@
 #include "tools/files/output_file.h"
 
+#include "framework/base/status_macros.h"
 #include "tools/files/replaceable_path.h"
 
 namespace tutti {
 
 absl::StatusOr<std::unique_ptr<OutputFile>> OutputFile::Create(
     const std::string& path) {
-  const auto whole = ReplaceablePath(path);
-  if (!whole.ok()) return whole.status();
+  ASSIGN_OR_RETURN(const auto whole, ReplaceablePath(path));
   {
-    const auto trial = Open(*whole);
-    if (!trial.ok()) return trial.status();
-    const absl::Status written =
-        (*trial)->files_->Write((*trial)->name_, {}, {});
-    if (!written.ok()) return written;
+    ASSIGN_OR_RETURN(const auto trial, Open(whole));
+    RETURN_IF_ERROR(trial->files_->Write(trial->name_, {}, {}));
   }
-  return Open(*whole);
+  return Open(whole);
 }
 
 absl::StatusOr<std::unique_ptr<OutputFile>> OutputFile::Open(
     const std::filesystem::path& path) {
-  auto files = OutputFiles::Create(
-      path.has_parent_path() ? path.parent_path().string() : ".");
-  if (!files.ok()) return files.status();
+  ASSIGN_OR_RETURN(
+      auto files,
+      OutputFiles::Create(path.has_parent_path() ? path.parent_path().string()
+                                                 : "."));
   return std::unique_ptr<OutputFile>(
-      new OutputFile(path.filename().string(), *std::move(files)));
+      new OutputFile(path.filename().string(), std::move(files)));
 }
 
 absl::Status OutputFile::Write(absl::string_view content) {

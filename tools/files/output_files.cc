@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tools/files/replaceable_path.h"
 
 namespace tutti {
@@ -160,20 +161,17 @@ absl::StatusOr<int> OutputFiles::MakeTemporary(const std::string& path,
 absl::Status OutputFiles::Write(const std::string& name, absl::string_view head,
                                 absl::Span<const std::byte> body) {
   const std::string path = (fs::path(directory_) / name).string();
-  const auto whole = ReplaceablePath(path);
-  if (!whole.ok()) return whole.status();
+  ASSIGN_OR_RETURN(const auto whole, ReplaceablePath(path));
   std::error_code error;
-  if (fs::status(*whole, error).type() == fs::file_type::none) {
+  if (fs::status(whole, error).type() == fs::file_type::none) {
     // Happens for a name that is too long, for example.
     return Failed(path, "cannot be made", error.value());
   }
-  const absl::StatusOr<int> descriptor = MakeTemporary(path, whole->string());
-  if (!descriptor.ok()) return descriptor.status();
-  OpenFile file(path, *descriptor);
-  absl::Status status = file.Write(head.data(), head.size());
-  if (status.ok()) status = file.Write(body.data(), body.size());
-  if (status.ok()) status = file.Close();
-  return status;
+  ASSIGN_OR_RETURN(const int descriptor, MakeTemporary(path, whole.string()));
+  OpenFile file(path, descriptor);
+  RETURN_IF_ERROR(file.Write(head.data(), head.size()));
+  RETURN_IF_ERROR(file.Write(body.data(), body.size()));
+  return file.Close();
 }
 
 absl::Status OutputFiles::ReplaceOne(Staged* file) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -84,10 +85,8 @@ absl::Status CheckCanBeReplaced(const std::string& path,
 }  // namespace
 
 absl::StatusOr<fs::path> ReplaceablePath(const std::string& path) {
-  const auto whole = FollowLinks(path);
-  if (!whole.ok()) return whole.status();
-  const absl::Status replaceable = CheckCanBeReplaced(path, *whole);
-  if (!replaceable.ok()) return replaceable;
+  ASSIGN_OR_RETURN(const auto whole, FollowLinks(path));
+  RETURN_IF_ERROR(CheckCanBeReplaced(path, whole));
   return whole;
 }
 

@@ -15,6 +15,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -94,13 +95,13 @@ absl::Status ProcessGroup::StartOne(const Program& program) {
     // The child's end stays blocking, as most programs expect.
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
   }
-  const auto pid = StartProcess(
-      program, {child_ends[0].get(), child_ends[1].get(), *old_mask_});
-  if (!pid.ok()) return pid.status();
-  process.pid = *pid;
+  ASSIGN_OR_RETURN(const auto pid,
+                   StartProcess(program, {child_ends[0].get(),
+                                          child_ends[1].get(), *old_mask_}));
+  process.pid = pid;
   process.running = true;
   processes_.push_back(std::move(process));
-  pids_.push_back(*pid);
+  pids_.push_back(pid);
   result_.wait_statuses.push_back(0);
   ++num_running_;
   return absl::OkStatus();

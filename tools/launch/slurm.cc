@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "framework/base/status_macros.h"
 #include "tools/base/exit_status.h"
 
 namespace tutti {
@@ -157,21 +158,19 @@ struct Nodes {
 };
 
 absl::StatusOr<Nodes> ReadNodes(const Variables& variables) {
-  const auto list =
-      FindOneOf(variables, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST");
-  if (!list.ok()) return list.status();
-  const auto per_node =
-      FindOneOf(variables, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE");
-  if (!per_node.ok()) return per_node.status();
-  const auto hosts = ExpandHostList(list->value);
-  if (!hosts.ok()) return Blame(*list, hosts.status().message());
-  const auto tasks = ExpandTasksPerNode(per_node->value);
-  if (!tasks.ok()) return Blame(*per_node, tasks.status().message());
-  if (hosts->size() == tasks->size()) return Nodes{*hosts, *tasks, *per_node};
-  return UsageError(absl::StrCat(list->name, ", \"", list->value, "\", has ",
-                                 hosts->size(), " nodes, but ", per_node->name,
-                                 ", \"", per_node->value, "\", has ",
-                                 tasks->size()));
+  ASSIGN_OR_RETURN(const auto list, FindOneOf(variables, "SLURM_STEP_NODELIST",
+                                              "SLURM_JOB_NODELIST"));
+  ASSIGN_OR_RETURN(const auto per_node,
+                   FindOneOf(variables, "SLURM_STEP_TASKS_PER_NODE",
+                             "SLURM_TASKS_PER_NODE"));
+  const auto hosts = ExpandHostList(list.value);
+  if (!hosts.ok()) return Blame(list, hosts.status().message());
+  const auto tasks = ExpandTasksPerNode(per_node.value);
+  if (!tasks.ok()) return Blame(per_node, tasks.status().message());
+  if (hosts->size() == tasks->size()) return Nodes{*hosts, *tasks, per_node};
+  return UsageError(absl::StrCat(
+      list.name, ", \"", list.value, "\", has ", hosts->size(), " nodes, but ",
+      per_node.name, ", \"", per_node.value, "\", has ", tasks->size()));
 }
 
 absl::Status CheckNumberOfTasks(const Variables& variables,
@@ -245,18 +244,17 @@ absl::StatusOr<std::vector<int>> ExpandTasksPerNode(absl::string_view list) {
 
 absl::StatusOr<std::vector<std::string>> SlurmAddresses(
     const Variables& variables, int base_port) {
-  const auto nodes = ReadNodes(variables);
-  if (!nodes.ok()) return nodes.status();
+  ASSIGN_OR_RETURN(const auto nodes, ReadNodes(variables));
   for (const absl::Status& status :
-       {CheckDistribution(variables), CheckNumberOfTasks(variables, *nodes),
-        CheckPorts(*nodes, base_port)}) {
+       {CheckDistribution(variables), CheckNumberOfTasks(variables, nodes),
+        CheckPorts(nodes, base_port)}) {
     if (!status.ok()) return status;
   }
   std::vector<std::string> addresses;
-  for (size_t node = 0; node < nodes->hosts.size(); ++node) {
-    for (int local = 0; local < nodes->tasks[node]; ++local) {
+  for (size_t node = 0; node < nodes.hosts.size(); ++node) {
+    for (int local = 0; local < nodes.tasks[node]; ++local) {
       addresses.push_back(
-          absl::StrCat(nodes->hosts[node], ":", base_port + local));
+          absl::StrCat(nodes.hosts[node], ":", base_port + local));
     }
   }
   return addresses;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "framework/base/status_macros.h"
 #include "tools/measure/parallel_for.h"
 #include "tools/measure/stream_copy.h"
 
@@ -12,15 +13,13 @@ namespace tutti {
 absl::StatusOr<CopyBandwidth> CopyBandwidth::Create(
     const Environment& environment, int num_workers) {
   const TensorShape shape = TensorShape::Vector(kBufferBytes);
-  absl::StatusOr<Tensor> from = Tensor::Allocate(DType::kUint8, shape);
-  if (!from.ok()) return from.status();
-  absl::StatusOr<Tensor> into = Tensor::Allocate(DType::kUint8, shape);
-  if (!into.ok()) return into.status();
+  ASSIGN_OR_RETURN(Tensor from, Tensor::Allocate(DType::kUint8, shape));
+  ASSIGN_OR_RETURN(Tensor into, Tensor::Allocate(DType::kUint8, shape));
   // Touches all pages: memory is allocated at the first write.
-  std::memset(from->mutable_data(), 1, from->size_bytes());
-  std::memset(into->mutable_data(), 0, into->size_bytes());
-  return CopyBandwidth(environment, num_workers, *std::move(from),
-                       *std::move(into));
+  std::memset(from.mutable_data(), 1, from.size_bytes());
+  std::memset(into.mutable_data(), 0, into.size_bytes());
+  return CopyBandwidth(environment, num_workers, std::move(from),
+                       std::move(into));
 }
 
 CopyBandwidth::CopyBandwidth(const Environment& environment, int num_workers,

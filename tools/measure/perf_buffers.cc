@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tools/base/available_memory.h"
 #include "tools/base/sizes.h"
 #include "tools/measure/parallel_for.h"
@@ -31,11 +32,11 @@ absl::StatusOr<Tensor> AllocateElements(const Workload& workload,
 }
 
 absl::StatusOr<RankBuffers> AllocateApart(const Workload& workload, int rank) {
-  auto input = AllocateElements(workload, InputElements(workload, rank));
-  if (!input.ok()) return input.status();
-  auto output = AllocateElements(workload, OutputElements(workload, rank));
-  if (!output.ok()) return output.status();
-  return RankBuffers{*std::move(input), *std::move(output)};
+  ASSIGN_OR_RETURN(auto input,
+                   AllocateElements(workload, InputElements(workload, rank)));
+  ASSIGN_OR_RETURN(auto output,
+                   AllocateElements(workload, OutputElements(workload, rank)));
+  return RankBuffers{std::move(input), std::move(output)};
 }
 
 // Block `rank` of `count` elements.
@@ -48,13 +49,11 @@ absl::StatusOr<RankBuffers> AllocateInPlace(const Workload& workload,
                                             int rank) {
   const int64_t in = InputElements(workload, rank);
   const int64_t out = OutputElements(workload, rank);
-  const auto whole = AllocateElements(workload, std::max(in, out));
-  if (!whole.ok()) return whole.status();
-  const auto input = BlockOf(*whole, rank, in);
-  if (!input.ok()) return input.status();
-  const auto output = BlockOf(*whole, rank, out);
-  if (!output.ok()) return output.status();
-  return RankBuffers{*input, *output};
+  ASSIGN_OR_RETURN(const auto whole,
+                   AllocateElements(workload, std::max(in, out)));
+  ASSIGN_OR_RETURN(const auto input, BlockOf(whole, rank, in));
+  ASSIGN_OR_RETURN(const auto output, BlockOf(whole, rank, out));
+  return RankBuffers{input, output};
 }
 
 bool HasBoth(const Workload& workload, int rank) {
@@ -99,11 +98,10 @@ absl::StatusOr<std::vector<RankBuffers>> AllocateBuffers(
   std::vector<RankBuffers> ranks;
   for (int i = 0; i < range.count; ++i) {
     const int rank = range.first + i;
-    auto buffers = in_place && HasBoth(workload, rank)
-                       ? AllocateInPlace(workload, rank)
-                       : AllocateApart(workload, rank);
-    if (!buffers.ok()) return buffers.status();
-    ranks.push_back(*std::move(buffers));
+    ASSIGN_OR_RETURN(auto buffers, in_place&& HasBoth(workload, rank)
+                                       ? AllocateInPlace(workload, rank)
+                                       : AllocateApart(workload, rank));
+    ranks.push_back(std::move(buffers));
   }
   return ranks;
 }
@@ -126,19 +124,18 @@ absl::Status PerfBuffers::CheckMemory(const Workload& workload, RankRange range,
 absl::StatusOr<std::unique_ptr<PerfBuffers>> PerfBuffers::Create(
     const Workload& workload, RankRange range, const BufferOptions& options,
     WorkQueue* queue) {
-  const absl::Status enough = CheckMemory(workload, range, options);
-  if (!enough.ok()) return enough;
+  RETURN_IF_ERROR(CheckMemory(workload, range, options));
   const int64_t num_sets = NumSets(workload, range, options);
   std::unique_ptr<PerfBuffers> buffers(
       new PerfBuffers(workload, range, options, queue));
   buffers->sets_.reserve(static_cast<size_t>(num_sets));
   for (int64_t i = 0; i < num_sets; ++i) {
-    auto ranks = AllocateBuffers(workload, range, options.in_place);
-    if (!ranks.ok()) return ranks.status();
+    ASSIGN_OR_RETURN(auto ranks,
+                     AllocateBuffers(workload, range, options.in_place));
     const uint64_t seed = options.seed * kMaxSets + static_cast<uint64_t>(i);
     buffers->sets_.push_back(
         {TestData(workload, seed, /*with_results=*/options.check),
-         *std::move(ranks)});
+         std::move(ranks)});
   }
   return buffers;
 }

@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tools/base/algorithm_names.h"
 #include "tools/base/exit_status.h"
 #include "tools/measure/sweep.h"
@@ -43,9 +44,7 @@ absl::Status ChooseAlgorithms(const PerfOptions& options,
     if (name == kAll) {
       return UsageError("--algorithm: all stands alone, without other names");
     }
-    const absl::Status known =
-        CheckAlgorithm(registry, name, type, device_type);
-    if (!known.ok()) return known;
+    RETURN_IF_ERROR(CheckAlgorithm(registry, name, type, device_type));
   }
   return absl::OkStatus();
 }
@@ -54,20 +53,15 @@ absl::Status ChooseAlgorithms(const PerfOptions& options,
 
 absl::StatusOr<PerfPlan> PlanPerf(const PerfOptions& options,
                                   const CollectiveRegistry& registry) {
-  const absl::Status devices = CheckDevices(options);
-  if (!devices.ok()) return devices;
-  const auto workload =
-      ParseWorkload(options.collective, options.sweep.dtype, options.devices);
-  if (!workload.ok()) return workload.status();
-  const absl::Status listed =
-      CheckRankList(options.choice.rank_list, options.devices);
-  if (!listed.ok()) return listed;
-  const auto sizes = SweptSizes(options.sweep);
-  if (!sizes.ok()) return sizes.status();
-  PerfPlan plan{.workloads = SweptWorkloads(*workload, *sizes)};
-  const absl::Status chosen =
-      ChooseAlgorithms(options, registry, workload->spec.type, &plan);
-  if (!chosen.ok()) return chosen;
+  RETURN_IF_ERROR(CheckDevices(options));
+  ASSIGN_OR_RETURN(
+      const auto workload,
+      ParseWorkload(options.collective, options.sweep.dtype, options.devices));
+  RETURN_IF_ERROR(CheckRankList(options.choice.rank_list, options.devices));
+  ASSIGN_OR_RETURN(const auto sizes, SweptSizes(options.sweep));
+  PerfPlan plan{.workloads = SweptWorkloads(workload, sizes)};
+  RETURN_IF_ERROR(
+      ChooseAlgorithms(options, registry, workload.spec.type, &plan));
   return plan;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "framework/base/status_macros.h"
 #include "tools/cluster/host_copies.h"
 #include "tools/measure/timed_run.h"
 #include "tutti/device.h"
@@ -29,14 +30,13 @@ absl::StatusOr<RankBuffers> OnDevice(const RankBuffers& host, Device& device,
       host.input.size_bytes() > host.output.size_bytes();
   const Tensor& whole = input_is_whole ? host.input : host.output;
   const Tensor& part = input_is_whole ? host.output : host.input;
-  const auto whole_there = ToDevice(whole, device, clock);
-  if (!whole_there.ok()) return whole_there.status();
-  const auto part_there = OverlapOf(whole, part) == Overlap::kNone
-                              ? ToDevice(part, device, clock)
-                              : PartOf(*whole_there, whole, part);
-  if (!part_there.ok()) return part_there.status();
-  return input_is_whole ? RankBuffers{*whole_there, *part_there}
-                        : RankBuffers{*part_there, *whole_there};
+  ASSIGN_OR_RETURN(const auto whole_there, ToDevice(whole, device, clock));
+  ASSIGN_OR_RETURN(const auto part_there,
+                   OverlapOf(whole, part) == Overlap::kNone
+                       ? ToDevice(part, device, clock)
+                       : PartOf(whole_there, whole, part));
+  return input_is_whole ? RankBuffers{whole_there, part_there}
+                        : RankBuffers{part_there, whole_there};
 }
 
 }  // namespace
@@ -103,16 +103,14 @@ absl::StatusOr<Measurement> PerfRunner::MeasureIn(CollectiveExecutor* executor,
   int64_t wrong = 0;
   const int64_t total = int64_t{options_.warmup} + options_.iterations;
   for (int64_t i = 0; i < total; ++i) {
-    const auto time = RunTogether(executor, requests, buffers);
-    if (!time.ok()) return time.status();
+    ASSIGN_OR_RETURN(const auto time, RunTogether(executor, requests, buffers));
     if (i < options_.warmup) continue;
-    measurement.times.push_back(*time);
+    measurement.times.push_back(time);
     if (options_.check) wrong += buffers->CountWrong();
   }
   if (options_.check) measurement.wrong = wrong;
   measurement.algorithm = NameOfChoice(requests);
-  const absl::Status status = CombineTasks(&measurement);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CombineTasks(&measurement));
   return measurement;
 }
 
@@ -121,14 +119,11 @@ absl::StatusOr<absl::Duration> PerfRunner::RunTogether(
     PerfBuffers* buffers) {
   // Before Align(), because filling buffers takes long.
   std::vector<RankBuffers>& ranks = buffers->Next();
-  auto on_devices = OnDevices(ranks);
-  if (!on_devices.ok()) return on_devices.status();
-  const absl::Status aligned = party_->Align();
-  if (!aligned.ok()) return aligned;
-  const auto time = RunOnce(executor, requests, &*on_devices);
+  ASSIGN_OR_RETURN(auto on_devices, OnDevices(ranks));
+  RETURN_IF_ERROR(party_->Align());
+  const auto time = RunOnce(executor, requests, &on_devices);
   if (!time.ok() || !options_.check) return time;
-  const absl::Status fetched = FetchOutputs(*on_devices, &ranks);
-  if (!fetched.ok()) return fetched;
+  RETURN_IF_ERROR(FetchOutputs(on_devices, &ranks));
   return time;
 }
 
@@ -137,10 +132,9 @@ absl::StatusOr<std::vector<RankBuffers>> PerfRunner::OnDevices(
     const std::vector<RankBuffers>& ranks) {
   std::vector<RankBuffers> on_devices;
   for (size_t i = 0; i < ranks.size(); ++i) {
-    auto buffers =
-        OnDevice(ranks[i], *party_->devices()[i], *environment_.clock);
-    if (!buffers.ok()) return buffers.status();
-    on_devices.push_back(*std::move(buffers));
+    ASSIGN_OR_RETURN(auto buffers, OnDevice(ranks[i], *party_->devices()[i],
+                                            *environment_.clock));
+    on_devices.push_back(std::move(buffers));
   }
   return on_devices;
 }
@@ -150,11 +144,11 @@ absl::Status PerfRunner::FetchOutputs(
     std::vector<RankBuffers>* ranks) {
   for (size_t i = 0; i < ranks->size(); ++i) {
     Tensor& output = (*ranks)[i].output;
-    const auto fetched = ToHost(on_devices[i].output, *party_->devices()[i],
-                                *environment_.clock);
-    if (!fetched.ok()) return fetched.status();
-    if (!output.is_set() || fetched->data() == output.data()) continue;
-    std::memcpy(output.mutable_data(), fetched->data(), output.size_bytes());
+    ASSIGN_OR_RETURN(const auto fetched,
+                     ToHost(on_devices[i].output, *party_->devices()[i],
+                            *environment_.clock));
+    if (!output.is_set() || fetched.data() == output.data()) continue;
+    std::memcpy(output.mutable_data(), fetched.data(), output.size_bytes());
   }
   return absl::OkStatus();
 }
@@ -165,9 +159,8 @@ absl::Status PerfRunner::CombineTasks(Measurement* measurement) {
   for (const absl::Duration time : measurement->times) {
     nanoseconds.push_back(absl::ToInt64Nanoseconds(time));
   }
-  absl::Status status =
-      party_->Combine(ReductionKind::kMax, absl::MakeSpan(nanoseconds));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(
+      party_->Combine(ReductionKind::kMax, absl::MakeSpan(nanoseconds)));
   for (size_t i = 0; i < nanoseconds.size(); ++i) {
     measurement->times[i] = absl::Nanoseconds(nanoseconds[i]);
   }

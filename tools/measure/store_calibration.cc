@@ -8,6 +8,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "framework/base/status_macros.h"
 #include "tools/cluster/party.h"
 #include "tools/measure/parallel_for.h"
 #include "tools/measure/perf_row.h"
@@ -28,9 +29,9 @@ class StorePoint {
  public:
   static absl::StatusOr<std::unique_ptr<StorePoint>> Create(
       const Environment& environment, int64_t bytes) {
-    auto party = LocalParty(environment)(kNumRanks, /*num_tasks=*/1);
-    if (!party.ok()) return party.status();
-    auto point = std::make_unique<StorePoint>(environment, *std::move(party));
+    ASSIGN_OR_RETURN(auto party,
+                     LocalParty(environment)(kNumRanks, /*num_tasks=*/1));
+    auto point = std::make_unique<StorePoint>(environment, std::move(party));
     CollectiveRequest request{.group_key = 1,
                               .group_size = kNumRanks,
                               .instance_key = 1,
@@ -69,9 +70,7 @@ class StorePoint {
                        .store_hint = hint,
                        .deadline = begin + deadline});
     }
-    const absl::Status status =
-        RunCalls(party_.get(), kStepId, absl::MakeSpan(calls));
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(RunCalls(party_.get(), kStepId, absl::MakeSpan(calls)));
     ForEachRank([this](size_t rank) { LookAt(outputs_[rank]); });
     return environment_.clock->Now() - begin;
   }
@@ -102,15 +101,14 @@ class StorePoint {
 absl::StatusOr<StoreTimes> MeasureSize(const Environment& environment,
                                        const StoreCalibrationOptions& options,
                                        int64_t bytes) {
-  const auto point = StorePoint::Create(environment, bytes);
-  if (!point.ok()) return point.status();
+  ASSIGN_OR_RETURN(const auto point, StorePoint::Create(environment, bytes));
   constexpr StoreHint kHints[] = {StoreHint::kToCaches, StoreHint::kPastCaches};
   std::vector<absl::Duration> times[2];
   for (int round = -1; round < options.rounds; ++round) {  // Round -1 warms up.
     for (size_t i = 0; i < 2; ++i) {
-      const auto time = (*point)->Measure(kHints[i], options.deadline);
-      if (!time.ok()) return time.status();
-      if (round >= 0) times[i].push_back(*time);
+      ASSIGN_OR_RETURN(const auto time,
+                       point->Measure(kHints[i], options.deadline));
+      if (round >= 0) times[i].push_back(time);
     }
   }
   return StoreTimes{bytes, Percentile(times[0], 50), Percentile(times[1], 50)};
@@ -123,9 +121,9 @@ absl::StatusOr<std::vector<StoreTimes>> MeasureStores(
   std::vector<StoreTimes> all;
   for (int64_t bytes = options.min_bytes; bytes <= options.max_bytes;
        bytes *= 2) {
-    const auto times = MeasureSize(environment, options, bytes);
-    if (!times.ok()) return times.status();
-    all.push_back(*times);
+    ASSIGN_OR_RETURN(const auto times,
+                     MeasureSize(environment, options, bytes));
+    all.push_back(times);
   }
   return all;
 }

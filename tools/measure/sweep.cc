@@ -1,6 +1,7 @@
 #include "tools/measure/sweep.h"
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/option_values.h"
 #include "tools/base/sizes.h"
@@ -39,20 +40,19 @@ void AddSweepOptions(CLI::App* app, SweepOptions* options) {
 
 absl::StatusOr<std::vector<int64_t>> SweptSizes(const SweepOptions& options) {
   if (options.bytes.has_value()) {
-    const auto bytes = ParseSize("--bytes", *options.bytes);
-    if (!bytes.ok()) return bytes.status();
-    return std::vector<int64_t>{*bytes};
+    ASSIGN_OR_RETURN(const auto bytes, ParseSize("--bytes", *options.bytes));
+    return std::vector<int64_t>{bytes};
   }
-  const auto min_bytes = ParseSize("--min-bytes", options.min_bytes);
-  if (!min_bytes.ok()) return min_bytes.status();
-  const auto max_bytes = ParseSize("--max-bytes", options.max_bytes);
-  if (!max_bytes.ok()) return max_bytes.status();
-  if (*min_bytes > *max_bytes) {
+  ASSIGN_OR_RETURN(const auto min_bytes,
+                   ParseSize("--min-bytes", options.min_bytes));
+  ASSIGN_OR_RETURN(const auto max_bytes,
+                   ParseSize("--max-bytes", options.max_bytes));
+  if (min_bytes > max_bytes) {
     return UsageError(absl::StrCat("--min-bytes ", options.min_bytes,
                                    " is more than --max-bytes ",
                                    options.max_bytes));
   }
-  return GeometricSizes(*min_bytes, *max_bytes, options.factor);
+  return GeometricSizes(min_bytes, max_bytes, options.factor);
 }
 
 std::vector<Workload> SweptWorkloads(const Workload& workload,

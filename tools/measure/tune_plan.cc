@@ -4,6 +4,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/option_values.h"
 #include "tools/base/sizes.h"
@@ -71,23 +72,21 @@ SelectionRequest RequestFor(const TuneQuestion& question,
 
 absl::StatusOr<std::vector<TuneQuestion>> PlanTuning(
     const TuneOptions& options) {
-  const auto sizes = SweptSizes(options.sweep);
-  if (!sizes.ok()) return sizes.status();
+  ASSIGN_OR_RETURN(const auto sizes, SweptSizes(options.sweep));
   std::vector<TuneQuestion> questions;
   std::vector<GroupLayout> layouts;
   for (const std::string& text : options.layouts) {
-    const auto layout = ParseTunedLayout(text);
-    if (!layout.ok()) return layout.status();
+    ASSIGN_OR_RETURN(const auto layout, ParseTunedLayout(text));
     // Layouts have several spellings.
-    if (absl::c_linear_search(layouts, *layout)) continue;
-    layouts.push_back(*layout);
+    if (absl::c_linear_search(layouts, layout)) continue;
+    layouts.push_back(layout);
     for (const std::string& collective : Once(options.collectives)) {
-      const auto workload = ParseWorkload({.collective = collective},
-                                          options.sweep.dtype, layout->size());
-      if (!workload.ok()) return workload.status();
-      for (Workload& sized : SweptWorkloads(*workload, *sizes)) {
-        questions.push_back({std::move(sized), *layout,
-                             RanksHere(options.cluster, *layout),
+      ASSIGN_OR_RETURN(const auto workload,
+                       ParseWorkload({.collective = collective},
+                                     options.sweep.dtype, layout.size()));
+      for (Workload& sized : SweptWorkloads(workload, sizes)) {
+        questions.push_back({std::move(sized), layout,
+                             RanksHere(options.cluster, layout),
                              options.device_type});
       }
     }
@@ -104,9 +103,8 @@ bool WantsAnotherRound(const TuneOptions& options, int num_rounds,
 
 absl::Status CheckMemory(const std::vector<TuneQuestion>& questions) {
   for (const TuneQuestion& question : questions) {
-    const absl::Status fits = PerfBuffers::CheckMemory(
-        question.workload, question.ranks, BufferOptions());
-    if (!fits.ok()) return fits;
+    RETURN_IF_ERROR(PerfBuffers::CheckMemory(question.workload, question.ranks,
+                                             BufferOptions()));
   }
   return absl::OkStatus();
 }

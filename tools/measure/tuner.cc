@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "framework/base/status_macros.h"
 #include "tools/base/option_values.h"
 #include "tools/measure/perf_row.h"
 #include "tutti/implementation.h"
@@ -46,9 +47,7 @@ Verdict VerdictOf(const absl::Status& status) {
 // Worst verdict of all tasks. Errors: those of Party::Combine().
 absl::StatusOr<Verdict> AgreeOnVerdict(Party* party, Verdict mine) {
   auto worst = static_cast<int64_t>(mine);
-  const absl::Status combined =
-      party->Combine(ReductionKind::kMax, {&worst, 1});
-  if (!combined.ok()) return combined;
+  RETURN_IF_ERROR(party->Combine(ReductionKind::kMax, {&worst, 1}));
   return static_cast<Verdict>(worst);
 }
 
@@ -56,39 +55,33 @@ absl::StatusOr<Verdict> AgreeOnVerdict(Party* party, Verdict mine) {
 
 absl::Status Tuner::SetLayout(const GroupLayout& layout) {
   if (runner_ != nullptr && layout_ == layout) return absl::OkStatus();
-  const absl::Status left = Leave(absl::OkStatus());
-  if (!left.ok()) return left;
+  RETURN_IF_ERROR(Leave(absl::OkStatus()));
   runner_ = nullptr;
-  auto party = make_party_(layout.size(), layout.num_tasks());
-  if (!party.ok()) return party.status();
+  ASSIGN_OR_RETURN(auto party, make_party_(layout.size(), layout.num_tasks()));
   layout_ = layout;
   runner_ = std::make_unique<PerfRunner>(
       environment_,
       PerfRunner::Options{.warmup = 1,
                           .iterations = options_.iterations,
                           .deadline = DurationOf(options_.deadline_seconds)},
-      *std::move(party));
+      std::move(party));
   return absl::OkStatus();
 }
 
 absl::StatusOr<Tuner::Answer> Tuner::Measure(const TuneQuestion& question) {
-  absl::Status status = SetLayout(question.layout);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(SetLayout(question.layout));
   const auto buffers = PerfBuffers::Create(question.workload, question.ranks,
                                            BufferOptions(), environment_.queue);
-  status = party().Agree(buffers.status());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(party().Agree(buffers.status()));
   Answer answer{.point = {.type = question.workload.spec.type,
                           .layout = question.layout,
                           .one_process = question.one_process(),
                           .bytes = BytesOf(question.workload)}};
-  const auto names = FindServing(question, buffers->get(), &answer);
-  if (!names.ok()) return names.status();
+  ASSIGN_OR_RETURN(const auto names,
+                   FindServing(question, buffers->get(), &answer));
   for (TimesByAlgorithm* times :
        {&answer.point.to_choose, &answer.point.to_judge}) {
-    auto measured = MeasureRounds(*names, buffers->get());
-    if (!measured.ok()) return measured.status();
-    *times = *std::move(measured);
+    ASSIGN_OR_RETURN(*times, MeasureRounds(names, buffers->get()));
   }
   return answer;
 }

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/op_fields.h"
 #include "tools/base/exit_status.h"
 
@@ -90,8 +91,7 @@ absl::StatusOr<CollectiveSpec> ParseCollectiveSpec(
   if (!type.ok()) return UsageError(type.status().message());
   CollectiveSpec spec{.type = *type};
   if (Reduces(*type)) {
-    const absl::Status status = ParseReduction(words.reduction, &spec);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(ParseReduction(words.reduction, &spec));
   } else if (!words.reduction.empty()) {
     return DoesNotGoWith("--reduction", *type, Reduces);
   }

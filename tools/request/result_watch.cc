@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "framework/base/mutex.h"
+#include "framework/base/status_macros.h"
 #include "tools/request/element.h"
 #include "tutti/environment.h"
 #include "tutti/outfeed.h"
@@ -95,9 +96,8 @@ class ResultWatch::Observer : public CollectiveObserver {
       : registry_(std::move(registry)) {}
 
   absl::Status AddDevice(Device* device, uint32_t consumer_id) {
-    auto sender = OutfeedSender::Create(*device, registry_);
-    if (!sender.ok()) return sender.status();
-    sources_.emplace(device, Source{consumer_id, *std::move(sender)});
+    ASSIGN_OR_RETURN(auto sender, OutfeedSender::Create(*device, registry_));
+    sources_.emplace(device, Source{consumer_id, std::move(sender)});
     return absl::OkStatus();
   }
 
@@ -156,12 +156,10 @@ absl::StatusOr<std::unique_ptr<ResultWatch>> ResultWatch::Start(
   if (!receiver.ok()) return receiver.status();
   auto observer = std::make_shared<Observer>((*receiver)->registry());
   for (size_t i = 0; i < devices.size(); ++i) {
-    const absl::Status status =
-        observer->AddDevice(devices[i], first_id + static_cast<uint32_t>(i));
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(
+        observer->AddDevice(devices[i], first_id + static_cast<uint32_t>(i)));
   }
-  const absl::Status status = (*receiver)->Start();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR((*receiver)->Start());
   return std::unique_ptr<ResultWatch>(
       new ResultWatch(*std::move(receiver), std::move(observer)));
 }

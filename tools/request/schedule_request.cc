@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/status_macros.h"
 #include "tools/base/algorithm_names.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/option_values.h"
@@ -24,9 +25,8 @@ constexpr char kDefaultBytes[] = "1M";
 
 absl::StatusOr<StandIn> FindShown(const CollectiveRegistry& registry,
                                   const std::string& name) {
-  const auto factory = FindAlgorithm(registry, name);
-  if (!factory.ok()) return factory.status();
-  auto shown = StandInOf(**factory);
+  ASSIGN_OR_RETURN(const auto factory, FindAlgorithm(registry, name));
+  auto shown = StandInOf(*factory);
   if (shown.ok()) return shown;
   std::vector<std::string> others;
   for (const auto& entry : registry.List()) {
@@ -88,30 +88,27 @@ std::string TitleOf(const ScheduleWords& words,
 absl::StatusOr<ScheduleRequest> ParseScheduleRequest(
     const ScheduleWords& words, const CollectiveRegistry& registry,
     int max_ranks) {
-  auto shown = FindShown(registry, words.name);
-  if (!shown.ok()) return shown.status();
-  const auto layout = LayoutOf(words, max_ranks);
-  if (!layout.ok()) return layout.status();
-  const auto collective = ChooseCollective(words, shown->algorithm);
-  if (!collective.ok()) return collective.status();
-  auto workload = ParseWorkload(*collective, "float32", layout->size());
-  if (!workload.ok()) return workload.status();
-  const CollectiveSpec& spec = workload->spec;
+  ASSIGN_OR_RETURN(auto shown, FindShown(registry, words.name));
+  ASSIGN_OR_RETURN(const auto layout, LayoutOf(words, max_ranks));
+  ASSIGN_OR_RETURN(const auto collective,
+                   ChooseCollective(words, shown.algorithm));
+  ASSIGN_OR_RETURN(auto workload,
+                   ParseWorkload(collective, "float32", layout.size()));
+  const CollectiveSpec& spec = workload.spec;
   if (spec.type == CollectiveType::kBarrier && words.bytes.has_value()) {
     return UsageError("--bytes does not go with barrier, which moves no data");
   }
-  const auto bytes = ParseSize("--bytes", words.bytes.value_or(kDefaultBytes));
-  if (!bytes.ok()) return bytes.status();
-  workload->count =
-      CountFor(spec.type, workload->dtype, layout->size(), *bytes);
-  VerifyCase request = {.layout = *layout,
+  ASSIGN_OR_RETURN(const auto bytes,
+                   ParseSize("--bytes", words.bytes.value_or(kDefaultBytes)));
+  workload.count = CountFor(spec.type, workload.dtype, layout.size(), bytes);
+  VerifyCase request = {.layout = layout,
                         .type = spec.type,
                         .root = spec.root,
                         .permutation = spec.permutation,
                         .subdiv_offsets = SubdivisionsOf(
-                            shown->algorithm, *layout, BytesOf(*workload))};
-  return ScheduleRequest{*std::move(shown), std::move(request),
-                         *std::move(workload)};
+                            shown.algorithm, layout, BytesOf(workload))};
+  return ScheduleRequest{std::move(shown), std::move(request),
+                         std::move(workload)};
 }
 
 void AddScheduleOptions(CLI::App* app, int max_ranks, ScheduleWords* words) {

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/layout_text.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/sizes.h"
@@ -73,20 +74,18 @@ std::string DTypeNames(size_t columns) {
 absl::StatusOr<Workload> ParseWorkload(const CollectiveWords& words,
                                        const std::string& dtype,
                                        int group_size) {
-  auto spec = ParseCollectiveSpec(words);
-  if (!spec.ok()) return spec.status();
+  ASSIGN_OR_RETURN(auto spec, ParseCollectiveSpec(words));
   const auto parsed_dtype = ParseDType(dtype);
   if (!parsed_dtype.ok()) return UsageError(parsed_dtype.status().message());
-  if (spec->type == CollectiveType::kPermute && spec->permutation.empty()) {
-    PermuteToTheNextRank(&*spec, group_size);
+  if (spec.type == CollectiveType::kPermute && spec.permutation.empty()) {
+    PermuteToTheNextRank(&spec, group_size);
   }
-  const absl::Status fits = CheckGroupSize(*spec, group_size);
-  if (!fits.ok()) return fits;
-  if (Reduces(spec->type)) {
-    const absl::Status supported = spec->merge_op.CheckSupports(*parsed_dtype);
+  RETURN_IF_ERROR(CheckGroupSize(spec, group_size));
+  if (Reduces(spec.type)) {
+    const absl::Status supported = spec.merge_op.CheckSupports(*parsed_dtype);
     if (!supported.ok()) return UsageError(supported.message());
   }
-  return Workload{.spec = *std::move(spec),
+  return Workload{.spec = std::move(spec),
                   .dtype = *parsed_dtype,
                   .group_size = group_size};
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "gpu/runtime/cuda_status.h"
 #include "gpu/runtime/on_gpu.h"
 #include "tutti/reduction.h"
@@ -149,8 +150,7 @@ absl::StatusOr<std::string> WhyBlockingOf(int version) {
 
 absl::StatusOr<std::shared_ptr<NcclRuntime>> DlopenNcclRuntime::Open(
     const std::string& library) {
-  absl::Status status = CheckIdsDiffer();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckIdsDiffer());
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* const why = dlerror();
@@ -158,7 +158,7 @@ absl::StatusOr<std::shared_ptr<NcclRuntime>> DlopenNcclRuntime::Open(
                                                why == nullptr ? library : why));
   }
   Functions functions;
-  status = Find(handle, &functions);
+  absl::Status status = Find(handle, &functions);
   int version = 0;
   if (functions.get_version != nullptr) functions.get_version(&version);
   if (functions.get_version != nullptr && version < kOldest) {
@@ -170,11 +170,10 @@ absl::StatusOr<std::shared_ptr<NcclRuntime>> DlopenNcclRuntime::Open(
     return absl::Status(status.code(),
                         absl::StrCat(library, ": ", status.message()));
   }
-  absl::StatusOr<std::string> why_blocking = WhyBlockingOf(version);
-  if (!why_blocking.ok()) return why_blocking.status();
+  ASSIGN_OR_RETURN(std::string why_blocking, WhyBlockingOf(version));
   // The constructor is private.
   return std::shared_ptr<NcclRuntime>(
-      new DlopenNcclRuntime(functions, version, *std::move(why_blocking)));
+      new DlopenNcclRuntime(functions, version, std::move(why_blocking)));
 }
 
 absl::Status DlopenNcclRuntime::Find(void* library, Functions* functions) {
@@ -237,18 +236,15 @@ absl::StatusOr<ncclUniqueId> DlopenNcclRuntime::MakeId() {
 
 absl::StatusOr<std::string> DlopenNcclRuntime::NewUniqueId() {
   if (blocks()) return std::string(kNcclIdBytes, '\0');
-  const absl::StatusOr<ncclUniqueId> id = MakeId();
-  if (!id.ok()) return id.status();
-  return std::string(id->internal, sizeof(id->internal));
+  ASSIGN_OR_RETURN(const ncclUniqueId id, MakeId());
+  return std::string(id.internal, sizeof(id.internal));
 }
 
 absl::Status DlopenNcclRuntime::InitRank(const ncclUniqueId& id, int size,
                                          const NcclRank& rank, bool is_blocking,
                                          ncclComm_t* comm) const {
   const OnGpu on_gpu(rank.gpu);
-  const absl::Status status =
-      CudaStatus(on_gpu.error(), "cudaSetDevice", rank.gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CudaStatus(on_gpu.error(), "cudaSetDevice", rank.gpu));
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = is_blocking ? 1 : 0;
   return ToStatus(
@@ -282,12 +278,10 @@ absl::StatusOr<std::vector<NcclComm>> DlopenNcclRuntime::CommInitBlocking(
     absl::Span<const NcclRank> ranks) {
   // NCCL would wait for a rank that cannot begin.
   for (const NcclRank& rank : ranks) {
-    absl::Status status = CheckCanBeOn(rank.gpu);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckCanBeOn(rank.gpu));
   }
-  const absl::StatusOr<ncclUniqueId> id = MakeId();
-  if (!id.ok()) return id.status();
-  return InitRanks(*id, static_cast<int>(ranks.size()), ranks,
+  ASSIGN_OR_RETURN(const ncclUniqueId id, MakeId());
+  return InitRanks(id, static_cast<int>(ranks.size()), ranks,
                    /*is_blocking=*/true);
 }
 
@@ -411,9 +405,8 @@ absl::Status DlopenNcclRuntime::EndEach(
 // one. A finalized end can then be destroyed independently of the others.
 absl::Status DlopenNcclRuntime::Finalize(absl::Span<const NcclComm> comms) {
   const KeptGpu kept_gpu;
-  absl::Status status = ToStatus("ncclGroupStart", nccl_.group_start());
-  if (!status.ok()) return status;
-  status = EndEach("ncclCommFinalize", nccl_.comm_finalize, comms);
+  RETURN_IF_ERROR(ToStatus("ncclGroupStart", nccl_.group_start()));
+  absl::Status status = EndEach("ncclCommFinalize", nccl_.comm_finalize, comms);
   status.Update(ToStatus("ncclGroupEnd", nccl_.group_end()));
   return status;
 }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "grpc/grpc_security_constants.h"
 
 namespace tutti {
@@ -91,19 +92,18 @@ absl::Status CheckCertificate(const CallCheck& check, int caller) {
 
 absl::Status CheckCallee(const CallCheck& check, const Metadata& metadata) {
   const ClusterSpec& cluster = *check.cluster;
-  const auto callee = FindNumber<int>(metadata, kCalleeName);
-  if (!callee.ok()) return callee.status();
-  if (*callee != cluster.this_task) {
+  ASSIGN_OR_RETURN(const auto callee, FindNumber<int>(metadata, kCalleeName));
+  if (callee != cluster.this_task) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the caller wanted task ", *callee, ", this is ",
+        absl::StrCat("the caller wanted task ", callee, ", this is ",
                      cluster.Label(cluster.this_task)));
   }
-  const auto expected = FindNumber<uint64_t>(metadata, kCalleeIncarnationName);
-  if (!expected.ok()) return expected.status();
-  if (*expected == 0 || *expected == check.incarnation) {
+  ASSIGN_OR_RETURN(const auto expected,
+                   FindNumber<uint64_t>(metadata, kCalleeIncarnationName));
+  if (expected == 0 || expected == check.incarnation) {
     return absl::OkStatus();
   }
-  return Restarted(cluster.Label(cluster.this_task), *expected,
+  return Restarted(cluster.Label(cluster.this_task), expected,
                    check.incarnation);
 }
 
@@ -124,29 +124,24 @@ void AddIdentity(const JobIdentity& job, const CallParties& parties,
 
 absl::StatusOr<ControlCaller> CheckIdentity(const CallCheck& check,
                                             const Metadata& metadata) {
-  absl::Status status = CheckJob(check, metadata);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckJob(check, metadata));
 
-  const auto caller = FindNumber<int>(metadata, kCallerName);
-  if (!caller.ok()) return caller.status();
-  if (*caller < 0 || *caller >= check.cluster->num_tasks()) {
+  ASSIGN_OR_RETURN(const auto caller, FindNumber<int>(metadata, kCallerName));
+  if (caller < 0 || caller >= check.cluster->num_tasks()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the caller says that it is task ", *caller, " of a cluster of ",
+        "the caller says that it is task ", caller, " of a cluster of ",
         check.cluster->num_tasks(), " tasks"));
   }
-  status = CheckCertificate(check, *caller);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckCertificate(check, caller));
 
-  const auto incarnation =
-      FindNumber<uint64_t>(metadata, kCallerIncarnationName);
-  if (!incarnation.ok()) return incarnation.status();
-  if (*incarnation == 0) {
+  ASSIGN_OR_RETURN(const auto incarnation,
+                   FindNumber<uint64_t>(metadata, kCallerIncarnationName));
+  if (incarnation == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the caller says that it is incarnation 0 of task ", *caller));
+        "the caller says that it is incarnation 0 of task ", caller));
   }
-  status = CheckCallee(check, metadata);
-  if (!status.ok()) return status;
-  return ControlCaller{.task = *caller, .incarnation = *incarnation};
+  RETURN_IF_ERROR(CheckCallee(check, metadata));
+  return ControlCaller{.task = caller, .incarnation = incarnation};
 }
 
 std::string CertifiedName(int task) { return absl::StrCat("task-", task); }

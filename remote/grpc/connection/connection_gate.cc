@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "remote/grpc/connection/listen_address.h"
 #include "remote/grpc/connection/peer_name.h"
 #include "remote/grpc/connection/same_host_socket.h"
@@ -51,17 +52,16 @@ bool MakeFit(int fd) {
 
 absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Listen(
     Options options) {
-  auto listeners = ListenAt(options.endpoints);
-  if (!listeners.ok()) return listeners.status();
+  ASSIGN_OR_RETURN(auto listeners, ListenAt(options.endpoints));
   if (!options.same_host_address.empty()) {
     FileDescriptor listener = ListenOnSameHost(options.same_host_address);
-    if (listener.get() >= 0) listeners->push_back(std::move(listener));
+    if (listener.get() >= 0) listeners.push_back(std::move(listener));
   }
   FileDescriptor events(epoll_create1(EPOLL_CLOEXEC));
   FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   bool good = events.get() >= 0 && wake.get() >= 0 &&
               Watch(events.get(), wake.get(), EPOLLIN, wake.get());
-  for (const FileDescriptor& listener : *listeners) {
+  for (const FileDescriptor& listener : listeners) {
     good = good && Watch(events.get(), listener.get(), EPOLLIN, listener.get());
   }
   if (!good) {
@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Listen(
         absl::StrCat("cannot wait for connections at ", options.endpoints[0]));
   }
   return std::unique_ptr<ConnectionGate>(
-      new ConnectionGate(std::move(options), *std::move(listeners),
+      new ConnectionGate(std::move(options), std::move(listeners),
                          std::move(events), std::move(wake)));
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -109,10 +110,9 @@ HostAndPort SplitAddress(absl::string_view address) {
 
 absl::StatusOr<ListenAddresses> ResolveListenAddresses(
     const std::string& host, const std::string& port) {
-  const auto list = Resolve(host, port, /*flags=*/0);
-  if (!list.ok()) return list.status();
+  ASSIGN_OR_RETURN(const auto list, Resolve(host, port, /*flags=*/0));
   ListenAddresses found{.is_loopback = true};
-  for (const addrinfo* address = list->get(); address != nullptr;
+  for (const addrinfo* address = list.get(); address != nullptr;
        address = address->ai_next) {
     if (address->ai_family != AF_INET && address->ai_family != AF_INET6) {
       continue;

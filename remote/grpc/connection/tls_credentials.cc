@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "grpc/grpc.h"
 #include "grpc/grpc_security.h"
 #include "grpc/grpc_security_constants.h"
@@ -69,15 +70,12 @@ absl::StatusOr<PemFiles> Read(const TlsOptions& tls) {
     return absl::InvalidArgumentError(
         "TLS needs three files: certificate, key and CA");
   }
-  auto certificate = Read(tls.certificate);
-  if (!certificate.ok()) return certificate.status();
-  auto key = Read(tls.key);
-  if (!key.ok()) return key.status();
-  auto ca = Read(tls.ca);
-  if (!ca.ok()) return ca.status();
-  return PemFiles{.certificate = *std::move(certificate),
-                  .key = *std::move(key),
-                  .ca = *std::move(ca)};
+  ASSIGN_OR_RETURN(auto certificate, Read(tls.certificate));
+  ASSIGN_OR_RETURN(auto key, Read(tls.key));
+  ASSIGN_OR_RETURN(auto ca, Read(tls.ca));
+  return PemFiles{.certificate = std::move(certificate),
+                  .key = std::move(key),
+                  .ca = std::move(ca)};
 }
 
 struct FreeOpenSsl {
@@ -197,8 +195,7 @@ absl::StatusOr<TransportCredentials> MakeCredentials(
     return TransportCredentials{.client = grpc::InsecureChannelCredentials(),
                                 .server = grpc::InsecureServerCredentials()};
   }
-  const auto files = Read(tls);
-  if (!files.ok()) return files.status();
+  ASSIGN_OR_RETURN(const auto files, Read(tls));
   if (set_min_version == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("TLS 1.3 cannot be demanded of gRPC ", grpc::Version(),
@@ -206,12 +203,12 @@ absl::StatusOr<TransportCredentials> MakeCredentials(
                      "grpc_ssl_server_credentials::set_min_tls_version"));
   }
   KeepOpenSslAtExit();
-  auto server = std::make_shared<TlsServerCredentials>(*files, set_min_version);
-  if (!server->Work()) return WhyUnfit(tls, *files);
+  auto server = std::make_shared<TlsServerCredentials>(files, set_min_version);
+  if (!server->Work()) return WhyUnfit(tls, files);
   return TransportCredentials{
-      .client = grpc::SslCredentials({.pem_root_certs = files->ca,
-                                      .pem_private_key = files->key,
-                                      .pem_cert_chain = files->certificate}),
+      .client = grpc::SslCredentials({.pem_root_certs = files.ca,
+                                      .pem_private_key = files.key,
+                                      .pem_cert_chain = files.certificate}),
       .server = std::move(server)};
 }
 

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "framework/base/status_macros.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
 
 absl::Status PartFeeder::Feed(absl::Span<const std::byte> bytes) {
-  absl::Status status = Mend(bytes);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Mend(bytes));
   const size_t num_torn = bytes.size() % SizeOf(recv_.dtype);
-  status = Give(bytes.first(bytes.size() - num_torn));
+  absl::Status status = Give(bytes.first(bytes.size() - num_torn));
   if (num_torn > 0) {
     std::memcpy(torn_.data(), bytes.last(num_torn).data(), num_torn);
     num_torn_ = num_torn;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/slice.h"
 #include "remote/grpc/connection/call_identity.h"
@@ -195,24 +196,21 @@ absl::Status ReceiveStream::ConsumeFrame(SliceCursor& message) {
   if (!message.Read(absl::MakeSpan(encoded))) {
     return Broken("a frame that is shorter than its header");
   }
-  const auto header = DecodeFrameHeader(encoded);
-  if (!header.ok()) return header.status();
-  if (header->length > message.remaining_bytes()) {
+  ASSIGN_OR_RETURN(const auto header, DecodeFrameHeader(encoded));
+  if (header.length > message.remaining_bytes()) {
     return Broken("a frame that is shorter than its header says");
   }
-  if (header->kind == FrameKind::kOffer) return TakeOffer(message);
-  auto incoming = Find(*header);
-  if (!incoming.ok()) return incoming.status();
-  if (header->kind == FrameKind::kPlace) return TakePlace(*incoming, message);
+  if (header.kind == FrameKind::kOffer) return TakeOffer(message);
+  ASSIGN_OR_RETURN(auto incoming, Find(header));
+  if (header.kind == FrameKind::kPlace) return TakePlace(incoming, message);
 
-  if (header->code != absl::StatusCode::kOk) {
-    End(**incoming,
-        absl::Status(header->code, *message.ReadText(header->length)));
+  if (header.code != absl::StatusCode::kOk) {
+    End(*incoming, absl::Status(header.code, *message.ReadText(header.length)));
     return absl::OkStatus();
   }
-  const absl::Status fed = Feed(**incoming, header->length, message);
-  if (!fed.ok()) EndEarly(**incoming, fed);
-  if (header->is_last) End(**incoming, absl::OkStatus());
+  const absl::Status fed = Feed(*incoming, header.length, message);
+  if (!fed.ok()) EndEarly(*incoming, fed);
+  if (header.is_last) End(*incoming, absl::OkStatus());
   return absl::OkStatus();
 }
 
@@ -357,8 +355,7 @@ absl::Status ReceiveStream::ReadBlocks(Incoming& incoming) {
         reader.ReadNext(incoming.recv.into, *block_);
     if (block.empty()) return absl::OkStatus();
     incoming.num_received_bytes += block.size();
-    const absl::Status status = incoming.feeder.Feed(block);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(incoming.feeder.Feed(block));
   }
   if (reader.AreLent()) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "remote/grpc/connection/call_identity.h"
 #include "remote/grpc/transfers/loan_watch.h"
 #include "remote/grpc/wire/slice_cursor.h"
@@ -140,10 +141,8 @@ absl::Status SendStream::TakeRecords(const grpc::ByteBuffer& message) {
       CancelRequest(record->id, absl::Status(record->code, *message));
       continue;
     }
-    const absl::Status status = record->kind == RecordKind::kRequest
-                                    ? TakeRequest(*record)
-                                    : TakeBack(*record);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(record->kind == RecordKind::kRequest ? TakeRequest(*record)
+                                                         : TakeBack(*record));
   }
   return absl::OkStatus();
 }

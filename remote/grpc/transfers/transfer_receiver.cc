@@ -5,6 +5,7 @@
 
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "remote/grpc/transfers/receive_stream.h"
 
 namespace tutti {
@@ -23,8 +24,7 @@ TransferReceiver::TransferReceiver(const GrpcTransportOptions* options,
 TransferReceiver::~TransferReceiver() = default;
 
 absl::Status TransferReceiver::Check(int task, const RecvRequest& recv) const {
-  const absl::Status known = peers_->CheckTask(task);
-  if (!known.ok()) return known;
+  RETURN_IF_ERROR(peers_->CheckTask(task));
   if (!IsValid(recv.dtype)) return InvalidDType(recv.dtype);
   if (recv.num_bytes % SizeOf(recv.dtype) == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(

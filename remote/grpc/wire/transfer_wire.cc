@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -129,8 +130,7 @@ absl::StatusOr<TransferRecord> DecodeRecord(
   if (flags > kMayReadMemory) return Wrong("the flags of a record", flags);
   record.may_read_memory = flags == kMayReadMemory;
   if (record.kind == RecordKind::kSend) return record;
-  const absl::Status status = CheckSize(record);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckSize(record));
   return record;
 }
 

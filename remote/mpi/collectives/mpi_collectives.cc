@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "framework/base/rank_list.h"
+#include "framework/base/status_macros.h"
 #include "framework/collective/given_rows.h"
 #include "framework/collective/group_resources.h"
 #include "tutti/environment.h"
@@ -298,9 +299,8 @@ MpiCollectives::NoteSender() {
 
 absl::Status MpiCollectives::Prepare(CollectiveContext* context) {
   const CollGroupParams& params = *context->params->group;
-  const absl::Status status =
-      MpiOperation::Check(*context->params->instance, params.size());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(
+      MpiOperation::Check(*context->params->instance, params.size()));
   const auto group = params.resources->GetOrCreate<Group>();
   context->implementation_state = group.get();
   return group->Initialize(shared_from_this(), params);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -91,8 +92,7 @@ absl::Status MpiMerge::Unpack(const std::byte* packs, int64_t num_elements,
                               std::byte* elements) const {
   for (int64_t begin = 0; begin < num_elements; begin += kElementsPerPack) {
     const int64_t count = std::min(num_elements - begin, kElementsPerPack);
-    const absl::Status status = CheckPack(packs);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckPack(packs));
     if (HeaderOf(packs).count != count) return CountsDiffer();
     std::memcpy(elements + begin * SizeOf(dtype_), packs + sizeof(Header),
                 count * SizeOf(dtype_));

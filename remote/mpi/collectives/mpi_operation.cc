@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "remote/mpi/messages/mpi_note.h"
 #include "tutti/params.h"
 #include "tutti/reduction.h"
@@ -41,10 +42,10 @@ void AddBlock(int64_t num_elements, std::vector<int>& counts,
 }
 
 absl::Status AllocateBytes(size_t num_bytes, Tensor& tensor) {
-  auto made = Tensor::Allocate(
-      DType::kUint8, TensorShape::Vector(static_cast<int64_t>(num_bytes)));
-  if (!made.ok()) return made.status();
-  tensor = *std::move(made);
+  ASSIGN_OR_RETURN(
+      tensor,
+      Tensor::Allocate(DType::kUint8,
+                       TensorShape::Vector(static_cast<int64_t>(num_bytes))));
   return absl::OkStatus();
 }
 
@@ -75,12 +76,10 @@ absl::Status MpiOperation::Check(const CollInstanceParams& instance,
   // Ranks have the same shapes unless rows differ by rank.
   const int num_different = instance.rows.empty() ? 1 : group_size;
   for (int rank = 0; rank < num_different; ++rank) {
-    const auto input = InputShape(instance, group_size, rank);
-    if (!input.ok()) return input.status();
-    const auto output = OutputShape(instance, group_size, rank);
-    if (!output.ok()) return output.status();
-    const int64_t count =
-        std::max(input->num_elements(), output->num_elements());
+    ASSIGN_OR_RETURN(const auto input, InputShape(instance, group_size, rank));
+    ASSIGN_OR_RETURN(const auto output,
+                     OutputShape(instance, group_size, rank));
+    const int64_t count = std::max(input.num_elements(), output.num_elements());
     if (count <= std::numeric_limits<int>::max()) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         Name(instance.type), ", instance ", instance.key, ": rank ", rank,
@@ -333,12 +332,10 @@ absl::StatusOr<std::string> MpiOperation::Merge(
   }
   std::string merged(num_bytes, '\0');
   uint8_t* const output = reinterpret_cast<uint8_t*>(merged.data());
-  const absl::Status status =
-      Fold(instance().dtype, instance().merge_op, FinalOp(),
-           {.inputs = inputs,
-            .outputs = absl::MakeConstSpan(&output, 1),
-            .num_bytes = static_cast<int64_t>(num_bytes)});
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Fold(instance().dtype, instance().merge_op, FinalOp(),
+                       {.inputs = inputs,
+                        .outputs = absl::MakeConstSpan(&output, 1),
+                        .num_bytes = static_cast<int64_t>(num_bytes)}));
   return merged;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/status_macros.h"
 #include "remote/mpi/messages/mpi_requests.h"
 #include "tutti/environment.h"
 
@@ -132,44 +133,37 @@ absl::Status MpiEngine::CheckRunning() const {
 }
 
 absl::StatusOr<int> MpiEngine::size() const {
-  const absl::Status status = CheckRunning();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckRunning());
   return world_.size;
 }
 
 absl::StatusOr<int> MpiEngine::rank() const {
-  const absl::Status status = CheckRunning();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckRunning());
   return world_.rank;
 }
 
 absl::StatusOr<int> MpiEngine::local_rank() const {
-  const absl::Status status = CheckRunning();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckRunning());
   return local_rank_;
 }
 
 absl::StatusOr<int> MpiEngine::local_size() const {
-  const absl::Status status = CheckRunning();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckRunning());
   return local_size_;
 }
 
 absl::StatusOr<int> MpiEngine::local_processors() const {
-  const absl::Status status = CheckRunning();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckRunning());
   return local_processors_;
 }
 
 absl::StatusOr<std::vector<std::string>> MpiEngine::hosts() const {
-  const absl::Status status = CheckRunning();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckRunning());
   return world_.hosts;
 }
 
 absl::StatusOr<std::string> MpiEngine::Describe() const {
-  const absl::Status status = CheckRunning();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckRunning());
   return world_.Describe();
 }
 
@@ -229,17 +223,16 @@ void MpiEngine::Run(absl::Status* started, Work on_start) {
 
 absl::Status MpiEngine::BringUp() {
   if (options_.on_thread != nullptr) options_.on_thread();
-  absl::Status status = world_.BringUp(options_);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(world_.BringUp(options_));
   if (world_.all_are_ours) ring_ = std::make_unique<MpiRing>();
-  status = MeetLocal();
+  absl::Status status = MeetLocal();
   world_.MakeErrorsFatal();  // No way to continue.
   return status;
 }
 
 absl::Status MpiEngine::MeetLocal() {
   MPI_Comm local = MPI_COMM_NULL;
-  absl::Status status =
+  RETURN_IF_ERROR(
       options_.shares_memory
           ? MpiStatus(
                 MPI_Comm_split_type(world_.messages, MPI_COMM_TYPE_SHARED,
@@ -247,13 +240,12 @@ absl::Status MpiEngine::MeetLocal() {
                 "MPI_Comm_split_type")
           : MpiStatus(MPI_Comm_split(world_.messages, /*color=*/world_.rank,
                                      /*key=*/0, &local),
-                      "MPI_Comm_split");
-  if (!status.ok()) return status;
+                      "MPI_Comm_split"));
   MPI_Comm_rank(local, &local_rank_);
   MPI_Comm_size(local, &local_size_);
   local_processors_ = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   std::vector<int> ranks(local_size_);
-  status = MpiStatus(
+  absl::Status status = MpiStatus(
       MPI_Allgather(&world_.rank, 1, MPI_INT, ranks.data(), 1, MPI_INT, local),
       "MPI_Allgather");
   if (status.ok())

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/status_macros.h"
 #include "remote/mpi/messages/mpi_cuda.h"
 #include "remote/mpi/messages/mpi_requests.h"
 
@@ -31,12 +32,11 @@ const char* LevelName(int level) {
 }  // namespace
 
 absl::Status MpiWorld::BringUp(const MpiRuntime::Options& options) {
-  absl::Status status = Join();
-  if (status.ok()) status = CopyCommunicator();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Join());
+  RETURN_IF_ERROR(CopyCommunicator());
   is_cuda_aware = options.is_cuda_aware.value_or(MpiSaysItIsCudaAware());
   LearnLimits();
-  status = LearnHosts(options.shares_memory);
+  absl::Status status = LearnHosts(options.shares_memory);
   if (absl::IsFailedPrecondition(status)) {  // Same error on all processes.
     MPI_Comm_free(&messages);
     MPI_Comm_free(&payloads);
@@ -108,11 +108,10 @@ absl::Status MpiWorld::LearnHosts(bool shares_memory) {
   int length = 0;
   MPI_Get_processor_name(own.host, &length);
   std::vector<Introduction> all(size);
-  absl::Status status =
+  RETURN_IF_ERROR(
       MpiStatus(MPI_Allgather(&own, sizeof(own), MPI_BYTE, all.data(),
                               sizeof(own), MPI_BYTE, messages),
-                "MPI_Allgather");
-  if (!status.ok()) return status;
+                "MPI_Allgather"));
   all_are_ours = true;
   for (int peer = 0; peer < size; ++peer) {
     Introduction& introduction = all[peer];
