@@ -1,10 +1,8 @@
 #include <memory>
 #include <utility>
 
-#include "framework/base/block_cache.h"
+#include "framework/executor/call.h"
 #include "framework/executor/executor_core.h"
-#include "framework/executor/member_op.h"
-#include "framework/executor/settled_call.h"
 #include "tutti/executor.h"
 
 namespace tutti {
@@ -16,18 +14,11 @@ CollectiveExecutor::~CollectiveExecutor() = default;
 
 void CollectiveExecutor::ExecuteAsync(CollectiveArgs args,
                                       StatusCallback done) {
-  if (SettledCall::Start(*this, &args, &done)) return;
-  std::allocate_shared<MemberOp>(CachedAllocator<MemberOp>(),
-                                 shared_from_this(), std::move(args),
-                                 std::move(done))
-      ->Start();
+  Call::Execute(*this, args, std::move(done));
 }
 
 void CollectiveExecutor::Prepare(CollectiveArgs args, PrepareCallback done) {
-  std::allocate_shared<MemberOp>(CachedAllocator<MemberOp>(),
-                                 shared_from_this(), std::move(args),
-                                 std::move(done))
-      ->Start();
+  Call::Prepare(*this, args, std::move(done));
 }
 
 void CollectiveExecutor::StartAbort(absl::Status reason) {

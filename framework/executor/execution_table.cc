@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
-#include "framework/executor/table_member.h"
 
 namespace tutti {
 namespace {
@@ -27,97 +26,43 @@ constexpr size_t kMaxSpare = 2;
 }  // namespace
 
 ExecutionTable::ExecutionTable(int64_t step_id, size_t num_local_devices,
-                               size_t max_entries)
-    : step_id_(step_id), entries_(num_local_devices, max_entries) {}
+                               size_t max_entries, IsLocal is_local)
+    : step_id_(step_id),
+      is_local_(std::move(is_local)),
+      entries_(num_local_devices, max_entries) {}
 
 ExecutionTable::~ExecutionTable() = default;
 
-absl::StatusOr<ExecutionTable::Joined> ExecutionTable::Join(
-    const Device* device, const CollectiveRequest& request,
-    std::optional<uint64_t> number, HoldOwner hold_owner) {
+ExecutionTable::Joined ExecutionTable::Join(const Device* device,
+                                            const CollectiveRequest& request,
+                                            std::optional<uint64_t> number,
+                                            HoldOwner hold_owner) {
   // Check first: a refused call leaves nothing behind. ALREADY_EXISTS below
   // comes only to a member that was here before.
   const InstanceId id{request.group_key, request.instance_key};
-  RETURN_IF_ERROR(TableMember::CheckNumber(device, id, number));
   Joined joined;
+  joined.status = TableMember::CheckNumber(device, id, number);
+  if (!joined.status.ok()) return joined;
   std::vector<std::shared_ptr<TableExecution>> dropped;
   MutexLock lock(&mu_);
-  if (entries_.NeedsRoomFor(device, id)) {
-    joined.forgotten = entries_.MakeRoom();
+  TableMember* const found = FindOrAddMember(device, request, &joined);
+  if (found == nullptr) return joined;
+  TableMember& member = *found;
+  if (member.LivingSettled() == nullptr && !number.has_value()) {
+    entries_.GoOnWithOthers(member);
   }
-  TableMember& member = entries_.FindOrAddMember(device, request);
-  const SettledFacts* const living = member.LivingSettled();
-  if (living == nullptr && !number.has_value()) entries_.GoOnWithOthers(member);
-  const auto chosen = member.ChooseNumber(number);
-  if (absl::IsAlreadyExists(chosen.status())) return chosen.status();
-  const std::optional<uint64_t> entered =
-      chosen.ok() ? *chosen : member.TakeNumberMeant();
-  if (!entered.has_value()) return chosen.status();
-  ++member.num_calls;
-  Enter(member, *entered, living, hold_owner, &joined.status);
-  joined.execution = *member.instance->executions.Find(*entered);
-  if (!chosen.ok()) joined.status = chosen.status();
+  joined.execution = EnterNext(member, number, hold_owner, &joined.status);
   dropped.swap(member.dropped);
   joined.settled = member.settled;
   return joined;
-}
-
-// Keeps the critical section short, because other threads wait for it. It does
-// not touch the call itself, which may lie in another thread's cache.
-TableCall* ExecutionTable::JoinSettled(Device* device,
-                                       const CollectiveRequest& request,
-                                       HoldOwner hold_owner,
-                                       absl::Status* status) {
-  TableDevice::Spare spare;
-  std::shared_ptr<const SettledFacts> other_settled;
-  TableExecution* execution = nullptr;
-  std::vector<std::shared_ptr<TableExecution>> dropped;
-  {
-    MutexLock lock(&mu_);
-    TableMember* const found =
-        entries_.FindMember(device, {request.group_key, request.instance_key});
-    if (found == nullptr) return nullptr;
-    TableMember& member = *found;
-    const SettledFacts* const settled = member.settled.get();
-    if (settled == nullptr || settled->request.get() != &request ||
-        settled->has_dependencies || member.gives_numbers ||
-        settled->group_end->cancelled()) {
-      return nullptr;
-    }
-    spare = member.table_device->TakeSpare();
-    if (spare.settled != settled) other_settled = member.settled;
-    execution = &Enter(member, member.num_calls++, settled, hold_owner, status);
-    dropped.swap(member.dropped);
-  }
-  TableCall* const call = spare.call.release();  // Until the member leaves.
-  if (other_settled != nullptr) call->settled = std::move(other_settled);
-  call->execution = execution;
-  CollectiveContext& context = call->context;
-  context.params = call->settled->params.get();
-  context.device = device;
-  context.execution = execution;
-  context.exec_key = *execution->key_;  // Constant while a member is in it.
-  return call;
 }
 
 Execution* ExecutionTable::JoinNext(TableMember& member, HoldOwner hold_owner,
                                     absl::Status* status) {
   std::vector<std::shared_ptr<TableExecution>> dropped;
   MutexLock lock(&mu_);
-  absl::Status wrong;
-  std::optional<uint64_t> number = member.num_calls;
-  if (member.gives_numbers) {
-    wrong = member.ChooseNumber(std::nullopt).status();
-    number = member.TakeNumberMeant();
-    if (!number.has_value()) {
-      *status = std::move(wrong);
-      return nullptr;
-    }
-  }
-  ++member.num_calls;
   TableExecution* const execution =
-      &Enter(member, *number, member.LivingSettled(), hold_owner, status);
-  if (!wrong.ok()) *status = std::move(wrong);
+      EnterNext(member, std::nullopt, hold_owner, status);
   dropped.swap(member.dropped);
   return execution;
 }
@@ -128,11 +73,11 @@ ExecutionTable::Joined ExecutionTable::JoinPreparation(
   Joined joined;
   std::vector<std::shared_ptr<TableExecution>> dropped;
   MutexLock lock(&mu_);
-  joined.forgotten = entries_.MakeRoom();
-  TableMember& member = entries_.FindOrAddMember(device, request);
+  TableMember* const found = FindOrAddMember(device, request, &joined);
+  if (found == nullptr) return joined;
+  TableMember& member = *found;
   const uint64_t number = kPreparations + member.num_preparations++;
-  Enter(member, number, member.LivingSettled(), hold_owner, &joined.status);
-  joined.execution = *member.instance->executions.Find(number);
+  joined.execution = &Enter(member, number, hold_owner, &joined.status);
   dropped.swap(member.dropped);
   joined.settled = member.settled;
   return joined;
@@ -150,11 +95,43 @@ void ExecutionTable::Release(TableMember& member) {
   --member.instance->num_held;
 }
 
+// Returns null and sets the status if the device is not local.
+TableMember* ExecutionTable::FindOrAddMember(const Device* device,
+                                             const CollectiveRequest& request,
+                                             Joined* joined) {
+  TableMember* const known =
+      entries_.FindMember(device, {request.group_key, request.instance_key});
+  if (known != nullptr) return known;
+  if (!is_local_(device)) {
+    joined->status = absl::InvalidArgumentError(
+        absl::StrCat(device->full_name(),
+                     " is not one of the devices of this executor's manager"));
+    return nullptr;
+  }
+  joined->forgotten = entries_.MakeRoom();
+  return &entries_.AddMember(device, request);
+}
+
+TableExecution* ExecutionTable::EnterNext(TableMember& member,
+                                          std::optional<uint64_t> number,
+                                          HoldOwner hold_owner,
+                                          absl::Status* status) {
+  absl::Status wrong;
+  const std::optional<uint64_t> taken = member.TakeNumber(number, &wrong);
+  TableExecution* execution = nullptr;
+  if (taken.has_value()) {
+    ++member.num_calls;
+    execution = &Enter(member, *taken, hold_owner, status);
+  }
+  if (!wrong.ok()) *status = std::move(wrong);
+  return execution;
+}
+
 // Puts the member into the execution, even where it cannot run there.
 TableExecution& ExecutionTable::Enter(TableMember& member, uint64_t number,
-                                      const SettledFacts* living,
                                       HoldOwner hold_owner,
                                       absl::Status* status) {
+  const SettledFacts* const living = member.LivingSettled();
   TableInstance& instance = *member.instance;
   if (instance.latest == nullptr || instance.latest->number != number) {
     std::shared_ptr<TableExecution>& entry = instance.executions[number];
@@ -209,7 +186,6 @@ absl::Status ExecutionTable::Settle(
   TableExecution& execution = OfTable(settling);
   // Freed without the lock.
   std::vector<std::shared_ptr<TableExecution>> others;
-  std::vector<std::unique_ptr<TableCall>> outdated;
   MutexLock lock(&mu_);
   execution.resolved_ = true;
   TableMember& member = entries_.MemberOf(device, execution.id);
@@ -224,9 +200,6 @@ absl::Status ExecutionTable::Settle(
   status.Update(SetKey(execution, *settled));
   if (!status.ok()) return status;
   std::swap(member.settled, settled);  // The caller frees the old one.
-  if (settled != nullptr) {
-    outdated = member.table_device->TakeSparesOf(settled.get());
-  }
   instance.spans_tasks = spans_tasks;
   if (num_local != instance.num_expected) {
     // Calls with another group size may have come before this one.
@@ -296,9 +269,6 @@ ExecutionTable::Left ExecutionTable::Leave(Execution& leaving_execution,
     left.owner = std::move(execution.owner_);
   } else if (leaving.num_unlaunched > 0) {
     left.owner = execution.owner_;  // Needed to report the launch afterwards.
-  }
-  for (TableCall* const call : leaving.calls) {
-    call->device->Keep(call, &left.calls);
   }
   return left;
 }

@@ -10,15 +10,12 @@
 
 #include "absl/base/optimization.h"
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "framework/base/mutex.h"
 #include "framework/executor/settled_facts.h"
-#include "framework/executor/table_call.h"
 #include "framework/executor/table_entries.h"
-#include "framework/executor/table_instance.h"
 #include "tutti/collective.h"
 #include "tutti/device.h"
 #include "tutti/implementation.h"
@@ -26,8 +23,6 @@
 #include "tutti/peer_access.h"
 
 namespace tutti {
-
-struct TableMember;
 
 // Instances that a step has run, their members on the devices of this process,
 // and the executions under way. The n-th call of each member of an instance
@@ -47,46 +42,44 @@ struct TableMember;
 class ExecutionTable {
  public:
   struct Joined {
-    std::shared_ptr<Execution> execution;
+    // Valid until the member leaves. Null, and `status` says why, if the member
+    // has not joined.
+    Execution* execution = nullptr;
 
-    // Error of a member that has joined nevertheless. ABORTED if the execution
-    // runs in another generation of the group than the one settled for the
-    // member. INVALID_ARGUMENT if the member gives a number now and did not
-    // before, or the other way round: it is then in the execution after its
+    // Also the error of a member that has joined nevertheless. ABORTED if the
+    // execution runs in another generation of the group than the one settled
+    // for the member. INVALID_ARGUMENT if the member gives a number now and did
+    // not before, or the other way round: it is then in the execution after its
     // last, where the others wait for it.
     absl::Status status;
     std::shared_ptr<const SettledFacts> settled;  // Left by Settle(), or null.
-    TableEntries::Forgotten forgotten;
+    std::unique_ptr<TableEntries::Forgotten> forgotten;  // Null if nothing.
   };
 
   // Returns a pointer that keeps the owner. Called with the table's lock.
   using HoldOwner = absl::FunctionRef<std::shared_ptr<const void>()>;
 
-  ExecutionTable(int64_t step_id, size_t num_local_devices, size_t max_entries);
+  // `is_local` returns whether a device is one of this process. Called with the
+  // table's lock, for members that are new.
+  using IsLocal = absl::AnyInvocable<bool(const Device*) const>;
+
+  ExecutionTable(int64_t step_id, size_t num_local_devices, size_t max_entries,
+                 IsLocal is_local);
   ~ExecutionTable();
   ExecutionTable(const ExecutionTable&) = delete;
   ExecutionTable& operator=(const ExecutionTable&) = delete;
 
   // Joins the member's next execution, or the one numbered `number`. Errors:
   // ALREADY_EXISTS if the device was in that execution; INVALID_ARGUMENT if
-  // `number` is too large, or if no execution is left to join.
-  absl::StatusOr<Joined> Join(const Device* device,
-                              const CollectiveRequest& request,
-                              std::optional<uint64_t> number,
-                              HoldOwner hold_owner) ABSL_LOCKS_EXCLUDED(mu_);
-
-  // Joins like Join() without a number, for a member whose instance was settled
-  // by this very request object. Its group must live. For any other member
-  // returns null and does nothing. Sets `status` to Joined::status. Allocates
-  // nothing if an earlier call's memory is free.
-  TableCall* JoinSettled(Device* device, const CollectiveRequest& request,
-                         HoldOwner hold_owner, absl::Status* status)
+  // `number` is too large, if no execution is left to join, or if the device is
+  // not local.
+  Joined Join(const Device* device, const CollectiveRequest& request,
+              std::optional<uint64_t> number, HoldOwner hold_owner)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Joins like Join() without a number, for a held member: looks nothing up,
-  // and allocates nothing where an execution can be used again. The result is
-  // valid until the member leaves. Sets `status` to Joined::status, or returns
-  // null with an error of Join().
+  // and allocates nothing where an execution can be used again. Sets `status`
+  // to Joined::status.
   Execution* JoinNext(TableMember& member, HoldOwner hold_owner,
                       absl::Status* status) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -115,10 +108,6 @@ class ExecutionTable {
   struct Leaving {
     size_t num_members = 1;
     size_t num_unlaunched = 0;  // Members that count as launched by leaving.
-
-    // Calls of these members, as far as they have one. The table takes them
-    // over.
-    absl::Span<TableCall* const> calls;
   };
 
   // Result of Leave().
@@ -130,7 +119,6 @@ class ExecutionTable {
     // Freed without the lock, the owner last.
     std::shared_ptr<const void> owner;
     std::shared_ptr<const void> execution;
-    std::vector<std::unique_ptr<TableCall>> calls;
   };
   Left Leave(Execution& execution, const Leaving& leaving)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -140,6 +128,11 @@ class ExecutionTable {
   // has generation 0 as long as no member here knows its group.
   std::optional<ExecKey> BeginCancel(Execution& execution)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Keeps the execution past the time that a member is in it.
+  static std::shared_ptr<Execution> Share(Execution& execution) {
+    return static_cast<TableExecution&>(execution).shared_from_this();
+  }
 
   // Returns the group in which the execution runs. REQUIRES: BeginCancel()
   // returned a key with a generation.
@@ -178,9 +171,14 @@ class ExecutionTable {
  private:
   static bool IsLaunched(const TableInstance& instance,
                          const TableExecution& execution);
+  TableMember* FindOrAddMember(const Device* device,
+                               const CollectiveRequest& request, Joined* joined)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  TableExecution* EnterNext(TableMember& member, std::optional<uint64_t> number,
+                            HoldOwner hold_owner, absl::Status* status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   TableExecution& Enter(TableMember& member, uint64_t number,
-                        const SettledFacts* living, HoldOwner hold_owner,
-                        absl::Status* status)
+                        HoldOwner hold_owner, absl::Status* status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // `living`: the settled facts of the member if its group lives, or null.
@@ -197,6 +195,7 @@ class ExecutionTable {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int64_t step_id_;
+  const IsLocal is_local_;
 
   // Written by each call.
   ABSL_CACHELINE_ALIGNED Mutex mu_;

@@ -37,11 +37,13 @@ class ExecutionTableTest : public testing::Test {
 
   std::shared_ptr<Execution> Join(const Device& device, InstanceKey instance,
                                   std::optional<uint64_t> number = {}) {
-    auto joined =
-        table_.Join(&device, Request(instance), number, NoOwner).value();
+    auto joined = table_.Join(&device, Request(instance), number, NoOwner);
     settled_ = std::move(joined.settled);
-    forgotten_ = std::move(joined.forgotten.keys);
-    return joined.execution;
+    forgotten_.clear();
+    if (joined.forgotten != nullptr) {
+      forgotten_ = std::move(joined.forgotten->keys);
+    }
+    return ExecutionTable::Share(*joined.execution);
   }
 
   // Settles the member as a resolver does, with `num_local` members in this
@@ -93,7 +95,8 @@ class ExecutionTableTest : public testing::Test {
 
   CpuDevice a_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 0}}};
   CpuDevice b_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 1}}};
-  ExecutionTable table_{kStep, /*num_local_devices=*/2, kMaxEntries};
+  ExecutionTable table_{kStep, /*num_local_devices=*/2, kMaxEntries,
+                        [](const Device* /*device*/) { return true; }};
   std::shared_ptr<const SettledFacts> settled_;  // Set by the last Join().
   std::vector<ExecKey> forgotten_;
 };

@@ -29,7 +29,10 @@ std::shared_ptr<CollectiveExecutor> MakeCollectiveExecutor(
 ExecutorCore::ExecutorCore(ExecutorOptions options)
     : options_(std::move(options)),
       executions_(options_.step_id, options_.devices->devices().size(),
-                  options_.max_entries),
+                  options_.max_entries,
+                  [this](const Device* device) {
+                    return options_.devices->Owns(device);
+                  }),
       dependencies_([this](InstanceId id, uint64_t number) {
         return executions_.HasLaunched(id, number);
       }) {}
@@ -146,29 +149,22 @@ ExecutorCore::JointEnd::JointEnd(Execution& execution)
 ExecutorCore::JointEnd::~JointEnd() {
   joint_end = outer_;
   if (num_members_ == 0) return;
-  const auto owner =
-      core_->Leave(execution_, {num_members_, num_unlaunched_, calls_});
+  const auto owner = core_->Leave(execution_, {num_members_, num_unlaunched_});
 }
 
 void ExecutorCore::EndPart(const Part& part, absl::Status status,
                            StatusCallback&& done) {
-  // Moved first: `done` may lie in the call, which the table takes back.
-  StatusCallback mine = std::move(done);
   const size_t num_unlaunched = part.has_launched ? 0 : 1;
   JointEnd* const joint = joint_end;
   if (status.ok() && joint != nullptr && &joint->execution_ == part.execution) {
     joint->core_ = this;
     ++joint->num_members_;
     joint->num_unlaunched_ += num_unlaunched;
-    if (part.call != nullptr) joint->calls_.push_back(part.call);
-    return std::move(mine)(std::move(status));
+    return std::move(done)(std::move(status));
   }
-  const size_t num_calls = part.call == nullptr ? 0 : 1;
-  const Owner owner =
-      Leave(*part.execution,
-            {1, num_unlaunched, absl::MakeConstSpan(&part.call, num_calls)});
-  if (status.ok()) return std::move(mine)(std::move(status));
-  FinishOnTrampoline(std::move(mine), std::move(status));
+  const Owner owner = Leave(*part.execution, {1, num_unlaunched});
+  if (status.ok()) return std::move(done)(std::move(status));
+  FinishOnTrampoline(std::move(done), std::move(status));
 }
 
 ExecutorCore::Owner ExecutorCore::Leave(

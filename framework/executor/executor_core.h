@@ -8,9 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "framework/base/mutex.h"
 #include "framework/executor/dependency_tracker.h"
 #include "framework/executor/execution_table.h"
@@ -87,7 +85,6 @@ class ExecutorCore {
   struct Part {
     Execution* execution = nullptr;
     bool has_launched = false;
-    TableCall* call = nullptr;  // Passed back to the table.
   };
   // Leaves the execution, which may be gone afterwards, and runs `done`: at
   // once, or together with other members (JointEnd).
@@ -112,13 +109,10 @@ class ExecutorCore {
    private:
     friend class ExecutorCore;
 
-    static constexpr size_t kFewMembers = 16;
-
     Execution& execution_;          // Valid until the last member has left.
     ExecutorCore* core_ = nullptr;  // Core of the members' executor.
     size_t num_unlaunched_ = 0;
     size_t num_members_ = 0;
-    absl::InlinedVector<TableCall*, kFewMembers> calls_;
     JointEnd* const outer_;
   };
 

@@ -1,11 +1,10 @@
 #include "framework/executor/table_entries.h"
 
 #include <algorithm>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/oldest_half.h"
-#include "framework/executor/table_device.h"
-#include "framework/executor/table_instance.h"
-#include "framework/executor/table_member.h"
 
 namespace tutti {
 namespace {
@@ -20,18 +19,54 @@ size_t NumExpected(const CollectiveRequest& request, size_t num_local_devices) {
   return std::min(num_local_devices, static_cast<size_t>(request.group_size));
 }
 
+std::string Describe(InstanceId id) {
+  return absl::StrCat("group ", id.group_key, ", instance ", id.instance_key);
+}
+
 }  // namespace
+
+absl::Status TableMember::CheckNumber(const Device* device, InstanceId id,
+                                      std::optional<uint64_t> number) {
+  if (number.value_or(0) < kPreparations) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      device->full_name(), " called ", Describe(id), " by execution number ",
+      *number, ", wanted less than ", kPreparations));
+}
+
+std::optional<uint64_t> TableMember::TakeNumber(std::optional<uint64_t> number,
+                                                absl::Status* error) {
+  if (num_calls > 0 && gives_numbers != number.has_value()) {
+    *error = absl::InvalidArgumentError(absl::StrCat(
+        device->full_name(), " called ", Describe(id),
+        number.has_value() ? " by execution number now, but not before"
+                           : " by execution number before, but not now"));
+    number.reset();
+    if (gives_numbers) number = numbers.FirstMissing(next_number);
+  } else if (number.has_value()) {
+    if (numbers.Contains(*number)) {
+      *error = absl::AlreadyExistsError(
+          absl::StrCat(device->full_name(), " is already in execution ",
+                       *number, " of ", Describe(id)));
+      return std::nullopt;
+    }
+    gives_numbers = true;
+    next_number = *number + 1;
+  }
+  if (!number.has_value()) return num_calls;
+  if (*number >= kPreparations) return std::nullopt;
+  numbers.Insert(*number);
+  return number;
+}
 
 TableEntries::TableEntries(size_t num_local_devices, size_t max_entries)
     : num_local_devices_(num_local_devices), max_entries_(max_entries) {}
 
 TableEntries::~TableEntries() = default;
 
-TableMember& TableEntries::FindOrAddMember(const Device* device,
-                                           const CollectiveRequest& request) {
+TableMember& TableEntries::AddMember(const Device* device,
+                                     const CollectiveRequest& request) {
   const InstanceId id{request.group_key, request.instance_key};
-  const auto [entry, is_new] = members_.try_emplace(MemberKey{device, id});
-  if (!is_new) return *entry->second;
+  std::unique_ptr<TableMember>& entry = members_[MemberKey{device, id}];
   std::unique_ptr<TableInstance>& instance = instances_[id];
   if (instance == nullptr) {
     instance = std::make_unique<TableInstance>();
@@ -41,16 +76,12 @@ TableMember& TableEntries::FindOrAddMember(const Device* device,
     kept_.insert(dependencies.begin(), dependencies.end());
   }
   instance->members.push_back(device);
-  entry->second = std::make_unique<TableMember>();
-  entry->second->device = device;
-  entry->second->id = id;
-  entry->second->instance = instance.get();
-  std::unique_ptr<TableDevice>& table_device = devices_[device];
-  if (table_device == nullptr) {
-    table_device = std::make_unique<TableDevice>(device->full_name());
-  }
-  entry->second->table_device = table_device.get();
-  return *entry->second;
+  entry = std::make_unique<TableMember>();
+  entry->device = device;
+  entry->id = id;
+  entry->instance = instance.get();
+  names_.try_emplace(device, device->full_name());
+  return *entry;
 }
 
 // Returns true if execution `number` is not for this member. Either nobody can
@@ -98,11 +129,11 @@ std::vector<std::shared_ptr<Execution>> TableEntries::Running() const {
 }
 
 const std::string& TableEntries::NameOf(const Device* device) const {
-  return devices_.at(device)->name;
+  return names_.at(device);
 }
 
-TableEntries::Forgotten TableEntries::MakeRoom() {
-  if (members_.size() < std::max(next_sweep_, max_entries_)) return {};
+std::unique_ptr<TableEntries::Forgotten> TableEntries::MakeRoom() {
+  if (members_.size() < std::max(next_sweep_, max_entries_)) return nullptr;
   return ForgetOldInstances();
 }
 
@@ -127,7 +158,7 @@ bool TableEntries::IsIdle(InstanceId id, const TableInstance& instance) const {
 // Forgets the less recently used half of the idle instances. The next sweep
 // waits for twice as many entries as stay: a step that always runs many
 // instances is rarely swept.
-TableEntries::Forgotten TableEntries::ForgetOldInstances() {
+std::unique_ptr<TableEntries::Forgotten> TableEntries::ForgetOldInstances() {
   std::vector<std::pair<uint64_t, InstanceId>> idle;
   size_t num_idle_entries = 0;
   for (const auto& [id, instance] : instances_) {
@@ -135,11 +166,11 @@ TableEntries::Forgotten TableEntries::ForgetOldInstances() {
     idle.emplace_back(instance->last_used, id);
     num_idle_entries += instance->members.size();
   }
-  Forgotten forgotten;
   const size_t num_busy_entries = members_.size() - num_idle_entries;
   next_sweep_ = max_entries_ + 2 * num_busy_entries;
-  if (num_idle_entries <= max_entries_ / 2) return forgotten;  // Used lately.
-  for (InstanceId id : OldestHalf(std::move(idle))) Forget(id, &forgotten);
+  if (num_idle_entries <= max_entries_ / 2) return nullptr;  // Used lately.
+  auto forgotten = std::make_unique<Forgotten>();
+  for (InstanceId id : OldestHalf(std::move(idle))) Forget(id, forgotten.get());
   return forgotten;
 }
 
@@ -152,10 +183,6 @@ void TableEntries::Forget(InstanceId id, Forgotten* forgotten) {
   }
   for (const Device* device : found->second->members) {
     const auto member = members_.find(MemberKey{device, id});
-    for (auto& call : member->second->table_device->TakeSparesOf(
-             member->second->settled.get())) {
-      forgotten->rest.emplace_back(std::move(call));
-    }
     forgotten->rest.push_back(std::move(member->second->settled));
     members_.erase(member);
   }

@@ -4,29 +4,137 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/optimization.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "framework/base/number_map.h"
+#include "framework/base/number_set.h"
+#include "framework/executor/settled_facts.h"
 #include "tutti/collective.h"
 #include "tutti/device.h"
 #include "tutti/implementation.h"
+#include "tutti/params.h"
 #include "tutti/peer_access.h"
 
 namespace tutti {
 
-struct TableDevice;
 struct TableInstance;
-struct TableMember;
 
-// Instances of an execution table, with their members and the members' devices.
+// Execution, with the state that the table keeps for it under the table's
+// mutex.
+//
+// Members mostly come one after the other on several threads. The fields that
+// each member writes therefore lie in another cache line than the fields that
+// it reads.
+class TableExecution final
+    : public Execution,
+      public std::enable_shared_from_this<TableExecution> {
+ public:
+  using Execution::Execution;
+
+ private:
+  friend class ExecutionTable;
+  friend class TableEntries;
+
+  // Returns true if the execution failed and all its members have left.
+  bool IsAbandoned() const {
+    return cancellation.cancelled() && num_left_ == joined_.size();
+  }
+
+  // Returns the key of the transfers to forget, or none while they are needed.
+  std::optional<ExecKey> KeyToForget() const {
+    if (!over_ || num_cancelling_ > 0) return std::nullopt;
+    return key_;
+  }
+
+  TableInstance* instance_ = nullptr;  // Valid while a member is in it.
+  std::optional<ExecKey> key_;
+  std::shared_ptr<const CollGroupParams> group_;  // Set with key_, once.
+  std::shared_ptr<const void> owner_;  // Table's owner; see HoldOwner.
+  bool resolved_ = false;              // First to be settled for some member.
+
+  // Fields below: written by each member. A device that has left may be gone.
+  ABSL_CACHELINE_ALIGNED absl::InlinedVector<const Device*, 16> joined_;
+  size_t num_left_ = 0;
+  size_t num_cancelling_ = 0;
+  bool over_ = false;  // The table has forgotten the execution.
+};
+
+// State of an instance in the table, guarded by the table's mutex. Fields that
+// each call reads and writes are next to each other.
+struct ABSL_CACHELINE_ALIGNED TableInstance {
+  uint64_t last_used = 0;  // Counted in joins.
+  TableExecution* latest =
+      nullptr;  // Execution under way that a member joined last, or null.
+  NumberMap<std::shared_ptr<TableExecution>> executions;
+
+  // Number of members in this process. All devices of the process after a wrong
+  // group size or rank.
+  size_t num_expected = 0;
+  size_t num_held = 0;  // Members held by Hold().
+  bool spans_tasks = false;
+  std::vector<const Device*> members;
+  std::vector<std::shared_ptr<TableExecution>> spare;  // Kept to use again.
+  NumberSet ended;  // Executions that have left `executions`.
+};
+
+// First number of the executions in which members prepare.
+inline constexpr uint64_t kPreparations = uint64_t{1} << 63;
+
+// Entry of one member in one instance. Counts the calls of the member, and thus
+// chooses the execution of the next one. A member either gives the numbers of
+// its executions, or leaves them to the count.
+//
+// Guarded by the table's mutex.
+struct TableMember {
+  // Returns INVALID_ARGUMENT if a member cannot give `number`.
+  static absl::Status CheckNumber(const Device* device, InstanceId id,
+                                  std::optional<uint64_t> number);
+
+  // Takes the number of the execution that the member's next call joins; none
+  // if it cannot join. Errors: ALREADY_EXISTS if the member gave `number`
+  // before. INVALID_ARGUMENT if the member breaks its habit: it gives a number
+  // now and did not before, or the other way round. It then takes the number
+  // where the others most likely wait for it, the one after its last.
+  std::optional<uint64_t> TakeNumber(std::optional<uint64_t> number,
+                                     absl::Status* error);
+
+  // Returns the settled facts if their group lives, or null.
+  const SettledFacts* LivingSettled() const {
+    return settled != nullptr && !settled->group_end->cancelled()
+               ? settled.get()
+               : nullptr;
+  }
+
+  const Device* device = nullptr;
+  InstanceId id;
+  TableInstance* instance = nullptr;
+  uint64_t num_calls = 0;
+  uint64_t num_preparations = 0;
+  bool gives_numbers = false;
+  NumberSet numbers;         // Numbers that the member gave.
+  uint64_t next_number = 0;  // Last given number plus one.
+  std::shared_ptr<const SettledFacts> settled;
+  bool went_on_with_others = false;
+
+  // Executions that cannot be used again. The next joiner frees them without
+  // the lock.
+  std::vector<std::shared_ptr<TableExecution>> dropped;
+};
+
+// Instances of an execution table, with their members.
 //
 // An entry is one member's part in one instance, about 200 bytes. For each
-// instance the table keeps up to two executions to use again; for each device
-// it keeps some calls. At `max_entries` entries the table forgets instances, at
-// the earliest when a quarter as many entries were used since. It forgets:
+// instance the table keeps up to two executions to use again. At `max_entries`
+// entries the table forgets instances, at the earliest when a quarter as many
+// entries were used since. It forgets:
 // - instances with no execution under way, whose members came equally often;
 // - instances whose executions failed while a member was missing.
 // It never forgets an instance that depends on others or is depended upon. It
@@ -62,16 +170,12 @@ class TableEntries {
     return *members_.at({device, id});
   }
 
-  TableMember& FindOrAddMember(const Device* device,
-                               const CollectiveRequest& request);
+  // REQUIRES: there is none.
+  TableMember& AddMember(const Device* device,
+                         const CollectiveRequest& request);
 
-  // Returns true if MakeRoom() is due before this member is added.
-  bool NeedsRoomFor(const Device* device, InstanceId id) const {
-    return members_.size() >= max_entries_ && !members_.contains({device, id});
-  }
-
-  // Forgets old instances if there are too many entries.
-  Forgotten MakeRoom();
+  // Forgets old instances if there are too many entries, else returns null.
+  std::unique_ptr<Forgotten> MakeRoom();
 
   // Moves the member past executions in which it would wait alone. Does nothing
   // for a member without a living group while others have one: it wants to join
@@ -99,13 +203,13 @@ class TableEntries {
 
   static bool IsOfOthers(const TableMember& member, uint64_t number);
   bool IsIdle(InstanceId id, const TableInstance& instance) const;
-  Forgotten ForgetOldInstances();
+  std::unique_ptr<Forgotten> ForgetOldInstances();
   void Forget(InstanceId id, Forgotten* forgotten);
 
   size_t next_sweep_ = 0;
   absl::flat_hash_map<MemberKey, std::unique_ptr<TableMember>> members_;
   absl::flat_hash_map<InstanceId, std::unique_ptr<TableInstance>> instances_;
-  absl::flat_hash_map<const Device*, std::unique_ptr<TableDevice>> devices_;
+  absl::flat_hash_map<const Device*, std::string> names_;
 
   // Instances that depend on others or are depended upon.
   absl::flat_hash_set<InstanceId> kept_;

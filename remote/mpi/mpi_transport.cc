@@ -274,7 +274,7 @@ class MpiTransport final : public Transport,
 
   absl::Status Start(ControlService* control,
                      TransferService* transfers) override {
-    ASSIGN_OR_RETURN(const auto size, runtime_->size());
+    RETURN_IF_ERROR(runtime_->size().status());
     State expected = State::kNew;
     if (!state_.compare_exchange_strong(expected, State::kStarted)) {
       return absl::FailedPreconditionError("the transport has been started");

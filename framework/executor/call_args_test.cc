@@ -1,4 +1,4 @@
-#include "framework/executor/buffer_check.h"
+#include "framework/executor/call_args.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include "tutti/params.h"
 
 namespace tutti {
-namespace buffer_check_test {
+namespace call_args_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -249,5 +249,5 @@ TEST_F(BufferCheckTest, AnotherDtypeIsInvalidAndBothAreShown) {
                              HasSubstr("wanted float32[6,2]"))));
 }
 
-}  // namespace buffer_check_test
+}  // namespace call_args_test
 }  // namespace tutti

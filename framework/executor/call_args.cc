@@ -1,7 +1,10 @@
-#include "framework/executor/buffer_check.h"
+#include "framework/executor/call_args.h"
+
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
+#include "framework/collective/request_fields.h"
 #include "tutti/params.h"
 
 namespace tutti {
@@ -71,7 +74,73 @@ bool IsInPlace(const CollectiveParams& params, const Tensor& input,
   return OverlapOf(input, output) == Overlap::kSame;
 }
 
+absl::Status PrepareTensors(const SettledFacts& settled, CollectiveArgs* args,
+                            CollectiveContext* context) {
+  context->input = std::move(args->input);
+  if (args->output != nullptr) context->output = *args->output;
+  const CollInstanceParams& instance = *settled.params->instance;
+  const bool has_output =
+      HasOutput(instance.type, context->rank(), instance.root);
+  if (args->output == nullptr && has_output) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Name(instance.type), " (", InstanceLabel(*args->request), "), rank ",
+        context->rank(), " (", context->device->full_name(),
+        "): there is no place for the output"));
+  }
+  const bool is_late = has_output && args->allow_shared_output &&
+                       settled.shares_output && !args->output->is_set();
+  if (is_late) context->late_output = args->output;
+  RETURN_IF_ERROR(PrepareBuffers(*settled.params, *context->device,
+                                 &context->input,
+                                 is_late ? nullptr : &context->output));
+  if (context->output.is_set() && !args->output->is_set()) {
+    *args->output = context->output;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PrepareSegments(const SettledFacts& settled, CollectiveArgs* args,
+                             CollectiveContext* context) {
+  const CollectiveParams& params = *settled.params;
+  RETURN_IF_ERROR(CheckSegments(params, *args->segments));
+  context->segments = std::move(args->segments);
+  if (!IsPacked(*context, settled)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(
+      context->output,
+      context->device->Allocate(params.instance->dtype, params.input_shape));
+  context->input = context->output;
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::Status CheckTogether(const CollectiveArgs& args, bool is_preparation) {
+  if (args.segments != nullptr &&
+      (args.input.is_set() || args.output != nullptr)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        args.device->full_name(), " called ", InstanceLabel(*args.request),
+        ", with segments and ", args.input.is_set() ? "an input" : "an output",
+        " besides"));
+  }
+  if (is_preparation && args.execution.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(args.device->full_name(), " prepared execution ",
+                     *args.execution, " of ", InstanceLabel(*args.request),
+                     "; what is prepared counts its executions itself"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckMemory(const ImplementationTraits& traits,
+                         const CollectiveParams& params, const Device& device) {
+  if (device.has_host_memory() || !traits.device_types.empty() ||
+      traits.is_made_of_steps) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      params.instance->impl_details.implementation,
+      " works in the host's memory; ", device.full_name(), " has its own"));
+}
 
 absl::Status PrepareBuffers(const CollectiveParams& params, Device& device,
                             Tensor* input, Tensor* output) {
@@ -119,6 +188,14 @@ absl::Status CheckSegments(const CollectiveParams& params,
   return Invalid(params, "the segments have ", segments.num_elements(),
                  " elements of ", Name(segments.dtype()), ", wanted ", wanted,
                  " of ", Name(instance.dtype));
+}
+
+absl::Status PrepareMemberBuffers(const SettledFacts& settled,
+                                  CollectiveArgs* args,
+                                  CollectiveContext* context) {
+  context->store_hint = args->store_hint;
+  return args->segments == nullptr ? PrepareTensors(settled, args, context)
+                                   : PrepareSegments(settled, args, context);
 }
 
 }  // namespace tutti

@@ -1,0 +1,111 @@
+#ifndef TUTTI_FRAMEWORK_EXECUTOR_CALL_H_
+#define TUTTI_FRAMEWORK_EXECUTOR_CALL_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "framework/executor/execution_table.h"
+#include "framework/executor/executor_core.h"
+#include "tutti/environment.h"
+#include "tutti/executor.h"
+#include "tutti/implementation.h"
+#include "tutti/params.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+
+// Part of one member in one execution, from its arrival to its `done`: join,
+// settle, check, wait for dependencies, run, finish. It has two entries:
+//  - Execute() and Prepare() make a call that passes all of these. A member
+//    whose instance was settled by an earlier call goes on at once. A call of
+//    Prepare() ends after the check and becomes a PreparedCollective.
+//  - Start() of what is prepared only joins and runs. If it needs more (a
+//  limit,
+//    dependencies, a new group, segments to pack), it makes a call of its own.
+//
+// Each phase ends by itself when the execution fails: there is one way to the
+// end. A call belongs to itself, or to the callback that it waits for, until it
+// ends; then to who holds what is prepared. The execution, which it is in,
+// keeps the executor.
+class Call {
+ public:
+  static void Execute(CollectiveExecutor& executor, CollectiveArgs& args,
+                      StatusCallback&& done);
+  static void Prepare(CollectiveExecutor& executor, CollectiveArgs& args,
+                      CollectiveExecutor::PrepareCallback done);
+
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  // Take memory from a cache.
+  static void* operator new(size_t size);
+  static void operator delete(void* block);
+
+ private:
+  class Prepared;
+  struct Watch;
+  enum class Phase { kResolve, kDependencies, kRun };
+
+  Call(CollectiveExecutor& executor, Device* device, bool is_preparation);
+  void Begin(CollectiveArgs& args);
+  ExecutionTable::Joined Join(const CollectiveArgs& args);
+  void WatchLimits(const CollectiveArgs& args);
+  void StopWatching();  // REQUIRES: there are limits.
+  std::string DescribeWait(const CollectiveRequest& request) const;
+  std::string DescribeNotLaunched() const;
+  std::string DescribeAbsent() const;
+  void Resolve(CollectiveArgs args);
+  absl::Status Settle(std::shared_ptr<const CollectiveParams> params,
+                      const CollectiveArgs& args);
+  absl::Status TakeOwnRows(const CollectiveArgs& args);
+  absl::Status MakeSettled(std::shared_ptr<const CollectiveParams> params,
+                           const CollectiveArgs& args);
+  void Check(CollectiveArgs& args);
+  absl::Status PrepareContext(CollectiveArgs& args);
+  void WaitForDependencies();
+  void Run();
+  void RunPacked();
+  // Type of Pack() and Unpack(), which copy between the segments and the
+  // output.
+  using SegmentCopies = absl::Status (*)(const SegmentList& segments,
+                                         Tensor& packed, CopyPiece copy);
+  void CopySegments(SegmentCopies copies, StatusCallback done);
+  void Finish(absl::Status status);
+  // Finishes a call that may not have taken its buffers out of `args`.
+  void FinishEarly(CollectiveArgs& args, absl::Status status);
+  void FinishPreparation();
+  void EndPreparation();
+  void Refuse(absl::Status status);
+  void Release();
+  void Start(StatusCallback done);
+  bool Claim(StatusCallback* done);
+  void StartCall(PreparedCollective::Limits limits, StatusCallback done);
+  ExecutorCore& core() const { return context_.executor->core(); }
+
+  StatusCallback done_;
+  std::shared_ptr<const SettledFacts> settled_;
+  CollectiveContext context_;
+  std::atomic<Phase> phase_{Phase::kResolve};
+  const bool is_preparation_;
+  std::shared_ptr<Watch> watch_;  // Null without limits.
+
+  // Set once prepared.
+  TableMember* member_ = nullptr;
+  std::shared_ptr<CollectiveExecutor> kept_executor_;
+  std::shared_ptr<PreparedCollective> prepared_;  // Until `done_` has it.
+  bool always_calls_ = false;
+
+  // Bits of state_.
+  static constexpr int kRunning = 1;
+  static constexpr int kReleased = 2;  // Nobody can start it any more.
+  std::atomic<int> state_{0};
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_FRAMEWORK_EXECUTOR_CALL_H_

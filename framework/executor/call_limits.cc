@@ -1,0 +1,175 @@
+// Limits of a call: what ends it from outside, and the words for what it then
+// still waited for.
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "framework/base/mutex.h"
+#include "framework/base/rank_list.h"
+#include "framework/executor/call.h"
+
+namespace tutti {
+namespace {
+
+// Rounds to milliseconds, or to microseconds below one millisecond.
+std::string Rounded(absl::Duration duration) {
+  const absl::Duration unit = duration < absl::Milliseconds(1)
+                                  ? absl::Microseconds(1)
+                                  : absl::Milliseconds(1);
+  return absl::FormatDuration(absl::Trunc(duration, unit));
+}
+
+// Adds the caller to its reason, for the other members.
+absl::Status WithCaller(const absl::Status& reason, absl::string_view caller) {
+  absl::Status status(
+      reason.code(),
+      absl::StrCat(reason.message(), " (", caller, " cancelled its call)"));
+  reason.ForEachPayload(
+      [&status](absl::string_view type_url, const absl::Cord& payload) {
+        status.SetPayload(type_url, payload);
+      });
+  return status;
+}
+
+}  // namespace
+
+// Limits of a call, and what an alarm or a reason needs that comes late.
+struct Call::Watch {
+  void OnDeadline();
+  void OnCancelled(const absl::Status& reason);
+
+  const std::shared_ptr<CollectiveExecutor> executor;
+  const std::shared_ptr<Execution> execution;
+  const std::shared_ptr<const CollectiveRequest> request;
+  const std::shared_ptr<Cancellation> cancellation;
+  const std::string caller;  // The device may be gone then.
+  const absl::Time start = executor->environment().clock->Now();
+  Clock::AlarmId alarm = 0;
+  Cancellation::WatchId cancellation_watch = 0;
+  Mutex mu;
+  const Call* call ABSL_GUARDED_BY(mu) = nullptr;  // Null once it has ended.
+};
+
+void Call::Watch::OnDeadline() {
+  std::string wait;
+  {
+    MutexLock lock(&mu);
+    if (call == nullptr) return;
+    wait = call->DescribeWait(*request);
+  }
+  executor->core().FailExecution(
+      *execution,
+      absl::DeadlineExceededError(absl::StrCat(
+          Name(TypeOf(request->op)), " of group ", request->group_key,
+          ", instance ", request->instance_key, ", called by ", caller,
+          ": the deadline passed after ",
+          Rounded(executor->environment().clock->Now() - start), ", ", wait)));
+}
+
+void Call::Watch::OnCancelled(const absl::Status& reason) {
+  {
+    MutexLock lock(&mu);
+    if (call == nullptr) return;
+  }
+  executor->core().FailExecution(*execution, WithCaller(reason, caller));
+}
+
+void Call::WatchLimits(const CollectiveArgs& args) {
+  watch_ = std::shared_ptr<Watch>(
+      new Watch{.executor = context_.executor->shared_from_this(),
+                .execution = ExecutionTable::Share(*context_.execution),
+                .request = args.request,
+                .cancellation = args.cancellation,
+                .caller = args.device->full_name(),
+                .call = this});
+  if (args.cancellation != nullptr) {
+    watch_->cancellation_watch =
+        args.cancellation->Watch([watch = watch_](const absl::Status& reason) {
+          watch->OnCancelled(reason);
+        });
+  }
+  if (args.deadline == absl::InfiniteFuture()) return;
+  if (watch_->start >= args.deadline) return watch_->OnDeadline();
+  watch_->alarm = watch_->executor->environment().clock->CallAt(
+      args.deadline, [watch = watch_] { watch->OnDeadline(); });
+}
+
+void Call::StopWatching() {
+  {
+    MutexLock lock(&watch_->mu);
+    watch_->call = nullptr;
+  }
+  if (watch_->alarm != 0) {
+    watch_->executor->environment().clock->Cancel(watch_->alarm);
+  }
+  if (watch_->cancellation_watch != 0) {
+    watch_->cancellation->Unwatch(watch_->cancellation_watch);
+  }
+  watch_ = nullptr;
+}
+
+std::string Call::DescribeWait(const CollectiveRequest& request) const {
+  switch (phase_.load()) {
+    case Phase::kResolve: {
+      const std::string waiting =
+          core().options().param_resolver->DescribeWaiting(request);
+      return waiting.empty() ? "before it began" : waiting;
+    }
+    case Phase::kDependencies:
+      return absl::StrCat("dependencies: ", DescribeNotLaunched());
+    case Phase::kRun:
+      break;
+  }
+  return absl::StrCat("run phase: ", DescribeAbsent());
+}
+
+std::string Call::DescribeNotLaunched() const {
+  std::vector<InstanceId> awaited;
+  for (const InstanceId& id :
+       settled_->params->instance->impl_details.dependencies) {
+    if (!core().executions().HasLaunched(id, context_.execution->number)) {
+      awaited.push_back(id);
+    }
+  }
+  if (awaited.empty()) return "just launched";
+  return absl::StrCat(ShortList(awaited.size(),
+                                [&](size_t i) {
+                                  return absl::StrCat(
+                                      "group ", awaited[i].group_key,
+                                      ", instance ", awaited[i].instance_key);
+                                }),
+                      " had not been launched");
+}
+
+std::string Call::DescribeAbsent() const {
+  const CollectiveParams& params = *context_.params;
+  const std::vector<std::string> joined =
+      core().executions().JoinedNames(*context_.execution);
+  const absl::flat_hash_set<std::string> present(joined.begin(), joined.end());
+  std::vector<std::string> absent;
+  for (int rank = 0; rank < params.group->size(); ++rank) {
+    const std::string name = params.group->members[rank].device.name.ToString();
+    if (!params.task->is_local[rank] || present.contains(name)) continue;
+    absent.push_back(absl::StrCat("rank ", rank, " (", name, ")"));
+  }
+  const std::string awaited = context_.executor->peers().DescribeWaiting(
+      *params.group, context_.exec_key);
+  if (absent.empty()) {
+    return absl::StrCat("all members of this process had arrived",
+                        awaited.empty() ? "" : ", who wait for ", awaited);
+  }
+  return absl::StrCat(
+      ShortList(absent.size(), [&](size_t i) { return absent[i]; }),
+      " had not arrived", awaited.empty() ? "" : "; the others wait for ",
+      awaited);
+}
+
+}  // namespace tutti
