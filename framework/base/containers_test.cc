@@ -16,7 +16,6 @@
 #include "framework/base/block_cache.h"
 #include "framework/base/digest.h"
 #include "framework/base/number_map.h"
-#include "framework/base/number_set.h"
 #include "framework/base/oldest_half.h"
 #include "framework/base/rank_list.h"
 #include "tutti/environment.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "framework/base/number_set.h"
+#include "framework/base/number_map.h"
 
 namespace tutti {
 

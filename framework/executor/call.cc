@@ -110,9 +110,9 @@ void Call::Begin(CollectiveArgs& args) {
   }
   if (args.request != settled_->request) {
     status = CheckSameRequest(*settled_->request, *args.request);
+    if (status.ok()) status = TakeOwnRows(args);
+    if (!status.ok()) return FinishEarly(args, std::move(status));
   }
-  if (status.ok()) status = TakeOwnRows(args);
-  if (!status.ok()) return FinishEarly(args, std::move(status));
   Check(args);
 }
 

@@ -21,10 +21,7 @@ DependencyTracker::~DependencyTracker() {
   }
 }
 
-void DependencyTracker::Launched(InstanceId id) {
-  // Every wait is counted before its condition is checked. Thus either this
-  // load sees the wait, or that check sees the launch.
-  if (num_waiting_.load(std::memory_order_seq_cst) == 0) return;
+void DependencyTracker::CheckWaits(InstanceId id) {
   std::vector<WaitPtr> ready;
   {
     MutexLock lock(&mu_);

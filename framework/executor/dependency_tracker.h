@@ -36,7 +36,12 @@ class DependencyTracker {
 
   // Checks the waits for `id`: HasLaunched() may have become true for an
   // execution of `id`. Costs one load if nobody waits.
-  void Launched(InstanceId id) ABSL_LOCKS_EXCLUDED(mu_);
+  //
+  // Every wait is counted before its condition is checked. Thus either this
+  // load sees the wait, or that check sees the launch.
+  void Launched(InstanceId id) ABSL_LOCKS_EXCLUDED(mu_) {
+    if (num_waiting_.load(std::memory_order_seq_cst) != 0) CheckWaits(id);
+  }
 
   // Runs `ready` once, with the event that comes first:
   // - OK when execution `number` of each of `dependencies` has been launched;
@@ -65,6 +70,8 @@ class DependencyTracker {
     Cancellation::WatchId watch = 0;
   };
   using WaitPtr = std::shared_ptr<Wait>;
+
+  void CheckWaits(InstanceId id) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends the wait with `status`; does nothing if the wait is over.
   void End(const WaitPtr& wait, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);

@@ -15,7 +15,6 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "framework/base/number_map.h"
-#include "framework/base/number_set.h"
 #include "framework/executor/settled_facts.h"
 #include "tutti/collective.h"
 #include "tutti/device.h"

@@ -7,7 +7,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/container/inlined_vector.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "implementations/parts/cost.h"
 
 namespace tutti {
@@ -58,6 +60,23 @@ bool Streams(absl::Span<const Attendee> members, int64_t tensor_bytes) {
     if (hint != StoreHint::kBySize) return hint == StoreHint::kPastCaches;
   }
   return tensor_bytes >= members[0].context->executor->past_caches_from_bytes();
+}
+
+bool IsLate(const Attendee& member) {
+  return member.context->late_output != nullptr;
+}
+
+absl::StatusOr<Tensor> MakeOutput(const CollectiveContext& context) {
+  return context.device->Allocate(context.params->instance->dtype,
+                                  context.params->output_shape);
+}
+
+bool HaveOne(absl::Span<const Attendee> members) {
+  const Tensor& first = *members[0].context->late_output;
+  return first.is_set() && absl::c_all_of(members, [&](const Attendee& member) {
+           const Tensor& output = *member.context->late_output;
+           return output.is_set() && output.data() == first.data();
+         });
 }
 
 }  // namespace
@@ -177,6 +196,28 @@ ImplementationTraits LocalTraits(std::string summary,
   traits.determinism = Determinism::kByRankOrder;
   traits.cost_seconds = CostSeconds;
   return traits;
+}
+
+absl::Status MakeLateOutputs(absl::Span<const Attendee> members) {
+  if (absl::c_none_of(members, IsLate)) return absl::OkStatus();
+  if (absl::c_all_of(members, IsLate)) {
+    if (HaveOne(members)) return absl::OkStatus();
+    ASSIGN_OR_RETURN(auto made, MakeOutput(*members[0].context));
+    for (const Attendee& member : members) {
+      *member.context->late_output = made;
+    }
+    return absl::OkStatus();
+  }
+  // Existing outputs may be shared with other members, and are replaced.
+  for (const Attendee& member : members) {
+    if (!IsLate(member)) continue;
+    ASSIGN_OR_RETURN(*member.context->late_output, MakeOutput(*member.context));
+  }
+  return absl::OkStatus();
+}
+
+bool ShareOutput(absl::Span<const Attendee> members) {
+  return members.size() > 1 && absl::c_all_of(members, IsLate);
 }
 
 }  // namespace tutti

@@ -15,13 +15,29 @@
 #include "framework/base/block_cache.h"
 #include "framework/base/mutex.h"
 #include "framework/executor/local_meeting.h"
-#include "implementations/local/late_outputs.h"
 #include "tutti/environment.h"
 #include "tutti/executor.h"
 #include "tutti/implementation.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
+
+// Makes the late outputs of all members that have a place for one. If every
+// member has such a place, they all share one output, on the device of the
+// first member. Else each of them gets a separate output. An output that all
+// members shared in the last execution is used again. Errors: errors of
+// Device::Allocate().
+absl::Status MakeLateOutputs(absl::Span<const Attendee> members);
+
+// Returns the tensor of the member's result. REQUIRES: MakeLateOutputs() was
+// called.
+inline const Tensor& OutputOf(const Attendee& member) {
+  return member.context->result();
+}
+
+// Returns true if all members share one output. REQUIRES: MakeLateOutputs() was
+// called.
+bool ShareOutput(absl::Span<const Attendee> members);
 
 // The bytes [begin, end).
 struct ByteRange {

@@ -1,4 +1,4 @@
-#include "framework/base/number_set.h"
+#include "framework/base/number_map.h"
 
 #include <iterator>
 
