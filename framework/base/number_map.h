@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <utility>
 #include <vector>
@@ -98,11 +99,31 @@ class NumberMap {
 // numbers, not for each number.
 class NumberSet {
  public:
-  void Insert(uint64_t number);
-  bool Contains(uint64_t number) const;
+  void Insert(uint64_t number) {
+    if (Contains(number)) return;
+    auto next = runs_.upper_bound(number);
+    auto run = next == runs_.begin() ? runs_.end() : std::prev(next);
+    if (run != runs_.end() && run->second + 1 == number) {
+      run->second = number;
+    } else {
+      run = runs_.emplace_hint(next, number, number);
+    }
+    if (next != runs_.end() && next->first == number + 1) {
+      run->second = next->second;
+      runs_.erase(next);
+    }
+  }
+
+  bool Contains(uint64_t number) const {
+    const auto next = runs_.upper_bound(number);
+    return next != runs_.begin() && number <= std::prev(next)->second;
+  }
 
   // First number >= `from` that is not in the set. REQUIRES: there is one.
-  uint64_t FirstMissing(uint64_t from) const;
+  uint64_t FirstMissing(uint64_t from) const {
+    return Contains(from) ? std::prev(runs_.upper_bound(from))->second + 1
+                          : from;
+  }
 
   size_t num_runs() const { return runs_.size(); }
 
