@@ -1,7 +1,9 @@
 #ifndef TUTTI_TOOLS_BASE_CONSOLE_H_
 #define TUTTI_TOOLS_BASE_CONSOLE_H_
 
+#include <cstddef>
 #include <ostream>
+#include <string>
 
 #include "absl/status/status.h"
 
@@ -22,6 +24,26 @@ struct Console {
 inline absl::Status OutputLostError() {
   return absl::DataLossError("standard output cannot be written");
 }
+
+// Shows the current activity in one line of a terminal, and removes it
+// afterwards. Does nothing if standard error is not a terminal.
+class Progress {
+ public:
+  explicit Progress(const Console& console) : console_(console) {}
+  ~Progress() { Clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // Replaces the text shown before.
+  void Show(const std::string& text);
+
+  // Call it before printing anything else.
+  void Clear() { Show(""); }
+
+ private:
+  const Console& console_;
+  size_t shown_ = 0;
+};
 
 }  // namespace tutti
 

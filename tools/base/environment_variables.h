@@ -1,6 +1,7 @@
 #ifndef TUTTI_TOOLS_BASE_ENVIRONMENT_VARIABLES_H_
 #define TUTTI_TOOLS_BASE_ENVIRONMENT_VARIABLES_H_
 
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
@@ -13,7 +14,11 @@ using Variables =
     std::function<std::optional<std::string>(const std::string& name)>;
 
 // Reads the environment of this process.
-std::optional<std::string> EnvironmentVariable(const std::string& name);
+inline std::optional<std::string> EnvironmentVariable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
 
 }  // namespace tutti
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "tools/cluster/cluster_words.h"
+#include "tools/cluster/cluster_options.h"
 
 namespace tutti {
 

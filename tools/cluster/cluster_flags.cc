@@ -1,16 +1,16 @@
 #include "tools/cluster/cluster_flags.h"
 
 #include <array>
-#include <string>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/status_macros.h"
+#include "tools/base/command_line.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/exit_status.h"
-#include "tools/base/option_values.h"
 
 namespace tutti {
 namespace {
@@ -34,6 +34,15 @@ void Add(CLI::App* app, ClusterWords* words, const Flag& flag) {
       ->check(NotEmpty())
       ->option_text(flag.value)
       ->group(kClusterGroup);
+}
+
+// Options that may differ between tasks.
+constexpr std::array<absl::string_view, 4> kOfOneTask = {"--input", "--output",
+                                                         "--json", "--rules"};
+
+bool IsShared(const CLI::Option& option) {
+  return option.get_group() != kClusterGroup &&
+         !absl::c_linear_search(kOfOneTask, option.get_name());
 }
 
 }  // namespace
@@ -118,6 +127,17 @@ absl::Status CheckOptionsOfCluster(const CLI::App& app,
         cluster->devices_per_task, ") say how many ranks there are"));
   }
   return absl::OkStatus();
+}
+
+std::string SharedCommand(const CLI::App& command) {
+  std::vector<std::string> words = {command.get_name()};
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() == 0 || !IsShared(*option)) continue;
+    if (!option->get_positional()) words.push_back(option->get_name());
+    const bool is_flag = option->get_items_expected_max() == 0;
+    if (!is_flag) words.push_back(absl::StrJoin(option->results(), ","));
+  }
+  return absl::StrJoin(words, " ");
 }
 
 }  // namespace tutti

@@ -3,11 +3,11 @@
 
 #include <initializer_list>
 #include <optional>
+#include <string>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "tools/cluster/cluster_options.h"
-#include "tools/cluster/cluster_words.h"
 
 namespace tutti {
 
@@ -36,6 +36,15 @@ absl::Status TakeOwnCluster(const ClusterWords& words,
 absl::Status CheckOptionsOfCluster(const CLI::App& app,
                                    const std::optional<ClusterOptions>& cluster,
                                    std::initializer_list<const char*> options);
+
+// The part of the parsed `command` that all tasks of a cluster must share:
+// "perf all_reduce --iterations 5 --check". Options stand in the order of their
+// definition, not of the command line. Omits options that may differ: cluster
+// members, names of files, and the format of the output. Options that are not
+// given are omitted too, so an option given with its default value makes a
+// difference. REQUIRES: flags take no values ("--check=false"), which are not
+// included.
+std::string SharedCommand(const CLI::App& command);
 
 }  // namespace tutti
 

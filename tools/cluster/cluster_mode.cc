@@ -14,10 +14,8 @@
 #include "tools/base/environment_variables.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/waiting_note.h"
-#include "tools/cluster/cluster_party.h"
-#include "tools/launch/certificate_expiry.h"
-#include "tools/launch/own_address.h"
-#include "tools/launch/quiet_grpc.h"
+#include "tools/cluster/party.h"
+#include "tools/launch/grpc_preparation.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/environment.h"
 

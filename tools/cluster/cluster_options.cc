@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
-#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -18,8 +17,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "framework/base/status_macros.h"
+#include "tools/base/command_line.h"
 #include "tools/base/exit_status.h"
-#include "tools/base/option_values.h"
 #include "tools/cluster/cluster_file.h"
 #include "tools/launch/slurm.h"
 #include "tutti/collective.h"

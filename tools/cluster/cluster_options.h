@@ -1,6 +1,7 @@
 #ifndef TUTTI_TOOLS_CLUSTER_CLUSTER_OPTIONS_H_
 #define TUTTI_TOOLS_CLUSTER_CLUSTER_OPTIONS_H_
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -9,10 +10,13 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "tools/base/environment_variables.h"
-#include "tools/cluster/cluster_words.h"
 #include "tutti/cluster_runtime.h"
 
 namespace tutti {
+
+// Raw cluster settings of one source (command line or file): values by option
+// name, such as "start-timeout".
+using ClusterWords = std::map<std::string, std::string>;
 
 // Transport of processes that mpirun started.
 inline constexpr char kMpiTransport[] = "MPI";

@@ -8,8 +8,8 @@
 #include "gpu/nccl/runtime/nccl_runtime.h"
 #include "gpu/runtime/cuda_found.h"
 #include "gpu/runtime/cuda_runtime.h"
-#include "tools/cluster/gpu_ranks.h"
 #include "tools/cluster/gpus.h"
+#include "tools/cluster/party_devices.h"
 #include "tutti/gpu_devices.h"
 
 namespace tutti {

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "tutti/cluster_runtime.h"
 #include "tutti/device.h"
 #include "tutti/environment.h"
 #include "tutti/executor.h"
@@ -94,6 +95,23 @@ PartyFactory LocalParty(const Environment& environment,
 // waits. calls[i] runs on device i. Returns the first error, or OK.
 absl::Status RunCalls(Party* party, int64_t step_id,
                       absl::Span<CollectiveArgs> calls);
+
+// Returns the devices of a task, and after them a CPU device for the party's
+// own messages. Errors: those of `make_devices`.
+absl::StatusOr<std::vector<std::unique_ptr<Device>>> WithMessenger(
+    const DeviceMaker& make_devices, const DevicesOfTask& task);
+
+// Makes the party of the tasks of a cluster that have joined. Each task passes
+// its `command`, which must be equal on all tasks. Rank r is device r %
+// devices_per_task of task r / devices_per_task. Tasks whose devices lack host
+// memory have those of WithMessenger(). The parts of `environment` outlive the
+// party.
+//
+// Errors: INVALID_ARGUMENT, on all tasks, naming two tasks with different
+// commands; those of a collective.
+absl::StatusOr<std::unique_ptr<Party>> MakeClusterParty(
+    const Environment& environment, std::unique_ptr<ClusterRuntime> runtime,
+    const std::string& command);
 
 }  // namespace tutti
 

@@ -31,11 +31,11 @@
 #include "framework/base/mutex.h"
 #include "framework/base/status_macros.h"
 #include "remote/grpc/connection/file_descriptor.h"
+#include "tools/base/command_line.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/on_interrupt.h"
-#include "tools/base/option_values.h"
-#include "tools/launch/start_process.h"
+#include "tools/launch/process_group.h"
 
 namespace tutti {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "tools/cluster/command.h"
-#include "tools/request/choice_options.h"
 #include "tools/request/collective_spec.h"
+#include "tools/request/request_options.h"
 #include "tutti/implementation.h"
 #include "tutti/selection.h"
 

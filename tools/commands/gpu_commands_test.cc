@@ -19,10 +19,9 @@
 #include "nlohmann/json.hpp"
 #include "tests/cluster/grpc_tasks.h"
 #include "tests/doubles/status_matchers.h"
-#include "tools/base/exit_status.h"
-#include "tools/cluster/cluster_party.h"
-#include "tools/cluster/gpu_ranks.h"
+#include "tools/base/exits_with_testing.h"
 #include "tools/cluster/party.h"
+#include "tools/cluster/party_devices.h"
 #include "tools/commands/perf_command.h"
 #include "tools/commands/run_command.h"
 #include "tools/commands/tune_command.h"
@@ -135,10 +134,9 @@ TEST_F(GpuCommandsTest, RunWritesTheSumOfAllFiles) {
     std::filesystem::remove_all(options.output);
   }
   options.watch = true;
-  const absl::Status refused =
-      RunOnFiles(options, environment_.get(), MakeParty(), {out_, err_});
-  EXPECT_EQ(ExitStatus(refused), 2);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("--watch"));
+  EXPECT_THAT(
+      RunOnFiles(options, environment_.get(), MakeParty(), {out_, err_}),
+      ExitsWith(2, HasSubstr("--watch")));
 }
 
 TEST_F(GpuCommandsTest, PerfFindsNoWrongElement) {
@@ -167,10 +165,10 @@ TEST_F(GpuCommandsTest, PerfFindsNoWrongElement) {
 TEST_F(GpuCommandsTest, PerfNamesTheDevicesOfWhatCannotRun) {
   PerfOptions options = Perf();
   options.algorithms = {"LocalReduce"};
-  const absl::Status status = Measure(options);
-  EXPECT_EQ(ExitStatus(status), 2);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("LocalReduce does not do all_reduce on GPU devices"));
+  EXPECT_THAT(
+      Measure(options),
+      ExitsWith(
+          2, HasSubstr("LocalReduce does not do all_reduce on GPU devices")));
 }
 
 TEST_F(GpuCommandsTest, TuneWritesRulesThatNameAlgorithmsOfGpus) {

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "tools/base/console.h"
-#include "tools/cluster/cluster_words.h"
+#include "tools/cluster/cluster_options.h"
 #include "tools/cluster/command.h"
 
 namespace tutti {
@@ -35,6 +35,14 @@ using CheckTaskWords =
                                const Console& console, bool* printed_help)>;
 
 Command AddLaunchCommand(CLI::App* app, CheckTaskWords check);
+
+// Runs the command line of another command in a cluster.
+using RunAsTask = std::function<absl::Status(
+    const std::vector<std::string>& words, const ClusterOptions& cluster,
+    const Console& console)>;
+
+// `tutti worker`: runs one task of a cluster.
+Command AddWorkerCommand(CLI::App* app, RunAsTask run_as_task);
 
 }  // namespace tutti
 

@@ -9,8 +9,8 @@
 #include "tools/cluster/cluster_options.h"
 #include "tools/cluster/command.h"
 #include "tools/cluster/party.h"
-#include "tools/request/choice_options.h"
 #include "tools/request/collective_spec.h"
+#include "tools/request/request_options.h"
 #include "tutti/environment.h"
 
 namespace tutti {

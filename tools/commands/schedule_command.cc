@@ -14,13 +14,12 @@
 #include "schedule/proof/symbolic.h"
 #include "schedule/proof/verifier.h"
 #include "schedule/step_depth.h"
+#include "tools/base/command_line.h"
 #include "tools/base/exit_status.h"
-#include "tools/base/option_values.h"
 #include "tools/draw/goal_trace.h"
 #include "tools/draw/schedule_svg.h"
-#include "tools/files/output_file.h"
+#include "tools/files/output_files.h"
 #include "tools/request/schedule_request.h"
-#include "tools/request/transfer_bytes.h"
 #include "tutti/schedule.h"
 
 namespace tutti {

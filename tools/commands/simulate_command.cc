@@ -14,10 +14,10 @@
 #include "schedule/simulate/lower_bound.h"
 #include "schedule/simulate/planned_outline.h"
 #include "schedule/simulate/simulator.h"
+#include "tools/base/command_line.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/json_value.h"
-#include "tools/base/option_values.h"
-#include "tools/base/text_table.h"
+#include "tools/base/text.h"
 #include "tools/draw/topology_file.h"
 #include "tools/request/workload.h"
 #include "tutti/collective.h"
@@ -299,7 +299,7 @@ absl::Status SimulateAlgorithm(const SimulateOptions& options,
                                const Console& console) {
   ASSIGN_OR_RETURN(const auto report, MakeReport(options, registry));
   if (options.json) {
-    console.out << ToJsonreport.dump(2) << "\n";
+    console.out << ToJson(report).dump(2) << "\n";
   } else {
     console.out << ToText(report);
   }

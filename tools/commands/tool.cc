@@ -19,8 +19,8 @@
 #include "absl/strings/string_view.h"
 #include "framework/base/status_macros.h"
 #include "remote/transport_registry.h"
+#include "tools/base/command_line.h"
 #include "tools/base/exit_status.h"
-#include "tools/base/usage_message.h"
 #include "tools/base/version.h"
 #include "tools/cluster/cluster_options.h"
 #include "tools/cluster/command.h"
@@ -34,7 +34,6 @@
 #include "tools/commands/simulate_command.h"
 #include "tools/commands/tune_command.h"
 #include "tools/commands/verify_command.h"
-#include "tools/commands/worker_command.h"
 #include "tutti/implementation.h"
 
 namespace tutti {

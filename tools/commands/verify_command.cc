@@ -12,10 +12,10 @@
 #include "schedule/engine/stand_in.h"
 #include "schedule/proof/standard_cases.h"
 #include "tools/base/algorithm_names.h"
+#include "tools/base/command_line.h"
+#include "tools/base/console.h"
 #include "tools/base/json_value.h"
-#include "tools/base/option_values.h"
-#include "tools/base/progress.h"
-#include "tools/base/text_table.h"
+#include "tools/base/text.h"
 #include "tutti/collective.h"
 #include "tutti/schedule.h"
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,8 +15,16 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "framework/base/mutex.h"
+#include "tools/base/on_interrupt.h"
 
 namespace tutti {
+
+// Path to rename a file to, so that `path` names it: links stay, and their
+// target is replaced, whether it exists or not. Errors, INVALID_ARGUMENT and
+// naming `path`: a directory, or another file that is not regular; a link that
+// leads nowhere; a file that a process has open ("/dev/stdout"); the file that
+// is standard output or error, whose content would be lost.
+absl::StatusOr<std::filesystem::path> ReplaceablePath(const std::string& path);
 
 // Files that appear in a directory together or not at all.
 //
@@ -97,6 +106,42 @@ class OutputFiles {
   std::vector<Staged> staged_ ABSL_GUARDED_BY(mu_);
   State state_ ABSL_GUARDED_BY(mu_) = State::kOpen;
 };
+
+// Writes one file as OutputFiles does: the file appears whole or not at all,
+// even if the process is interrupted. A link stays, and its target is written.
+// Errors name the file, or the obstacle. For one thread; only one object at a
+// time, as OnInterrupt requires.
+class OutputFile {
+ public:
+  // Looks for obstacles before the caller spends time on the content, and makes
+  // missing directories. If nothing is written, the destructor removes these
+  // directories. Errors: also for a file that a process has open
+  // ("/dev/stdout"), and for the file that is standard output or error, whose
+  // content would be lost.
+  static absl::StatusOr<std::unique_ptr<OutputFile>> Create(
+      const std::string& path);
+
+  // Call once.
+  absl::Status Write(absl::string_view content);
+
+ private:
+  OutputFile(std::string name, std::unique_ptr<OutputFiles> files)
+      : name_(std::move(name)),
+        files_(std::move(files)),
+        on_interrupt_([this] { files_->Discard(); }) {}
+
+  // `path` is no link.
+  static absl::StatusOr<std::unique_ptr<OutputFile>> Open(
+      const std::filesystem::path& path);
+
+  const std::string name_;
+  const std::unique_ptr<OutputFiles> files_;
+  const OnInterrupt on_interrupt_;
+};
+
+// Creates the OutputFile and writes it.
+absl::Status WriteOutputFile(const std::string& path,
+                             absl::string_view content);
 
 }  // namespace tutti
 

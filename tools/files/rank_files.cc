@@ -1,8 +1,10 @@
 #include "tools/files/rank_files.h"
 
+#include <glob.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -11,18 +13,110 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "framework/base/status_macros.h"
 #include "tools/base/exit_status.h"
-#include "tools/files/natural_order.h"
-#include "tools/files/replaceable_path.h"
+#include "tools/files/output_files.h"
 
 namespace tutti {
 namespace {
 
+bool StartsWithDigit(absl::string_view text) {
+  return !text.empty() && absl::ascii_isdigit(text[0]);
+}
+
+// Takes the leading digits off `text` and returns them without leading zeros.
+absl::string_view TakeNumber(absl::string_view* text) {
+  size_t end = 0;
+  while (end < text->size() && absl::ascii_isdigit((*text)[end])) ++end;
+  absl::string_view digits = text->substr(0, end);
+  text->remove_prefix(end);
+  digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size()));
+  return digits;
+}
+
+// Returns a negative number, zero or a positive number. The arguments have no
+// leading zeros.
+int CompareNumbers(absl::string_view a, absl::string_view b) {
+  if (a.size() != b.size()) return a.size() < b.size() ? -1 : 1;
+  return a.compare(b);
+}
+
+// Takes a number or one other byte off each text and compares the two.
+int CompareNext(absl::string_view* a, absl::string_view* b) {
+  if (StartsWithDigit(*a) && StartsWithDigit(*b)) {
+    return CompareNumbers(TakeNumber(a), TakeNumber(b));
+  }
+  const int order = a->substr(0, 1).compare(b->substr(0, 1));
+  a->remove_prefix(1);
+  b->remove_prefix(1);
+  return order;
+}
+
 namespace fs = std::filesystem;
+
+bool HasWildcards(const std::string& word) {
+  return word.find_first_of("*?[~") != std::string::npos;
+}
+
+bool IsPattern(const std::string& word) {
+  std::error_code ignored;
+  return HasWildcards(word) && !fs::exists(word, ignored);
+}
+
+// Whether a part of a path contains a pattern.
+bool IsForGlob(const std::string& part) {
+  return HasWildcards(part) || part.find('\\') != std::string::npos;
+}
+
+// Checks that the directories above the file exist, up to the first pattern.
+absl::Status CheckDirectories(const std::string& word, bool is_pattern) {
+  fs::path directory;
+  for (const fs::path& part : fs::path(word).parent_path()) {
+    if (is_pattern && IsForGlob(part.string())) break;
+    directory /= part;
+    std::error_code error;
+    const fs::file_type type = fs::status(directory, error).type();
+    if (type == fs::file_type::directory) continue;
+    if (type == fs::file_type::none) break;  // The type cannot be read.
+    return absl::NotFoundError(absl::StrCat(
+        "--input '", word, "': ",
+        type == fs::file_type::not_found
+            ? absl::StrCat("the directory ", directory.string(),
+                           " does not exist")
+            : absl::StrCat(directory.string(), " is no directory")));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> Matches(const std::string& pattern) {
+  glob_t found = {};
+  const auto freed = absl::MakeCleanup([&] { globfree(&found); });
+  const int error = glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT | GLOB_TILDE,
+                         /*errfunc=*/nullptr, &found);
+  if (error == GLOB_NOMATCH) {
+    return absl::NotFoundError(
+        absl::StrCat("--input '", pattern, "' matches no file"));
+  }
+  if (error != 0) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "--input '", pattern, "' leads to a directory that cannot be read"));
+  }
+  std::vector<std::string> paths(found.gl_pathv,
+                                 found.gl_pathv + found.gl_pathc);
+  std::sort(paths.begin(), paths.end(), NaturalLess);
+  return paths;
+}
+
+// The files that one word names, in natural order.
+absl::StatusOr<std::vector<std::string>> Expand(const std::string& word) {
+  const bool is_pattern = IsPattern(word);
+  RETURN_IF_ERROR(CheckDirectories(word, is_pattern));
+  return is_pattern ? Matches(word) : std::vector<std::string>{word};
+}
 
 constexpr absl::string_view kPrefix = "rank";
 constexpr absl::string_view kSuffix = ".npy";
@@ -43,6 +137,35 @@ bool IsRankFileName(absl::string_view name) {
 }
 
 }  // namespace
+
+bool NaturalLess(absl::string_view a, absl::string_view b) {
+  absl::string_view rest_a = a;
+  absl::string_view rest_b = b;
+  while (!rest_a.empty() && !rest_b.empty()) {
+    const int order = CompareNext(&rest_a, &rest_b);
+    if (order != 0) return order < 0;
+  }
+  if (rest_a.empty() != rest_b.empty()) return rest_a.empty();
+  return a < b;
+}
+
+absl::StatusOr<ExpandedInputs> ExpandInputs(
+    const std::vector<std::vector<std::string>>& inputs) {
+  ExpandedInputs files;
+  for (const std::vector<std::string>& words : inputs) {
+    std::vector<std::string> paths;
+    for (const std::string& word : words) {
+      ASSIGN_OR_RETURN(const std::vector<std::string> expanded, Expand(word));
+      paths.insert(paths.end(), expanded.begin(), expanded.end());
+    }
+    if (!std::is_sorted(paths.begin(), paths.end(), NaturalLess)) {
+      files.reordered = true;
+      std::sort(paths.begin(), paths.end(), NaturalLess);
+    }
+    files.paths.insert(files.paths.end(), paths.begin(), paths.end());
+  }
+  return files;
+}
 
 std::string RankFileName(int rank) {
   return absl::StrCat(kPrefix, rank, kSuffix);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,12 +17,29 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "remote/grpc/connection/file_descriptor.h"
-#include "tools/launch/line_splitter.h"
-#include "tools/launch/output_queue.h"
-#include "tools/launch/start_process.h"
+#include "tools/launch/byte_streams.h"
 #include "tutti/environment.h"
 
 namespace tutti {
+
+struct Program {
+  std::vector<std::string> words;        // The first one is the path of a file.
+  std::vector<std::string> environment;  // "NAME=value", added to ours.
+};
+
+// Initial state of a new process.
+struct ProcessStart {
+  int out = -1;        // Becomes its standard output.
+  int err = -1;        // Becomes its standard error.
+  sigset_t mask = {};  // Blocked signals.
+};
+
+// Runs the program in a child process. The child leads its own process group,
+// has an empty standard input, and takes the default action on SIGPIPE and
+// SIGXFSZ. The kernel kills the child when the calling thread ends. Errors:
+// those of the system, naming the program.
+absl::StatusOr<pid_t> StartProcess(const Program& program,
+                                   const ProcessStart& start);
 
 // Runs programs together as children of this process. Passes on their output
 // line by line, and stops all of them if one fails.

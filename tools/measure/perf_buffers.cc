@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "tools/base/available_memory.h"
-#include "tools/base/sizes.h"
+#include "tools/base/text.h"
 #include "tools/measure/parallel_for.h"
 #include "tools/measure/stream_copy.h"
 

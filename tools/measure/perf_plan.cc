@@ -8,7 +8,7 @@
 #include "tools/base/algorithm_names.h"
 #include "tools/base/exit_status.h"
 #include "tools/measure/sweep.h"
-#include "tools/request/workload_options.h"
+#include "tools/request/request_options.h"
 
 namespace tutti {
 namespace {

@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "tools/cluster/cluster_options.h"
 #include "tools/measure/sweep.h"
-#include "tools/request/choice_options.h"
 #include "tools/request/collective_spec.h"
+#include "tools/request/request_options.h"
 #include "tools/request/workload.h"
 #include "tutti/implementation.h"
 

@@ -8,7 +8,7 @@
 
 #include "absl/time/time.h"
 #include "tools/base/json_value.h"
-#include "tools/base/text_table.h"
+#include "tools/base/text.h"
 #include "tools/request/workload.h"
 
 namespace tutti {

@@ -5,7 +5,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "framework/base/status_macros.h"
-#include "tools/cluster/host_copies.h"
+#include "tools/cluster/party_devices.h"
 #include "tools/measure/timed_run.h"
 #include "tutti/device.h"
 

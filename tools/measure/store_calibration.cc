@@ -12,7 +12,7 @@
 #include "tools/cluster/party.h"
 #include "tools/measure/parallel_for.h"
 #include "tools/measure/perf_row.h"
-#include "tools/measure/tuned_rules.h"
+#include "tools/measure/tune_plan.h"
 #include "tutti/collective.h"
 #include "tutti/executor.h"
 #include "tutti/implementation.h"

@@ -2,10 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
+#include "tools/base/command_line.h"
 #include "tools/base/exit_status.h"
-#include "tools/base/option_values.h"
-#include "tools/base/sizes.h"
-#include "tools/request/workload_options.h"
+#include "tools/base/text.h"
+#include "tools/request/request_options.h"
 
 namespace tutti {
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "framework/base/status_macros.h"
-#include "tools/base/option_values.h"
+#include "tools/base/command_line.h"
 #include "tools/measure/perf_row.h"
 #include "tutti/implementation.h"
 #include "tutti/reduction.h"

@@ -13,7 +13,6 @@
 #include "tools/measure/perf_buffers.h"
 #include "tools/measure/perf_runner.h"
 #include "tools/measure/tune_plan.h"
-#include "tools/measure/tuned_rules.h"
 #include "tutti/environment.h"
 #include "tutti/params.h"
 

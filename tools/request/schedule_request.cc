@@ -1,21 +1,22 @@
 #include "tools/request/schedule_request.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/status_macros.h"
+#include "schedule/chunk_map.h"
 #include "tools/base/algorithm_names.h"
+#include "tools/base/command_line.h"
 #include "tools/base/exit_status.h"
-#include "tools/base/option_values.h"
-#include "tools/request/collective_options.h"
-#include "tools/request/workload_options.h"
+#include "tools/request/request_options.h"
 #include "tutti/collective.h"
 #include "tutti/params.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {
@@ -78,6 +79,27 @@ std::vector<int> SubdivisionsOf(const Algorithm& algorithm,
   return algorithm.subdivide({.layout = layout, .bytes = bytes});
 }
 
+// The parts of a resolver's answer that determine the chunks.
+CollectiveParams ParamsOf(const Workload& workload) {
+  auto group = std::make_shared<CollGroupParams>();
+  group->members.resize(workload.group_size);
+  auto instance = std::make_shared<CollInstanceParams>();
+  instance->type = workload.spec.type;
+  instance->dtype = workload.dtype;
+  instance->shape = RequestOf(workload, /*rank=*/0).shape;
+  instance->root = workload.spec.root;
+  CollectiveParams params;
+  params.group = std::move(group);
+  params.instance = std::move(instance);
+  return params;
+}
+
+// A barrier's token is one byte.
+int64_t ElementBytes(const Workload& workload) {
+  const bool is_barrier = workload.spec.type == CollectiveType::kBarrier;
+  return is_barrier ? 1 : static_cast<int64_t>(SizeOf(workload.dtype));
+}
+
 }  // namespace
 
 std::string TitleOf(const ScheduleWords& words,
@@ -135,6 +157,28 @@ void AddScheduleOptions(CLI::App* app, int max_ranks, ScheduleWords* words) {
                   "of the larger of one rank's buffers; K, M and G\n"
                   "are powers of 1024 [default: 1M]; a barrier has none")
       ->option_text("SIZE");
+}
+
+std::vector<int64_t> TransferBytes(const GroupPlan& plan,
+                                   const Workload& workload) {
+  std::vector<int64_t> bytes(plan.num_steps());
+  CollectiveParams params = ParamsOf(workload);
+  for (int rank = 0; rank < plan.num_ranks(); ++rank) {
+    params.default_rank = rank;
+    const ChunkMap chunks(params, plan.memory().num_chunks);
+    for (int lane = plan.first_lane(rank); lane < plan.first_lane(rank + 1);
+         ++lane) {
+      const GroupPlan::LaneInfo& info = plan.lane(lane);
+      for (int i = 0; i < info.num_steps; ++i) {
+        const Step& step = plan.step(info.first_step + i);
+        if (!IsTransfer(step)) continue;
+        const Slot& slot = step.kind == StepKind::kSend ? step.left : step.into;
+        bytes[info.first_step + i] =
+            chunks.RangeOf(slot).size * ElementBytes(workload);
+      }
+    }
+  }
+  return bytes;
 }
 
 }  // namespace tutti

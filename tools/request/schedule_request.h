@@ -1,12 +1,15 @@
 #ifndef TUTTI_TOOLS_REQUEST_SCHEDULE_REQUEST_H_
 #define TUTTI_TOOLS_REQUEST_SCHEDULE_REQUEST_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "schedule/engine/stand_in.h"
+#include "schedule/group_plan.h"
 #include "schedule/proof/verifier.h"
 #include "tools/request/collective_spec.h"
 #include "tools/request/workload.h"
@@ -43,6 +46,12 @@ absl::StatusOr<ScheduleRequest> ParseScheduleRequest(
 
 // Adds options that fill `words`, which must outlive the parsing.
 void AddScheduleOptions(CLI::App* app, int max_ranks, ScheduleWords* words);
+
+// Bytes that each step of the plan moves. Sends and receives move their chunk;
+// an empty chunk is not sent and counts 0. Other steps count 0. Pure. REQUIRES:
+// the plan has the workload's collective and group size.
+std::vector<int64_t> TransferBytes(const GroupPlan& plan,
+                                   const Workload& workload);
 
 }  // namespace tutti
 

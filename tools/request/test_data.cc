@@ -1,13 +1,117 @@
 #include "tools/request/test_data.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <functional>
+#include <random>
+#include <type_traits>
 
-#include "tools/request/random_elements.h"
-#include "tools/request/reference_reduction.h"
+#include "absl/strings/string_view.h"
+#include "tools/request/element.h"
 
 namespace tutti {
 namespace {
+
+using Generator = std::mt19937_64;
+
+// Whole numbers up to this are exact, also as double.
+int64_t LargestWhole(DType dtype) {
+  return VisitDType(dtype, []<typename Element>(Element) {
+    return int64_t{1} << std::min(FloatLimits<Element>::digits, 53);
+  });
+}
+
+// Powers of two up to this, and down to its inverse, are exact.
+int LargestExponent(DType dtype) {
+  return VisitDType(dtype, []<typename Element>(Element) {
+    return FloatLimits<Element>::max_exponent - 2;
+  });
+}
+
+bool IsSum(const CollectiveSpec& spec) {
+  return spec.reduction == "sum" || spec.reduction == "avg";
+}
+
+double PowerOfTwo(bool may_overflow, Generator& random) {
+  const int exponent = may_overflow ? 0 : static_cast<int>(random() % 3) - 1;
+  return std::ldexp(random() % 2 == 0 ? 1.0 : -1.0, exponent);
+}
+
+double Whole(int64_t largest, Generator& random) {
+  const auto range = static_cast<uint64_t>(2 * largest + 1);
+  return static_cast<double>(static_cast<int64_t>(random() % range) - largest);
+}
+
+// Sets each bit in about one of `group_size` numbers.
+uint64_t RareBits(int group_size, Generator& random) {
+  uint64_t bits = random();
+  const int halvings = std::bit_width(static_cast<unsigned>(group_size)) - 1;
+  for (int i = 0; i < halvings; ++i) bits &= random();
+  return bits;
+}
+
+// Generates the next element.
+using FloatingSource = std::function<double(Generator&)>;
+using IntegerSource = std::function<uint64_t(Generator&)>;
+
+FloatingSource FloatsOf(const Workload& workload) {
+  if (workload.spec.reduction == "prod") {
+    const bool may_overflow =
+        workload.group_size > LargestExponent(workload.dtype);
+    return [=](Generator& random) { return PowerOfTwo(may_overflow, random); };
+  }
+  int64_t largest = LargestWhole(workload.dtype);
+  if (IsSum(workload.spec)) {
+    largest = std::max(largest / workload.group_size, int64_t{1});
+  }
+  return [=](Generator& random) { return Whole(largest, random); };
+}
+
+IntegerSource IntegersOf(const Workload& workload) {
+  const absl::string_view reduction = workload.spec.reduction;
+  const int group_size = workload.group_size;
+  if (workload.dtype == DType::kBool) {
+    return [](Generator& random) { return random() & 1; };
+  }
+  if (reduction == "prod") {
+    return [](Generator& random) { return random() | 1; };
+  }
+  if (reduction == "bor") {
+    return [=](Generator& random) { return RareBits(group_size, random); };
+  }
+  if (reduction == "band") {
+    return [=](Generator& random) { return ~RareBits(group_size, random); };
+  }
+  return [](Generator& random) { return random(); };
+}
+
+// Chosen once instead of once per element. Integers are combined as unsigned
+// ones where they may wrap around.
+template <typename Value>
+auto CombineOf(absl::string_view reduction) -> Value (*)(Value, Value) {
+  if (reduction == "min")
+    return [](Value a, Value b) { return std::min(a, b); };
+  if (reduction == "max")
+    return [](Value a, Value b) { return std::max(a, b); };
+  if constexpr (std::is_integral_v<Value>) {
+    using Bits = uint64_t;
+    if (reduction == "prod") {
+      return [](Value a, Value b) {
+        return static_cast<Value>(Bits(a) * Bits(b));
+      };
+    }
+    if (reduction == "band") return [](Value a, Value b) { return a & b; };
+    if (reduction == "bor") return [](Value a, Value b) { return a | b; };
+    if (reduction == "bxor") return [](Value a, Value b) { return a ^ b; };
+    return
+        [](Value a, Value b) { return static_cast<Value>(Bits(a) + Bits(b)); };
+  } else {
+    if (reduction == "prod") return [](Value a, Value b) { return a * b; };
+    return [](Value a, Value b) { return a + b; };
+  }
+}
 
 // `elements` twice.
 std::vector<std::byte> Doubled(std::vector<std::byte> elements) {
@@ -23,6 +127,78 @@ int StrideOf(const Workload& workload) {
 }
 
 }  // namespace
+
+std::vector<std::byte> RandomElements(const Workload& workload, int64_t count,
+                                      uint64_t seed) {
+  Generator random(seed);
+  const DType dtype = workload.dtype;
+  const size_t size = SizeOf(dtype);
+  std::vector<std::byte> elements(static_cast<size_t>(count) * size);
+  const bool floating = IsFloating(dtype) && Reduces(workload.spec.type);
+  const FloatingSource next_float = FloatsOf(workload);
+  const IntegerSource next_integer = IntegersOf(workload);
+  for (size_t at = 0; at < elements.size(); at += size) {
+    if (floating) {
+      StoreFloating(dtype, next_float(random), &elements[at]);
+    } else {
+      const auto integer = static_cast<int64_t>(next_integer(random));
+      StoreInteger(dtype, integer, &elements[at]);
+    }
+  }
+  return elements;
+}
+
+int MaxExactRanks(const Workload& workload) {
+  const bool rounds = IsFloating(workload.dtype) && IsSum(workload.spec);
+  const int64_t most = rounds ? LargestWhole(workload.dtype) : kMaxGroupSize;
+  return static_cast<int>(std::min(most, int64_t{kMaxGroupSize}));
+}
+
+ReferenceReduction::ReferenceReduction(const CollectiveSpec& spec, DType dtype,
+                                       int64_t num_elements)
+    : spec_(spec), dtype_(dtype) {
+  VisitDType(dtype, [&]<typename Element>(Element) {
+    values_ = std::vector<ValueOf<Element>>(num_elements);
+  });
+}
+
+void ReferenceReduction::Add(absl::Span<const std::byte> elements) {
+  const bool is_first = num_added_++ == 0;
+  std::visit(
+      [&]<typename Value>(std::vector<Value>& values) {
+        const auto combine = CombineOf<Value>(spec_.reduction);
+        const std::byte* at = elements.data();
+        for (Value& value : values) {
+          const auto added = LoadValue<Value>(dtype_, at);
+          value = is_first ? added : combine(value, added);
+          at += SizeOf(dtype_);
+        }
+      },
+      values_);
+}
+
+std::vector<std::byte> ReferenceReduction::Result() const {
+  const bool is_average = spec_.reduction == "avg";
+  return std::visit(
+      [&]<typename Value>(const std::vector<Value>& values) {
+        std::vector<std::byte> result(values.size() * SizeOf(dtype_));
+        std::byte* at = result.data();
+        const auto divisor = static_cast<Value>(is_average ? num_added_ : 1);
+        for (Value value : values) {
+          if constexpr (std::is_floating_point_v<Value>) {
+            StoreFloating(dtype_, value / divisor, at);
+          } else {
+            // The sum as the dtype holds it, wrapped around.
+            StoreInteger(dtype_, static_cast<int64_t>(value), at);
+            value = LoadValue<Value>(dtype_, at) / divisor;
+            StoreInteger(dtype_, static_cast<int64_t>(value), at);
+          }
+          at += SizeOf(dtype_);
+        }
+        return result;
+      },
+      values_);
+}
 
 TestData::TestData(const Workload& workload, uint64_t seed, bool with_results)
     : workload_(workload),

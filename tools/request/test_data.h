@@ -3,12 +3,56 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <variant>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "tools/request/collective_spec.h"
 #include "tools/request/workload.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
+
+// Random input elements in the workload's dtype. The result of the collective
+// is exact, hence the same in every order of reduction, and shows whether each
+// contribution is in it:
+//  - moved data: any bits (bool: 0 and 1);
+//  - integers: any bits, for they wrap around; but odd numbers for prod, and
+//    for band and bor bits so rare that the result is seldom all alike;
+//  - floats: sum and avg, whole numbers so small that the sum of all ranks has
+//    no rounding; min and max, whole numbers; prod, 1/2, 1 and 2 of either
+//    sign, or 1 and -1 where the product might overflow.
+// The same seed gives the same elements.
+std::vector<std::byte> RandomElements(const Workload& workload, int64_t count,
+                                      uint64_t seed);
+
+// Maximum number of ranks that can bring RandomElements() to a sum without
+// rounding; the other ranks must bring zeros. At least group_size, except for
+// float16 among more than 2048 ranks and bfloat16 among more than 256.
+int MaxExactRanks(const Workload& workload);
+
+// Reference result of a reduction, computed one element after the other in
+// double or 64-bit integers and rounded once at the end. Equals the library's
+// result if that is exact, as on RandomElements(). Shares no code with the
+// library's kernels.
+class ReferenceReduction {
+ public:
+  // The dtype must support the operation.
+  ReferenceReduction(const CollectiveSpec& spec, DType dtype,
+                     int64_t num_elements);
+
+  // Adds the input of the next rank.
+  void Add(absl::Span<const std::byte> elements);
+
+  std::vector<std::byte> Result() const;
+
+ private:
+  const CollectiveSpec spec_;
+  const DType dtype_;
+  int num_added_ = 0;
+  std::variant<std::vector<double>, std::vector<int64_t>, std::vector<uint64_t>>
+      values_;  // Vector of the ValueOf (element.h) the dtype's elements.
+};
 
 // Inputs of the ranks of a workload, and their expected outputs: random
 // elements (random_elements.h) that repeat with period kPeriod. The period
