@@ -2,7 +2,9 @@
 #define TUTTI_TOOLS_BASE_TEMP_FOLDER_TESTING_H_
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -36,6 +38,28 @@ class TempFolderTest : public testing::Test {
   const std::filesystem::path root_ =
       std::filesystem::path(testing::TempDir()) /
       testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+// Simulates a full disk: the kernel refuses to let any file grow beyond a
+// limit.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes)
+      : old_handler_(signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &old_limit_);
+    const rlimit limit = {bytes, old_limit_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &old_limit_);
+    signal(SIGXFSZ, old_handler_);
+  }
+
+ private:
+  void (*old_handler_)(int);
+  rlimit old_limit_;
 };
 
 }  // namespace tutti

@@ -18,9 +18,9 @@ struct CertsOptions {
   int days = 365;
 };
 
-// Makes ca.pem and ca.key, and for each task I task-I.pem and task-I.key, with
-// the program openssl. After an error, or a signal that ends the process, none
-// of these files exists. Errors: as Command::run; the messages of openssl.
+// Makes ca.pem and ca.key, and for each task I task-I.pem and task-I.key. After
+// an error, or a signal that ends the process, none of these files exists.
+// Errors: as Command::run; those of OutputFiles.
 absl::Status MakeCerts(const CertsOptions& options, const Console& console);
 
 Command AddCertsCommand(CLI::App* app);

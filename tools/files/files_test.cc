@@ -1,12 +1,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -363,6 +361,19 @@ TEST_F(OutputFilesTest, WhatIsNoRegularFileIsNotReplaced) {
   EXPECT_TRUE(fs::is_fifo(Path("pipe")));
 }
 
+TEST_F(OutputFilesTest, WhatComesMeanwhileStaysWhereNothingIsReplaced) {
+  const auto files = OutputFiles::Create(root_, OutputFiles::Existing::kStay);
+  ASSERT_THAT(files, IsOk());
+  for (const char* name : {"a", "b"}) {
+    ASSERT_THAT((*files)->Write(name, "new", {}), IsOk());
+  }
+  Write("b", "theirs");
+  EXPECT_THAT((*files)->Commit(), IsAlreadyExists(Path("b")));
+  (*files)->Discard();
+  EXPECT_EQ(Content(Path("b")), "theirs");
+  EXPECT_THAT(NamesIn(root_), ElementsAre("b"));
+}
+
 TEST_F(OutputFilesTest, MakesMissingDirectoriesAndKeepsThemOnCommit) {
   auto files = OutputFiles::Create(Path("new/deep/"));
   ASSERT_THAT(files, IsOk());
@@ -480,26 +491,6 @@ TEST_F(OutputFilesTest, WhatIsCommittedCannotBeDiscarded) {
   (*files)->Discard();
   EXPECT_THAT(NamesIn(root_), ElementsAre("a"));
 }
-
-// Simulates a full disk: the kernel refuses to let any file grow beyond a
-// limit.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes)
-      : old_handler_(signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &old_limit_);
-    const rlimit limit = {bytes, old_limit_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &old_limit_);
-    signal(SIGXFSZ, old_handler_);
-  }
-
- private:
-  void (*old_handler_)(int);
-  rlimit old_limit_;
-};
 
 TEST_F(OutputFilesTest, AWriteThatFailsHalfwayNamesTheFileAndLeavesNothing) {
   const std::string body(10000, 'x');

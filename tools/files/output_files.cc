@@ -173,8 +173,8 @@ absl::StatusOr<fs::path> ReplaceablePath(const std::string& path) {
 }
 
 absl::StatusOr<std::unique_ptr<OutputFiles>> OutputFiles::Create(
-    const std::string& directory) {
-  std::unique_ptr<OutputFiles> files(new OutputFiles(directory));
+    const std::string& directory, Existing existing) {
+  std::unique_ptr<OutputFiles> files(new OutputFiles(directory, existing));
   for (const std::string& missing : MissingDirectories(directory)) {
     std::error_code error;
     if (fs::is_symlink(fs::symlink_status(missing, error))) {
@@ -247,12 +247,16 @@ absl::Status OutputFiles::Write(const std::string& name, absl::string_view head,
   return file.Close();
 }
 
-absl::Status OutputFiles::ReplaceOne(Staged* file) {
+absl::Status OutputFiles::ReplaceOne(Staged* file) const {
+  std::error_code ignored;
+  if (existing_ == Existing::kStay &&
+      fs::exists(fs::symlink_status(file->whole, ignored))) {
+    return Failed(file->path, "is there already", EEXIST);
+  }
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     std::string kept = TemporaryPath(file->whole, attempt);
     int status = link(file->whole.c_str(), kept.c_str());
     if (status != 0 && errno == EEXIST) continue;
-    std::error_code ignored;
     if (status != 0 &&
         fs::is_regular_file(fs::symlink_status(file->whole, ignored))) {
       status =

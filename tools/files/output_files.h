@@ -43,9 +43,13 @@ absl::StatusOr<std::filesystem::path> ReplaceablePath(const std::string& path);
 // Discard() may be called on any thread; all other methods are for one thread.
 class OutputFiles {
  public:
-  // Makes the directory and its parents if they are missing.
+  // Fate of a file that has the name of a new one.
+  enum class Existing : uint8_t { kReplaced, kStay };
+
+  // Makes the directory and its parents if they are missing. With kStay, a file
+  // that exists is an error, ALREADY_EXISTS, of Replace().
   static absl::StatusOr<std::unique_ptr<OutputFiles>> Create(
-      const std::string& directory);
+      const std::string& directory, Existing existing = Existing::kReplaced);
   ~OutputFiles();
   OutputFiles(const OutputFiles&) = delete;
   OutputFiles& operator=(const OutputFiles&) = delete;
@@ -84,12 +88,12 @@ class OutputFiles {
     bool in_place = false;
   };
 
-  explicit OutputFiles(std::string directory)
-      : directory_(std::move(directory)) {}
+  OutputFiles(std::string directory, Existing existing)
+      : directory_(std::move(directory)), existing_(existing) {}
 
   enum class State : uint8_t { kOpen, kReplaced, kCommitted, kDiscarded };
 
-  static absl::Status ReplaceOne(Staged* file);
+  absl::Status ReplaceOne(Staged* file) const;
   static void Restore(Staged* file);
   void RestoreAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -100,6 +104,7 @@ class OutputFiles {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string directory_;
+  const Existing existing_;
   std::vector<std::string> made_directories_;  // Outermost first.
 
   mutable Mutex mu_;
