@@ -165,32 +165,18 @@ absl::StatusOr<std::vector<std::string>> AddressesOf(const Settings& settings,
                                    ", whose addresses have ports"));
 }
 
-// Addresses and their source.
-struct FoundAddresses {
-  Setting setting;
-  std::vector<std::string> addresses;
-};
-
-absl::StatusOr<FoundAddresses> FindAddresses(const Settings& settings) {
-  Setting from = {"", "Slurm's variables"};
-  absl::StatusOr<std::vector<std::string>> addresses;
-  const std::optional<Setting> cluster = settings.Find("cluster");
-  if (cluster.has_value()) {
-    from = *cluster;
-    addresses = AddressesOf(settings, *cluster);
-  } else if (settings.FindVariable("SLURM_PROCID").has_value()) {
-    ASSIGN_OR_RETURN(
-        const auto port,
-        NumberOr(settings, "port", kDefaultBasePort, /*min=*/1, /*max=*/65535));
-    addresses = SlurmAddresses(settings.variables(), port);
-  } else {
+// Addresses of Slurm's tasks.
+absl::StatusOr<std::vector<std::string>> FindSlurmAddresses(
+    const Settings& settings) {
+  if (!settings.FindVariable("SLURM_PROCID").has_value()) {
     return UsageError(
         "wanted to know who takes part: --cluster host1:7000,host2:7000, "
         "--cluster-file FILE, TUTTI_CLUSTER, or to be started by mpirun or by "
         "Slurm's srun");
   }
-  if (!addresses.ok()) return addresses.status();
-  return FoundAddresses{from, *std::move(addresses)};
+  ASSIGN_OR_RETURN(const auto port, NumberOr(settings, "port", kDefaultBasePort,
+                                             /*min=*/1, /*max=*/65535));
+  return SlurmAddresses(settings.variables(), port);
 }
 
 // Nullopt if mpirun has not started this process, or if a cluster is given.
@@ -239,9 +225,13 @@ absl::StatusOr<int> FindTask(const Settings& settings, ClusterSpec cluster) {
 }
 
 absl::StatusOr<ClusterSpec> FindCluster(const Settings& settings) {
-  ASSIGN_OR_RETURN(auto found, FindAddresses(settings));
-  ClusterSpec cluster = {.addresses = std::move(found.addresses)};
-  RETURN_IF_ERROR(CheckCluster(found.setting, cluster));
+  const std::optional<Setting> given = settings.Find("cluster");
+  ClusterSpec cluster;
+  ASSIGN_OR_RETURN(cluster.addresses, given.has_value()
+                                          ? AddressesOf(settings, *given)
+                                          : FindSlurmAddresses(settings));
+  RETURN_IF_ERROR(
+      CheckCluster(given.value_or(Setting{"", "Slurm's variables"}), cluster));
   if (const auto job = settings.Find("job"); job.has_value()) {
     cluster.job = job->value;
     RETURN_IF_ERROR(CheckCluster(*job, cluster));
@@ -293,14 +283,13 @@ absl::StatusOr<TlsOptions> FindTls(const Settings& settings, int task) {
   for (auto [name, path] :
        {std::pair("tls-cert", &files.certificate),
         std::pair("tls-key", &files.key), std::pair("tls-ca", &files.ca)}) {
-    const std::optional<Setting> setting = settings.Find(name);
-    if (!setting.has_value()) {
+    if (const auto setting = settings.Find(name)) {
+      *path =
+          absl::StrReplaceAll(setting->value, {{"{task}", absl::StrCat(task)}});
+      given = setting;
+    } else {
       missing.push_back(absl::StrCat("--", name));
-      continue;
     }
-    *path =
-        absl::StrReplaceAll(setting->value, {{"{task}", absl::StrCat(task)}});
-    given = setting;
   }
   if (!given.has_value() || missing.empty()) return files;
   return Blame(*given, absl::StrCat("needs ", absl::StrJoin(missing, " and "),
@@ -348,12 +337,6 @@ absl::Status FindNetwork(const Settings& settings, ClusterOptions* options) {
   return CheckSecurity(*options);
 }
 
-absl::StatusOr<int> FindDevicesPerTask(const Settings& settings,
-                                       int num_tasks) {
-  return NumberOr(settings, "devices-per-task", /*otherwise=*/1, /*min=*/1,
-                  /*max=*/kMaxGroupSize / num_tasks);
-}
-
 }  // namespace
 
 absl::StatusOr<ClusterOptions> ResolveClusterOptions(
@@ -364,16 +347,16 @@ absl::StatusOr<ClusterOptions> ResolveClusterOptions(
   if (const auto transport = settings.Find("transport")) {
     options.transport = transport->value;
   }
-  absl::Status status;
   if (mpi_cluster.has_value()) {
     options.transport = kMpiTransport;
     options.cluster = *std::move(mpi_cluster);
   } else {
-    status = FindNetwork(settings, &options);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(FindNetwork(settings, &options));
   }
-  ASSIGN_OR_RETURN(options.devices_per_task,
-                   FindDevicesPerTask(settings, options.cluster.num_tasks()));
+  ASSIGN_OR_RETURN(
+      options.devices_per_task,
+      NumberOr(settings, "devices-per-task", /*otherwise=*/1, /*min=*/1,
+               /*max=*/kMaxGroupSize / options.cluster.num_tasks()));
   ASSIGN_OR_RETURN(options.start_timeout,
                    FindStartTimeout(settings, options.start_timeout));
   ASSIGN_OR_RETURN(options.fast_detection, FindDetection(settings));

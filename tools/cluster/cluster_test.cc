@@ -14,7 +14,6 @@
 #include "tools/base/exit_status.h"
 #include "tools/base/exits_with_testing.h"
 #include "tools/cluster/cluster_file.h"
-#include "tools/cluster/cluster_flags.h"
 #include "tools/cluster/cluster_mode.h"
 #include "tools/cluster/cluster_options.h"
 #include "tools/cluster/gpus.h"

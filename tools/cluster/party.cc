@@ -1,5 +1,6 @@
 #include "tools/cluster/party.h"
 
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -198,20 +199,15 @@ class ClusterParty : public Party {
   }
 
   absl::Status Run(CollectiveRequest request, Tensor input, Tensor* output) {
-    BlockingCounter done(1);
-    absl::Status result;
-    manager().FindOrCreate(kStep)->ExecuteAsync(
-        {.device = messenger_,
-         .request =
-             std::make_shared<const CollectiveRequest>(std::move(request)),
-         .input = std::move(input),
-         .output = output},
-        [&](absl::Status status) {
-          result = std::move(status);
-          done.DecrementCount();
-        });
-    done.Wait();
-    return result;
+    return Await([&](StatusCallback done) {
+      manager().FindOrCreate(kStep)->ExecuteAsync(
+          {.device = messenger_,
+           .request =
+               std::make_shared<const CollectiveRequest>(std::move(request)),
+           .input = std::move(input),
+           .output = output},
+          std::move(done));
+    });
   }
 
   const Environment environment_;
@@ -242,23 +238,40 @@ PartyFactory LocalParty(const Environment& environment,
   };
 }
 
-absl::Status RunCalls(Party* party, int64_t step_id,
-                      absl::Span<CollectiveArgs> calls) {
-  const auto executor = party->manager().FindOrCreate(step_id);
+absl::StatusOr<absl::Duration> TimedRun(ExecuteFn execute, Clock* clock,
+                                        std::vector<CollectiveArgs> calls) {
   std::vector<absl::Status> statuses(calls.size());
-  BlockingCounter pending(static_cast<int>(calls.size()));
+  std::atomic<size_t> left = calls.size();
+  absl::Time end = absl::InfinitePast();
+  BlockingCounter ended(1);
+  const absl::Time start = clock->Now();
   for (size_t i = 0; i < calls.size(); ++i) {
-    calls[i].device = party->devices()[i];
-    executor->ExecuteAsync(calls[i], [&, i](absl::Status status) {
+    execute(std::move(calls[i]), [&, i](absl::Status status) {
       statuses[i] = std::move(status);
-      pending.DecrementCount();
+      if (left.fetch_sub(1) > 1) return;
+      end = clock->Now();
+      ended.DecrementCount();
     });
   }
-  pending.Wait();
+  ended.Wait();
   for (const absl::Status& status : statuses) {
     if (!status.ok()) return status;
   }
-  return absl::OkStatus();
+  return end - start;
+}
+
+absl::StatusOr<absl::Duration> RunCalls(Party* party, Clock* clock,
+                                        int64_t step_id,
+                                        std::vector<CollectiveArgs> calls) {
+  const auto executor = party->manager().FindOrCreate(step_id);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    calls[i].device = party->devices()[i];
+  }
+  return TimedRun(
+      [&](CollectiveArgs args, StatusCallback done) {
+        executor->ExecuteAsync(std::move(args), std::move(done));
+      },
+      clock, std::move(calls));
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<Device>>> WithMessenger(

@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/device.h"
@@ -91,10 +93,21 @@ PartyFactory LocalParty(const Environment& environment,
                         std::shared_ptr<const SelectionRules> rules = nullptr,
                         DeviceMaker make_devices = nullptr);
 
-// Runs one collective call on each device of the party, in step `step_id`, and
-// waits. calls[i] runs on device i. Returns the first error, or OK.
-absl::Status RunCalls(Party* party, int64_t step_id,
-                      absl::Span<CollectiveArgs> calls);
+// CollectiveExecutor::ExecuteAsync of some executor.
+using ExecuteFn = absl::FunctionRef<void(CollectiveArgs, StatusCallback)>;
+
+// Starts all calls, in order, on this thread and waits for them. Returns the
+// time from before the first start to the end of the last call, which is the
+// time of the slowest rank. Errors: the error of the first call that failed.
+// REQUIRES: `calls` is not empty.
+absl::StatusOr<absl::Duration> TimedRun(ExecuteFn execute, Clock* clock,
+                                        std::vector<CollectiveArgs> calls);
+
+// TimedRun() of one call on each device of the party, in step `step_id`.
+// calls[i] runs on device i.
+absl::StatusOr<absl::Duration> RunCalls(Party* party, Clock* clock,
+                                        int64_t step_id,
+                                        std::vector<CollectiveArgs> calls);
 
 // Returns the devices of a task, and after them a CPU device for the party's
 // own messages. Errors: those of `make_devices`.

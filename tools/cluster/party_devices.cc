@@ -22,12 +22,8 @@ absl::Span<const std::byte> BytesOf(const Tensor& tensor) {
 
 // Waits until the stream's steps have run. Returns the first error.
 absl::Status End(StepStream& steps, absl::Status status) {
-  BlockingCounter over(1);
-  steps.CallWhenOver([&](absl::Status ended) {
-    status.Update(ended);
-    over.DecrementCount();
-  });
-  over.Wait();
+  status.Update(
+      Await([&](StatusCallback done) { steps.CallWhenOver(std::move(done)); }));
   return status;
 }
 
@@ -71,8 +67,7 @@ absl::StatusOr<Tensor> ToDevice(const Tensor& host, Device& device,
       steps->ReadHost(BytesOf(host), [&](const std::byte* bytes) {
         return steps->Copy(tensor->mutable_data(), bytes, host.size_bytes());
       });
-  status = End(*steps, std::move(status));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(End(*steps, std::move(status)));
   return tensor;
 }
 
@@ -83,19 +78,19 @@ absl::StatusOr<Tensor> ToHost(const Tensor& tensor, Device& device,
       Tensor::Allocate(tensor.dtype(), tensor.shape());
   if (!host.ok() || HasNoBytes(tensor)) return host;
   ASSIGN_OR_RETURN(const auto steps, device.OpenSteps(clock));
-  absl::Status status;
-  BlockingCounter copied(1);
-  steps->CopyToHost(BytesOf(tensor), [&](absl::StatusOr<Tensor> copy) {
-    status = copy.status();
-    if (copy.ok()) {
-      std::memcpy(host->mutable_data(), copy->data(), copy->size_bytes());
-    }
-    copy = Tensor();  // Returns its memory to the device.
-    copied.DecrementCount();
+  absl::Status status = Await([&](StatusCallback done) {
+    steps->CopyToHost(
+        BytesOf(tensor),
+        [&host, done = std::move(done)](absl::StatusOr<Tensor> copy) mutable {
+          if (copy.ok()) {
+            std::memcpy(host->mutable_data(), copy->data(), copy->size_bytes());
+          }
+          const absl::Status copied = copy.status();
+          copy = Tensor();  // Returns its memory to the device.
+          std::move(done)(copied);
+        });
   });
-  copied.Wait();
-  status = End(*steps, std::move(status));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(End(*steps, std::move(status)));
   return host;
 }
 

@@ -1,3 +1,5 @@
+#include "tools/commands/algorithm_commands.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,10 +17,6 @@
 #include "tools/base/exits_with_testing.h"
 #include "tools/base/named_only_testing.h"
 #include "tools/cluster/command.h"
-#include "tools/commands/explain_command.h"
-#include "tools/commands/schedule_command.h"
-#include "tools/commands/simulate_command.h"
-#include "tools/commands/verify_command.h"
 #include "tools/request/wrong_algorithms_testing.h"
 #include "tutti/schedule.h"
 

@@ -1,29 +1,22 @@
-#include "tools/commands/explain_command.h"
-
 #include <algorithm>
-#include <memory>
-#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status_macros.h"
 #include "remote/mpi/messages/mpi_choice.h"
-#include "tools/base/algorithm_names.h"
 #include "tools/base/command_line.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/json_value.h"
 #include "tools/base/text.h"
 #include "tools/cluster/gpus.h"
-#include "tools/request/request_options.h"
+#include "tools/commands/algorithm_commands.h"
 #include "tools/request/workload.h"
 #include "tutti/collective.h"
 #include "tutti/params.h"
-#include "tutti/selection.h"
 
 namespace tutti {
 namespace {
@@ -133,10 +126,6 @@ void Sort(const CollectiveRegistry& registry, CollectiveType type,
       [&](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
 }
 
-std::string DelegateOf(const Explanation& explanation) {
-  return std::string(explanation.mpi ? kMpiDelegate : "");
-}
-
 CostModel ModelOf(const ExplainOptions& options, int num_tasks) {
   if (!options.mpi) return {};
   return MpiCostOnOneHost(
@@ -164,18 +153,19 @@ absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
       .device_type = options.choice.device_type,
       .determinism = options.choice.determinism,
       .model = ModelOf(options, layout.num_tasks())};
-  const SelectionRequest request = {.type = type,
-                                    .layout = result.layout,
-                                    .device_type = result.device_type,
-                                    .bytes = BytesOf(result.workload),
-                                    .one_process = result.one_process,
-                                    .delegate = DelegateOf(result),
-                                    .implementation = options.algorithm,
-                                    .dtype = result.workload.dtype,
-                                    .merge_op = result.workload.spec.merge_op,
-                                    .final_op = result.workload.spec.final_op,
-                                    .determinism = result.determinism,
-                                    .model = result.model};
+  const SelectionRequest request = {
+      .type = type,
+      .layout = result.layout,
+      .device_type = result.device_type,
+      .bytes = BytesOf(result.workload),
+      .one_process = result.one_process,
+      .delegate = std::string(result.mpi ? kMpiDelegate : ""),
+      .implementation = options.algorithm,
+      .dtype = result.workload.dtype,
+      .merge_op = result.workload.spec.merge_op,
+      .final_op = result.workload.spec.final_op,
+      .determinism = result.determinism,
+      .model = result.model};
   result.candidates = JudgeImplementations(registry, request);
   Sort(registry, type, &result.candidates);
   const auto selection = SelectImplementation(

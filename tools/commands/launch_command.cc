@@ -28,8 +28,7 @@
 #include "tools/base/environment_variables.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/on_interrupt.h"
-#include "tools/cluster/cluster_flags.h"
-#include "tools/launch/byte_streams.h"
+#include "tools/cluster/cluster_mode.h"
 #include "tools/launch/launch_output.h"
 #include "tools/launch/process_group.h"
 
@@ -162,33 +161,25 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> StartTasks(
                  .queues = queues});
 }
 
-// Text such as "failed" or "was killed by signal 9 (Killed)", and the exit
-// status.
-struct Failure {
-  std::string what;
-  int exit_status;
-};
-
-Failure FailureOf(int wait_status) {
-  if (!WIFSIGNALED(wait_status)) {
-    const int status = WEXITSTATUS(wait_status);
-    return {absl::StrCat("failed with exit status ", status), status};
-  }
-  const int signal = WTERMSIG(wait_status);
-  return {absl::StrCat("was killed by signal ", signal, " (", strsignal(signal),
-                       ")"),
-          128 + signal};
-}
-
 absl::Status ErrorOf(const ProcessGroup::Result& result,
                      const LaunchOutput& output) {
   if (!result.first_failed.has_value()) return absl::OkStatus();
   const int task = *result.first_failed;
-  const Failure failure = FailureOf(result.wait_statuses[task]);
+  const int wait_status = result.wait_statuses[task];
+  std::string what;
+  int exit_status = WEXITSTATUS(wait_status);
+  if (WIFSIGNALED(wait_status)) {
+    const int signal = WTERMSIG(wait_status);
+    exit_status = 128 + signal;
+    what = absl::StrCat("was killed by signal ", signal, " (",
+                        strsignal(signal), ")");
+  } else {
+    what = absl::StrCat("failed with exit status ", exit_status);
+  }
   const std::string& error = output.ErrorOf(task);
-  return ErrorWithExitStatus(failure.exit_status,
-                             absl::StrCat("task ", task, " ", failure.what,
-                                          error.empty() ? "" : ": ", error));
+  return ErrorWithExitStatus(
+      exit_status,
+      absl::StrCat("task ", task, " ", what, error.empty() ? "" : ": ", error));
 }
 
 // Path of the program that this process runs.

@@ -1,5 +1,3 @@
-#include "tools/commands/perf_command.h"
-
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -9,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/time.h"
 #include "framework/base/status_macros.h"
 #include "tools/base/command_line.h"
 #include "tools/base/console.h"
@@ -17,18 +14,16 @@
 #include "tools/base/exit_status.h"
 #include "tools/base/json_value.h"
 #include "tools/base/text.h"
-#include "tools/cluster/cluster_flags.h"
 #include "tools/cluster/cluster_mode.h"
 #include "tools/cluster/cluster_options.h"
 #include "tools/cluster/gpus.h"
+#include "tools/commands/collective_commands.h"
 #include "tools/measure/copy_bandwidth.h"
 #include "tools/measure/perf_buffers.h"
-#include "tools/measure/perf_row.h"
+#include "tools/measure/perf_plan.h"
 #include "tools/measure/perf_runner.h"
-#include "tools/measure/sweep.h"
 #include "tools/request/request_options.h"
 #include "tutti/collective.h"
-#include "tutti/environment.h"
 
 namespace tutti {
 namespace {
@@ -190,13 +185,72 @@ class Sweep {
         console_(console),
         report_(console, options.json, bandwidth) {}
 
-  absl::Status Run(WorkQueue* queue);
+  absl::Status Run(WorkQueue* queue) {
+    const BufferOptions buffer_options = BufferOptionsOf(options_);
+    if (bandwidth_ != nullptr) bandwidth_->Measure(kCopiesBefore);
+    for (const Workload& workload : plan_.workloads) {
+      ASSIGN_OR_RETURN(auto buffers,
+                       PerfBuffers::Create(workload, RangeOf(runner_->party()),
+                                           buffer_options, queue));
+      RETURN_IF_ERROR(RunSize(buffers.get()));
+      if (report_.empty()) return last_refusal_;
+    }
+    if (report_.wrong() == 0) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(
+        report_.wrong(),
+        report_.wrong() == 1 ? " element was wrong" : " elements were wrong"));
+  }
 
  private:
-  absl::Status RunSize(PerfBuffers* buffers);
-  absl::Status RunRow(PerfBuffers* buffers, const std::string& algorithm);
-  bool MaySkip(const std::string& algorithm, const absl::Status& status) const;
-  void Skip(const std::string& algorithm, const absl::Status& status);
+  absl::Status RunSize(PerfBuffers* buffers) {
+    for (const std::string& algorithm : plan_.algorithms) {
+      if (skipped_.contains(algorithm)) continue;
+      const absl::Status status = RunRow(buffers, algorithm);
+      if (status.ok()) {
+        measured_.insert(algorithm);
+      } else if (MaySkip(algorithm, status)) {
+        Skip(algorithm, status);
+      } else {
+        return status;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status RunRow(PerfBuffers* buffers, const std::string& algorithm) {
+    const std::string row = absl::StrCat(
+        algorithm.empty() ? "the library's choice" : algorithm, " with ",
+        FormatBytes(BytesOf(buffers->workload())), " bytes");
+    Progress progress(console_);
+    progress.Show(absl::StrCat("measuring ", row, " ..."));
+    const auto measurement = runner_->Measure(buffers, algorithm);
+    if (absl::IsDeadlineExceeded(measurement.status())) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(row, ": ", measurement.status().message()));
+    }
+    if (!measurement.ok()) return measurement.status();
+    if (bandwidth_ != nullptr) bandwidth_->Measure(kCopiesPerRow);
+    progress.Clear();
+    report_.Add(MakePerfRow(buffers->workload(), *measurement));
+    if (console_.out || !runner_->party().reports()) return absl::OkStatus();
+    // Stops here, since later rows could not be printed.
+    return OutputLostError();
+  }
+
+  // Allows a skip only before the first row: an algorithm that ran one size
+  // must run all.
+  bool MaySkip(const std::string& algorithm, const absl::Status& status) const {
+    return plan_.may_skip && IsRefusal(status) &&
+           !measured_.contains(algorithm);
+  }
+
+  void Skip(const std::string& algorithm, const absl::Status& status) {
+    skipped_.insert(algorithm);
+    last_refusal_ = status;
+    console_.err << ErrorLine(absl::Status(
+        status.code(),
+        absl::StrCat("skipped ", algorithm, ": ", status.message())));
+  }
 
   const PerfOptions& options_;
   const PerfPlan& plan_;
@@ -208,76 +262,6 @@ class Sweep {
   std::set<std::string> skipped_;   // Algorithms without any row.
   absl::Status last_refusal_;
 };
-
-absl::Status Sweep::Run(WorkQueue* queue) {
-  const BufferOptions buffer_options = BufferOptionsOf(options_);
-  if (bandwidth_ != nullptr) bandwidth_->Measure(kCopiesBefore);
-  for (const Workload& workload : plan_.workloads) {
-    ASSIGN_OR_RETURN(auto buffers,
-                     PerfBuffers::Create(workload, RangeOf(runner_->party()),
-                                         buffer_options, queue));
-    RETURN_IF_ERROR(RunSize(buffers.get()));
-    if (report_.empty()) return last_refusal_;
-  }
-  if (report_.wrong() == 0) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(
-      report_.wrong(),
-      report_.wrong() == 1 ? " element was wrong" : " elements were wrong"));
-}
-
-absl::Status Sweep::RunSize(PerfBuffers* buffers) {
-  for (const std::string& algorithm : plan_.algorithms) {
-    if (skipped_.contains(algorithm)) continue;
-    const absl::Status status = RunRow(buffers, algorithm);
-    if (status.ok()) {
-      measured_.insert(algorithm);
-    } else if (MaySkip(algorithm, status)) {
-      Skip(algorithm, status);
-    } else {
-      return status;
-    }
-  }
-  return absl::OkStatus();
-}
-
-// Allows a skip only before the first row: an algorithm that ran one size must
-// run all.
-bool Sweep::MaySkip(const std::string& algorithm,
-                    const absl::Status& status) const {
-  return plan_.may_skip && IsRefusal(status) && !measured_.contains(algorithm);
-}
-
-void Sweep::Skip(const std::string& algorithm, const absl::Status& status) {
-  skipped_.insert(algorithm);
-  last_refusal_ = status;
-  console_.err << ErrorLine(absl::Status(
-      status.code(),
-      absl::StrCat("skipped ", algorithm, ": ", status.message())));
-}
-
-absl::Status Sweep::RunRow(PerfBuffers* buffers, const std::string& algorithm) {
-  const std::string row = absl::StrCat(
-      algorithm.empty() ? "the library's choice" : algorithm, " with ",
-      FormatBytes(BytesOf(buffers->workload())), " bytes");
-  Progress progress(console_);
-  progress.Show(absl::StrCat("measuring ", row, " ..."));
-  const auto measurement = runner_->Measure(buffers, algorithm);
-  if (absl::IsDeadlineExceeded(measurement.status())) {
-    return absl::DeadlineExceededError(
-        absl::StrCat(row, ": ", measurement.status().message()));
-  }
-  if (!measurement.ok()) return measurement.status();
-  if (bandwidth_ != nullptr) bandwidth_->Measure(kCopiesPerRow);
-  progress.Clear();
-  report_.Add(MakePerfRow(buffers->workload(), *measurement));
-  if (console_.out || !runner_->party().reports()) return absl::OkStatus();
-  // Stops here, since later rows could not be printed.
-  return OutputLostError();
-}
-
-int NumProcessors() {
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
 
 void AddOptions(CLI::App* app, PerfOptions* options) {
   AddCollectiveOptions(app, &options->collective);
@@ -334,14 +318,7 @@ absl::Status CheckCommandLine(const CLI::App& app, const ClusterWords& words,
       app, options->collective,
       {"--bytes", "--min-bytes", "--max-bytes", "--factor", "--dtype",
        "--check", "--seed", "--in-place", "--hot"}));
-  RETURN_IF_ERROR(TakeOwnCluster(words, &options->cluster));
-  absl::Status status =
-      CheckOptionsOfCluster(app, options->cluster, {"--devices", "--tasks"});
-  if (status.ok() && options->cluster.has_value()) {
-    options->devices = NumRanks(*options->cluster);
-    options->tasks = options->cluster->cluster.num_tasks();
-  }
-  return status;
+  return TakeRanksOfCluster(app, words, options);
 }
 
 }  // namespace
@@ -398,7 +375,8 @@ Command AddPerfCommand(CLI::App* app) {
             ASSIGN_OR_RETURN(const auto rules,
                              TakeRules(options->choice, EnvironmentVariable,
                                        CollectiveRegistry::Global()));
-            const int num_workers = NumProcessors();
+            const int num_workers = std::max(
+                1, static_cast<int>(std::thread::hardware_concurrency()));
             const DefaultEnvironment environment(num_workers);
             ASSIGN_OR_RETURN(
                 const auto make_devices,

@@ -1,39 +1,28 @@
-#include "tools/commands/run_command.h"
-
-#include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "framework/base/status_macros.h"
-#include "tools/base/algorithm_names.h"
 #include "tools/base/command_line.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/on_interrupt.h"
-#include "tools/cluster/cluster_flags.h"
 #include "tools/cluster/cluster_mode.h"
-#include "tools/cluster/cluster_options.h"
 #include "tools/cluster/gpus.h"
-#include "tools/cluster/party.h"
 #include "tools/cluster/party_devices.h"
+#include "tools/commands/collective_commands.h"
 #include "tools/commands/run_plan.h"
 #include "tools/files/npy.h"
 #include "tools/files/output_files.h"
 #include "tools/files/rank_files.h"
-#include "tools/request/request_options.h"
 #include "tools/request/result_watch.h"
 #include "tutti/collective.h"
 #include "tutti/device.h"
-#include "tutti/environment.h"
 #include "tutti/implementation.h"
 
 namespace tutti {
@@ -92,11 +81,6 @@ absl::Status CheckOptions(const RunOptions& options,
   if (options.algorithm.empty()) return absl::OkStatus();
   return CheckAlgorithm(CollectiveRegistry::Global(), options.algorithm,
                         spec.type, options.choice.device_type);
-}
-
-std::optional<int> TasksOfCluster(const RunOptions& options) {
-  if (!options.cluster.has_value()) return std::nullopt;
-  return options.tasks;
 }
 
 absl::StatusOr<std::vector<InputFile>> ReadHeaders(
@@ -169,15 +153,18 @@ std::string Shortened(const std::vector<std::string>& paths) {
 // is given. Fails on all tasks if it fails on one.
 absl::Status RunAndShow(const RunOptions& options,
                         const Environment& environment, Party* party,
-                        absl::Span<CollectiveArgs> calls,
+                        std::vector<CollectiveArgs> calls,
                         const Console& console) {
-  constexpr int64_t kStep = 1;
-  if (!options.watch) return RunCalls(party, kStep, calls);
+  const auto run = [&] {
+    return RunCalls(party, environment.clock, /*step_id=*/1, std::move(calls))
+        .status();
+  };
+  if (!options.watch) return run();
   const auto watch = ResultWatch::Start(environment, party->devices(),
                                         party->first_rank(), console.out);
   RETURN_IF_ERROR(party->Agree(watch.status()));
   party->manager().SetObserver((*watch)->observer());
-  absl::Status status = RunCalls(party, kStep, calls);
+  absl::Status status = run();
   party->manager().SetObserver(nullptr);
   return status.ok() ? party->Agree((*watch)->Finish()) : status;
 }
@@ -207,7 +194,7 @@ absl::StatusOr<std::vector<Tensor>> Results(const RunOptions& options,
     for (CollectiveArgs& call : *calls) call.deadline = deadline;
   }
   RETURN_IF_ERROR(
-      RunAndShow(options, environment, party, absl::MakeSpan(*calls), console));
+      RunAndShow(options, environment, party, *std::move(calls), console));
   RETURN_IF_ERROR(party->Agree(Fetch(*party, *environment.clock, &outputs)));
   return outputs;
 }
@@ -219,16 +206,6 @@ std::vector<std::string> OutputNames(const RunPlan& plan) {
     names.push_back(RankFileName(static_cast<int>(rank)));
   }
   return names;
-}
-
-// Prints a note, since a later reader may take the other files for results of
-// this run.
-void TellOfOthers(const std::string& directory,
-                  const std::vector<std::string>& others,
-                  const Console& console) {
-  if (others.empty()) return;
-  console.err << "tutti: note: " << directory << " also holds "
-              << Shortened(others) << ", not of this run\n";
 }
 
 // Text such as "rank 0 has a.npy, rank 1 has b.npy, rank 2 has c.npy, ..., rank
@@ -284,9 +261,8 @@ absl::Status CheckOutputs(const RunOptions& options, const RunPlan& plan,
   std::vector<std::string> paths;
   for (const InputFile& input : inputs) paths.push_back(input.path);
   const std::vector<std::string> names = OutputNames(plan);
-  const absl::Status status =
-      CheckReplacesNoInput(options.output, names, paths);
-  return status.ok() ? CheckFilesApart(options.output, names) : status;
+  RETURN_IF_ERROR(CheckReplacesNoInput(options.output, names, paths));
+  return CheckFilesApart(options.output, names);
 }
 
 void TellOfOutputs(const RunOptions& options, const RunPlan& plan,
@@ -297,7 +273,11 @@ void TellOfOutputs(const RunOptions& options, const RunPlan& plan,
     paths.push_back((std::filesystem::path(options.output) / name).string());
   }
   console.out << plan.description << ": wrote " << Shortened(paths) << "\n";
-  TellOfOthers(options.output, OtherRankFiles(options.output, names), console);
+  const auto others = OtherRankFiles(options.output, names);
+  if (others.empty()) return;
+  // A later reader may take them for results of this run.
+  console.err << "tutti: note: " << options.output << " also holds "
+              << Shortened(others) << ", not of this run\n";
 }
 
 absl::Status RunPlanned(const RunOptions& options,
@@ -324,30 +304,29 @@ absl::Status RunOnFiles(const RunOptions& options,
                         const PartyFactory& make_party,
                         const Console& console) {
   ASSIGN_OR_RETURN(const auto spec, ParseCollectiveSpec(options.collective));
-  absl::Status status = CheckOptions(options, spec);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckOptions(options, spec));
   ASSIGN_OR_RETURN(const auto inputs, ExpandInputs(options.inputs));
   ASSIGN_OR_RETURN(const auto files, ReadHeaders(inputs.paths));
-  ASSIGN_OR_RETURN(const auto plan,
-                   PlanRun({.spec = spec,
-                            .groups = options.groups,
-                            .devices = options.devices,
-                            .tasks_of_cluster = TasksOfCluster(options),
-                            .algorithm = options.algorithm,
-                            .determinism = options.choice.determinism,
-                            .rank_list = options.choice.rank_list},
-                           files));
+  RunSettings settings = {.spec = spec,
+                          .groups = options.groups,
+                          .devices = options.devices,
+                          .algorithm = options.algorithm,
+                          .determinism = options.choice.determinism,
+                          .rank_list = options.choice.rank_list};
+  if (options.cluster.has_value()) settings.tasks_of_cluster = options.tasks;
+  ASSIGN_OR_RETURN(const auto plan, PlanRun(settings, files));
   if (plan.ranks.size() % options.tasks != 0) {
     return UsageError(absl::StrCat("--tasks ", options.tasks,
                                    " does not divide the number of ranks, ",
                                    plan.ranks.size()));
   }
-  if (!options.output.empty()) status = CheckOutputs(options, plan, files);
-  if (!status.ok()) return status;
+  if (!options.output.empty()) {
+    RETURN_IF_ERROR(CheckOutputs(options, plan, files));
+  }
   ASSIGN_OR_RETURN(
       const auto party,
       make_party(static_cast<int>(plan.ranks.size()), options.tasks));
-  status = party->Leave(
+  const absl::Status status = party->Leave(
       RunPlanned(options, environment, party.get(), plan, files, console));
   if (status.ok() && inputs.reordered && party->reports()) {
     TellOfOrder(plan, files, console);
@@ -409,34 +388,28 @@ Command AddRunCommand(CLI::App* app) {
                 "rank has it, before any file is written");
   auto words = std::make_shared<ClusterWords>();
   AddClusterOptions(run, words.get());
-  return {.app = run,
-          .run =
-              [options, words, run](const Console& console) {
-                RETURN_IF_ERROR(TakeOwnCluster(*words, &options->cluster));
-                RETURN_IF_ERROR(CheckOptionsOfCluster(
-                    *run, options->cluster, {"--devices", "--tasks"}));
-                RunOptions chosen = *options;
-                if (chosen.cluster.has_value()) {
-                  chosen.devices = NumRanks(*chosen.cluster);
-                  chosen.tasks = chosen.cluster->cluster.num_tasks();
-                }
-                ASSIGN_OR_RETURN(const auto rules,
-                                 TakeRules(options->choice, EnvironmentVariable,
-                                           CollectiveRegistry::Global()));
-                const DefaultEnvironment environment;
-                ASSIGN_OR_RETURN(const auto make_devices,
-                                 DeviceMakerFor(options->choice.device_type,
-                                                environment.get()));
-                return RunOnFiles(chosen, environment.get(),
-                                  PartyOf(environment.get(),
-                                          {.cluster = chosen.cluster,
-                                           .command = SharedCommand(*run),
-                                           .rules = rules,
-                                           .make_devices = make_devices},
-                                          console),
-                                  console);
-              },
-          .cluster = {options, &options->cluster}};
+  return {
+      .app = run,
+      .run =
+          [options, words, run](const Console& console) {
+            RETURN_IF_ERROR(TakeRanksOfCluster(*run, *words, options.get()));
+            ASSIGN_OR_RETURN(const auto rules,
+                             TakeRules(options->choice, EnvironmentVariable,
+                                       CollectiveRegistry::Global()));
+            const DefaultEnvironment environment;
+            ASSIGN_OR_RETURN(
+                const auto make_devices,
+                DeviceMakerFor(options->choice.device_type, environment.get()));
+            return RunOnFiles(*options, environment.get(),
+                              PartyOf(environment.get(),
+                                      {.cluster = options->cluster,
+                                       .command = SharedCommand(*run),
+                                       .rules = rules,
+                                       .make_devices = make_devices},
+                                      console),
+                              console);
+          },
+      .cluster = {options, &options->cluster}};
 }
 
 }  // namespace tutti

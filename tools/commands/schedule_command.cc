@@ -1,10 +1,6 @@
-#include "tools/commands/schedule_command.h"
-
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,10 +12,9 @@
 #include "schedule/step_depth.h"
 #include "tools/base/command_line.h"
 #include "tools/base/exit_status.h"
-#include "tools/draw/goal_trace.h"
-#include "tools/draw/schedule_svg.h"
+#include "tools/commands/algorithm_commands.h"
+#include "tools/draw/schedule_files.h"
 #include "tools/files/output_files.h"
-#include "tools/request/schedule_request.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
@@ -101,14 +96,6 @@ Shown Drawn(const ScheduleWords& words, Shown shown) {
   return shown;
 }
 
-absl::StatusOr<Shown> Choose(const ScheduleOptions& options,
-                             const CollectiveRegistry& registry) {
-  ASSIGN_OR_RETURN(auto request,
-                   ParseScheduleRequest(options.words, registry, kMaxRanks));
-  RETURN_IF_ERROR(CheckFormat(options, request.request.layout.size()));
-  return Shown{TitleOf(options.words, request), std::move(request)};
-}
-
 // Note on differences between the shown and the executed steps; empty if none.
 std::string NoteLine(const Shown& shown) {
   const std::string& note = shown.of.shown.note;
@@ -152,8 +139,7 @@ absl::StatusOr<std::string> Svg(const Shown& shown) {
 absl::StatusOr<std::string> Goal(const Shown& shown) {
   ASSIGN_OR_RETURN(const auto plan,
                    PlanGroup(shown.of.shown.algorithm, shown.of.request));
-  const auto run = RunSymbolically(plan);  // Checks that the trace ends.
-  if (!run.ok()) return run.status();
+  RETURN_IF_ERROR(RunSymbolically(plan).status());  // The trace must end.
   return GoalTrace(plan, TransferBytes(plan, shown.of.workload));
 }
 
@@ -166,27 +152,15 @@ absl::Status Write(const Shown& shown,
   return absl::OkStatus();
 }
 
-void AddFormatOptions(CLI::App* app, ScheduleOptions* options) {
-  app->add_flag("--text", options->text, "print the steps (the default)");
-  app->add_option("--svg", options->svg, "draw them into a file")
-      ->check(NotEmpty())
-      ->option_text("FILE");
-  app->add_option("--goal", options->goal, "write a trace for LogGOPSim")
-      ->check(NotEmpty())
-      ->option_text("FILE");
-}
-
-void AddOptions(CLI::App* app, ScheduleOptions* options) {
-  AddScheduleOptions(app, kMaxRanks, &options->words);
-  AddFormatOptions(app, options);
-}
-
 }  // namespace
 
 absl::Status ShowSchedule(const ScheduleOptions& options,
                           const CollectiveRegistry& registry,
                           const Console& console) {
-  ASSIGN_OR_RETURN(const auto shown, Choose(options, registry));
+  ASSIGN_OR_RETURN(const auto request,
+                   ParseScheduleRequest(options.words, registry, kMaxRanks));
+  RETURN_IF_ERROR(CheckFormat(options, request.request.layout.size()));
+  const Shown shown = {TitleOf(options.words, request), request};
   if (!options.svg.empty()) {
     const Shown drawn = Drawn(options.words, shown);
     return Write(drawn, Svg(drawn), options.svg, console);
@@ -202,7 +176,14 @@ Command AddScheduleCommand(CLI::App* app) {
   CLI::App* schedule = app->add_subcommand(
       "schedule", "Shows the steps of an algorithm, as text or drawn.");
   schedule->footer(kScheduleHelp);
-  AddOptions(schedule, options.get());
+  AddScheduleOptions(schedule, kMaxRanks, &options->words);
+  schedule->add_flag("--text", options->text, "print the steps (the default)");
+  schedule->add_option("--svg", options->svg, "draw them into a file")
+      ->check(NotEmpty())
+      ->option_text("FILE");
+  schedule->add_option("--goal", options->goal, "write a trace for LogGOPSim")
+      ->check(NotEmpty())
+      ->option_text("FILE");
   return {schedule, [options](const Console& console) {
             return ShowSchedule(*options, CollectiveRegistry::Global(),
                                 console);

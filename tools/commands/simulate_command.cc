@@ -1,5 +1,3 @@
-#include "tools/commands/simulate_command.h"
-
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -18,6 +16,7 @@
 #include "tools/base/exit_status.h"
 #include "tools/base/json_value.h"
 #include "tools/base/text.h"
+#include "tools/commands/algorithm_commands.h"
 #include "tools/draw/topology_file.h"
 #include "tools/request/workload.h"
 #include "tutti/collective.h"
@@ -132,17 +131,6 @@ Buffers BuffersOf(const Workload& workload, const Outline& outline,
   return buffers;
 }
 
-absl::StatusOr<ClusterModel> ClusterFrom(const std::string& topology) {
-  return topology.empty() ? ClusterOf() : ReadTopology(topology);
-}
-
-PlanRequest PlanRequestOf(const VerifyCase& request) {
-  return {.layout = request.layout,
-          .type = request.type,
-          .root = request.root,
-          .permutation = request.permutation};
-}
-
 // Reports times that only a topology file can cause.
 absl::Status OutOfRange(const SimulateOptions& options,
                         const absl::Status& status) {
@@ -156,7 +144,9 @@ absl::StatusOr<SimulationReport> MakeReport(
     const SimulateOptions& options, const CollectiveRegistry& registry) {
   ASSIGN_OR_RETURN(auto of, ParseScheduleRequest(options.words, registry,
                                                  kMaxSimulatedRanks));
-  ASSIGN_OR_RETURN(auto cluster, ClusterFrom(options.topology));
+  ASSIGN_OR_RETURN(auto cluster, options.topology.empty()
+                                     ? ClusterOf()
+                                     : ReadTopology(options.topology));
   ASSIGN_OR_RETURN(const auto outline,
                    OutlineOf(of.shown.algorithm, of.request, kMaxPlannedSteps));
   const double bytes = BytesOfBuffer(of.workload);
@@ -167,7 +157,11 @@ absl::StatusOr<SimulationReport> MakeReport(
   }
   if (!simulation.ok()) return simulation.status();
   const double bound =
-      LowerBoundSeconds(PlanRequestOf(of.request), cluster, bytes);
+      LowerBoundSeconds({.layout = of.request.layout,
+                         .type = of.request.type,
+                         .root = of.request.root,
+                         .permutation = of.request.permutation},
+                        cluster, bytes);
   const Buffers buffers = BuffersOf(of.workload, *outline, chunk_bytes);
   return SimulationReport{.name = options.words.name,
                           .of = std::move(of),

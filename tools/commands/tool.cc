@@ -24,16 +24,11 @@
 #include "tools/base/version.h"
 #include "tools/cluster/cluster_options.h"
 #include "tools/cluster/command.h"
+#include "tools/commands/algorithm_commands.h"
 #include "tools/commands/certs_command.h"
-#include "tools/commands/explain_command.h"
+#include "tools/commands/collective_commands.h"
 #include "tools/commands/info_command.h"
 #include "tools/commands/launch_command.h"
-#include "tools/commands/perf_command.h"
-#include "tools/commands/run_command.h"
-#include "tools/commands/schedule_command.h"
-#include "tools/commands/simulate_command.h"
-#include "tools/commands/tune_command.h"
-#include "tools/commands/verify_command.h"
 #include "tutti/implementation.h"
 
 namespace tutti {

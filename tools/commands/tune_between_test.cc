@@ -17,7 +17,7 @@
 #include "tests/cluster/grpc_tasks.h"
 #include "tests/doubles/status_matchers.h"
 #include "tools/cluster/party.h"
-#include "tools/commands/tune_command.h"
+#include "tools/commands/collective_commands.h"
 #include "tools/request/wrong_algorithms_testing.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/environment.h"

@@ -1,12 +1,14 @@
-#include "tools/commands/tune_command.h"
-
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -16,17 +18,22 @@
 #include "tools/base/console.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/text.h"
-#include "tools/cluster/cluster_flags.h"
 #include "tools/cluster/cluster_mode.h"
 #include "tools/cluster/cluster_options.h"
 #include "tools/cluster/gpus.h"
+#include "tools/cluster/party.h"
+#include "tools/commands/collective_commands.h"
 #include "tools/files/output_files.h"
+#include "tools/measure/perf_buffers.h"
+#include "tools/measure/perf_plan.h"
+#include "tools/measure/perf_runner.h"
 #include "tools/measure/store_calibration.h"
-#include "tools/measure/sweep.h"
 #include "tools/measure/tune_plan.h"
-#include "tools/measure/tuner.h"
 #include "tools/request/request_options.h"
 #include "tutti/environment.h"
+#include "tutti/implementation.h"
+#include "tutti/params.h"
+#include "tutti/reduction.h"
 #include "tutti/selection.h"
 
 namespace tutti {
@@ -75,6 +82,161 @@ Examples:
   tutti launch --tasks 4 -- tune --output between.json
   tutti perf all_reduce --rules rules.json)";
 
+// Algorithms that can be named, with or without a cost model: the same on all
+// tasks.
+std::vector<std::string> AlgorithmsFor(const TuneQuestion& question,
+                                       const SelectionPolicy& policy) {
+  std::vector<std::string> names;
+  for (const auto& entry : policy.registry->List()) {
+    SelectionRequest request = RequestFor(question, policy);
+    request.implementation = entry.name;
+    if (SelectImplementation(policy, request).ok()) {
+      names.push_back(entry.name);
+    }
+  }
+  return names;
+}
+
+// Adds the name of an algorithm or of a question to its error.
+absl::Status Named(const std::string& name, const absl::Status& status,
+                   const char* separator = ": ") {
+  return absl::Status(status.code(),
+                      absl::StrCat(name, separator, status.message()));
+}
+
+enum class Outcome : uint8_t { kServes, kRefuses, kFails };
+
+Outcome OutcomeOf(const absl::Status& status) {
+  if (status.ok()) return Outcome::kServes;
+  return IsRefusal(status) ? Outcome::kRefuses : Outcome::kFails;
+}
+
+// Worst outcome of all tasks. Errors: those of Party::Combine().
+absl::StatusOr<Outcome> AgreeOnOutcome(Party* party, Outcome mine) {
+  auto worst = static_cast<int64_t>(mine);
+  RETURN_IF_ERROR(party->Combine(ReductionKind::kMax, {&worst, 1}));
+  return static_cast<Outcome>(worst);
+}
+
+// Measures points one after another. Points with the same layout use the same
+// devices. In a cluster all tasks measure together. For one thread, which may
+// block.
+class Tuner {
+ public:
+  // Result of a question. Equal on all tasks, except for the wording of errors.
+  struct Answer {
+    TunedPoint point;
+    std::map<std::string, absl::Status> refused;  // Skipped, and why.
+  };
+
+  // The parts of `environment` outlive the object.
+  Tuner(const TuneOptions& options, const Environment& environment,
+        PartyFactory make_party)
+      : options_(options),
+        environment_(environment),
+        make_party_(std::move(make_party)) {}
+
+  // Makes the party of a layout, unless it already is the current one.
+  absl::Status SetLayout(const GroupLayout& layout) {
+    if (runner_ != nullptr && layout_ == layout) return absl::OkStatus();
+    RETURN_IF_ERROR(Leave(absl::OkStatus()));
+    runner_ = nullptr;
+    ASSIGN_OR_RETURN(auto party,
+                     make_party_(layout.size(), layout.num_tasks()));
+    layout_ = layout;
+    runner_ = std::make_unique<PerfRunner>(
+        environment_,
+        PerfRunner::Options{.warmup = 1,
+                            .iterations = options_.iterations,
+                            .deadline = DurationOf(options_.deadline_seconds)},
+        std::move(party));
+    return absl::OkStatus();
+  }
+
+  // REQUIRES: the last SetLayout() has succeeded.
+  Party& party() { return runner_->party(); }
+
+  // Measures all algorithms that can be named. Skips those that refuse if
+  // others succeed. Errors: also those of SetLayout().
+  absl::StatusOr<Answer> Measure(const TuneQuestion& question) {
+    RETURN_IF_ERROR(SetLayout(question.layout));
+    const auto buffers = PerfBuffers::Create(
+        question.workload, question.ranks, BufferOptions(), environment_.queue);
+    RETURN_IF_ERROR(party().Agree(buffers.status()));
+    Answer answer{.point = {.type = question.workload.spec.type,
+                            .layout = question.layout,
+                            .one_process = question.one_process(),
+                            .bytes = BytesOf(question.workload)}};
+    ASSIGN_OR_RETURN(const auto names,
+                     FindServing(question, buffers->get(), &answer));
+    for (TimesByAlgorithm* times :
+         {&answer.point.to_choose, &answer.point.to_judge}) {
+      ASSIGN_OR_RETURN(*times, MeasureRounds(names, buffers->get()));
+    }
+    return answer;
+  }
+
+  // Calls Leave() of the current party, if there is one.
+  absl::Status Leave(const absl::Status& outcome) {
+    return runner_ == nullptr ? outcome : party().Leave(outcome);
+  }
+
+ private:
+  // Agrees on each algorithm: a task on which it succeeds may learn only here
+  // that another task refused.
+  absl::StatusOr<std::vector<std::string>> FindServing(
+      const TuneQuestion& question, PerfBuffers* buffers, Answer* answer) {
+    std::vector<std::string> serving;
+    absl::Status refusal = absl::NotFoundError("no algorithm can serve");
+    for (const std::string& name : AlgorithmsFor(question, party().policy())) {
+      const absl::Status tried = runner_->Try(buffers, name);
+      const auto outcome = AgreeOnOutcome(&party(), OutcomeOf(tried));
+      if (!outcome.ok()) {
+        return Named(name, tried.ok() ? outcome.status() : tried);
+      }
+      if (*outcome == Outcome::kServes) {
+        serving.push_back(name);
+        continue;
+      }
+      // Hides this task's refusal if another task failed.
+      const bool counts = OutcomeOf(tried) == *outcome;
+      const absl::Status why = party().Agree(counts ? tried : absl::OkStatus());
+      if (*outcome == Outcome::kFails) return Named(name, why);
+      answer->refused[name] = why;
+      refusal = Named(name, why);
+    }
+    if (serving.empty()) return refusal;
+    return serving;
+  }
+
+  // Measures rounds of all algorithms; returns the medians.
+  absl::StatusOr<TimesByAlgorithm> MeasureRounds(
+      const std::vector<std::string>& names, PerfBuffers* buffers) {
+    std::map<std::string, std::vector<absl::Duration>> times;
+    absl::Duration taken;  // Equal on all tasks, as their times are.
+    for (int round = 0; WantsAnotherRound(options_, round, taken); ++round) {
+      for (const std::string& name : names) {
+        const auto measured = runner_->Measure(buffers, name);
+        if (!measured.ok()) return Named(name, measured.status());
+        auto& all = times[name];
+        all.insert(all.end(), measured->times.begin(), measured->times.end());
+        taken += absl::c_accumulate(measured->times, absl::Duration());
+      }
+    }
+    TimesByAlgorithm medians;
+    for (const auto& [name, all] : times) {
+      medians[name] = absl::ToDoubleSeconds(Percentile(all, 50));
+    }
+    return medians;
+  }
+
+  const TuneOptions options_;
+  const Environment environment_;
+  const PartyFactory make_party_;
+  GroupLayout layout_ = GroupLayout::Uniform(1, 1);
+  std::unique_ptr<PerfRunner> runner_;
+};
+
 // Measures the questions; returns their points in the same order.
 absl::StatusOr<std::vector<TunedPoint>> MeasureAll(
     const std::vector<TuneQuestion>& questions, Tuner* tuner,
@@ -86,10 +248,7 @@ absl::StatusOr<std::vector<TunedPoint>> MeasureAll(
     progress.Show(absl::StrCat("measuring ", points.size() + 1, " of ",
                                questions.size(), ": ", what, " ..."));
     auto answer = tuner->Measure(question);
-    if (!answer.ok()) {
-      return absl::Status(answer.status().code(),
-                          absl::StrCat(what, ", ", answer.status().message()));
-    }
+    if (!answer.ok()) return Named(what, answer.status(), ", ");
     for (const auto& [name, why] : answer->refused) {
       progress.Clear();
       console.err << ErrorLine(absl::Status(
@@ -123,12 +282,10 @@ struct Score {
 };
 
 std::vector<std::string> Cells(const TunedPoint& point) {
-  const auto fastest = std::min_element(
-      point.to_judge.begin(), point.to_judge.end(),
-      [](const auto& a, const auto& b) { return a.second < b.second; });
+  const std::string fastest = Fastest(point.to_judge);
   return {std::string(Name(point.type)), point.layout.ToString(),
-          absl::StrCat(point.bytes), fastest->first,
-          absl::StrFormat("%.1f", fastest->second * 1e6)};
+          absl::StrCat(point.bytes), fastest,
+          absl::StrFormat("%.1f", point.to_judge.at(fastest) * 1e6)};
 }
 
 // Table of points, and the scores of the cost model and of the rules.
@@ -261,48 +418,41 @@ absl::StatusOr<std::vector<StoreTimes>> MeasureStoresIfAlone(
                         .deadline = DurationOf(options.deadline_seconds)});
 }
 
-struct Measured {
-  std::vector<TuneQuestion> questions;
-  std::vector<TunedPoint> points;  // In the order of `questions`.
-  std::vector<StoreTimes> stores;  // Empty: not measured.
-};
-
-// Prints the report and writes the file.
-absl::Status Report(const Measured& measured, const SelectionPolicy& policy,
-                    OutputFile* output, const Console& console) {
-  SelectionRules rules = RulesFrom(measured.points);
-  if (!measured.stores.empty()) {
-    rules.past_caches_from_bytes = PastCachesFrom(measured.stores);
-  }
+// Prints the report and writes the file. `stores` is empty if they were not
+// measured.
+absl::Status Report(const std::vector<TuneQuestion>& questions,
+                    const std::vector<TunedPoint>& points,
+                    const std::vector<StoreTimes>& stores,
+                    const SelectionPolicy& policy, OutputFile* output,
+                    const Console& console) {
+  SelectionRules rules = RulesFrom(points);
+  if (!stores.empty()) rules.past_caches_from_bytes = PastCachesFrom(stores);
   const std::string text = RulesFileText(rules);
   // Parses the text as readers of the file do.
   ASSIGN_OR_RETURN(const auto read,
                    ParseRulesFile(text, "the new rules", *policy.registry));
-  ASSIGN_OR_RETURN(const auto report,
-                   Report(measured.questions, measured.points, policy, read));
-  console.out << report;
-  if (!measured.stores.empty()) console.out << StoresText(measured.stores);
-  console.out << std::flush;
+  ASSIGN_OR_RETURN(const auto report, Report(questions, points, policy, read));
+  console.out << report << (stores.empty() ? "" : StoresText(stores))
+              << std::flush;
   return output->Write(text);
 }
 
 // Runs the command once a party exists.
 absl::Status Tune(const TuneOptions& options, const Environment& environment,
-                  std::vector<TuneQuestion> questions, Tuner* tuner,
+                  const std::vector<TuneQuestion>& questions, Tuner* tuner,
                   const Console& console) {
   const bool reports = tuner->party().reports();
   std::unique_ptr<OutputFile> output;
   RETURN_IF_ERROR(
       tuner->party().Agree(Prepare(options, questions, reports, &output)));
-  ASSIGN_OR_RETURN(auto points, MeasureAll(questions, tuner, console));
-  ASSIGN_OR_RETURN(auto stores, MeasureStoresIfAlone(options, environment));
-  absl::Status reported;
-  if (reports) {
-    reported =
-        Report({std::move(questions), std::move(points), std::move(stores)},
-               tuner->party().policy(), output.get(), console);
-  }
-  return tuner->party().Agree(reported);
+  ASSIGN_OR_RETURN(const auto points, MeasureAll(questions, tuner, console));
+  ASSIGN_OR_RETURN(const auto stores,
+                   MeasureStoresIfAlone(options, environment));
+  // Measuring may have made another party.
+  return tuner->party().Agree(reports ? Report(questions, points, stores,
+                                               tuner->party().policy(),
+                                               output.get(), console)
+                                      : absl::OkStatus());
 }
 
 }  // namespace
@@ -310,12 +460,12 @@ absl::Status Tune(const TuneOptions& options, const Environment& environment,
 absl::Status TuneRules(const TuneOptions& options,
                        const Environment& environment,
                        const PartyFactory& make_party, const Console& console) {
-  ASSIGN_OR_RETURN(auto questions, PlanTuning(options));
+  ASSIGN_OR_RETURN(const auto questions, PlanTuning(options));
   Tuner tuner(options, environment, make_party);
   RETURN_IF_ERROR(tuner.SetLayout(questions.front().layout));
   std::ostream nowhere(nullptr);
   const Console silent{nowhere, nowhere};
-  return tuner.Leave(Tune(options, environment, std::move(questions), &tuner,
+  return tuner.Leave(Tune(options, environment, questions, &tuner,
                           tuner.party().reports() ? console : silent));
 }
 

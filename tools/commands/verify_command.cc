@@ -1,21 +1,18 @@
-#include "tools/commands/verify_command.h"
-
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <utility>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "schedule/engine/stand_in.h"
 #include "schedule/proof/standard_cases.h"
-#include "tools/base/algorithm_names.h"
 #include "tools/base/command_line.h"
 #include "tools/base/console.h"
 #include "tools/base/json_value.h"
 #include "tools/base/text.h"
+#include "tools/commands/algorithm_commands.h"
+#include "tools/request/request_options.h"
 #include "tutti/collective.h"
 #include "tutti/schedule.h"
 
@@ -60,11 +57,6 @@ struct Verdict {
   bool failed() const { return report.has_value() && report->failed > 0; }
 };
 
-// Report of an algorithm that makes no plan at all.
-VerifyReport NoPlan(absl::Status why) {
-  return {.cases = 1, .failed = 1, .first_failure = std::move(why)};
-}
-
 // `place` is the algorithm's position among all, such as "3 of 11".
 Verdict Verify(const CollectiveRegistry::Entry& entry, const std::string& place,
                int max_ranks, const Console& console) {
@@ -73,7 +65,7 @@ Verdict Verify(const CollectiveRegistry::Entry& entry, const std::string& place,
   const auto shown = StandInOf(*entry.factory);
   if (absl::IsUnimplemented(shown.status())) return verdict;
   if (!shown.ok()) {
-    verdict.report = NoPlan(shown.status());
+    verdict.report = {.cases = 1, .failed = 1, .first_failure = shown.status()};
     return verdict;
   }
   constexpr int64_t kCasesPerUpdate = 100;

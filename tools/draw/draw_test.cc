@@ -11,8 +11,7 @@
 #include "tests/doubles/status_matchers.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/exits_with_testing.h"
-#include "tools/draw/goal_trace.h"
-#include "tools/draw/schedule_svg.h"
+#include "tools/draw/schedule_files.h"
 #include "tools/draw/topology_file.h"
 #include "tutti/schedule.h"
 

@@ -43,24 +43,18 @@ double NumberOr(const Json& value, double other) {
   return value.is_number() ? value.get<double>() : other;
 }
 
-Reader Size(double* into) {
-  return [into](const Json& value) -> std::string {
+// Stores the number in another unit.
+Reader Size(double* into, double unit = 1) {
+  return [into, unit](const Json& value) -> std::string {
     const double number = NumberOr(value, -1);
     if (number < 0) return "a number from 0 on";
-    *into = number;
+    *into = number * unit;
     return "";
   };
 }
 
 // Reads microseconds, stores seconds.
-Reader Time(double* into) {
-  return [into](const Json& value) -> std::string {
-    const double number = NumberOr(value, -1);
-    if (number < 0) return "a number from 0 on";
-    *into = number * 1e-6;
-    return "";
-  };
-}
+Reader Time(double* into) { return Size(into, 1e-6); }
 
 // Reads GB/s, stores bytes per second.
 Reader Rate(double* into) {

@@ -2,17 +2,13 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
@@ -87,17 +83,126 @@ class HeaderParser {
  public:
   explicit HeaderParser(absl::string_view text) : rest_(text) {}
 
-  absl::StatusOr<NpyHeader> Parse();
+  absl::StatusOr<NpyHeader> Parse() {
+    if (!Take("{")) return Unexpected("a dictionary");
+    while (!Take("}")) {
+      RETURN_IF_ERROR(ParseEntry());
+      if (Take(",")) continue;
+      if (Take("}")) break;
+      return Unexpected("',' or '}'");
+    }
+    SkipSpace();
+    if (!rest_.empty()) return Unexpected("its end");
+    return Finish();
+  }
 
  private:
-  absl::Status ParseEntry();
-  absl::Status ParseValue(absl::string_view key);
-  absl::Status ParseDescr();
-  absl::Status ParseFortranOrder();
-  absl::Status ParseShape();
-  absl::StatusOr<int64_t> ParseDim();
-  absl::StatusOr<std::string> ParseString(absl::string_view what);
-  absl::StatusOr<NpyHeader> Finish() const;
+  absl::Status ParseEntry() {
+    ASSIGN_OR_RETURN(const std::string key, ParseString("a key"));
+    if (!Take(":")) return Unexpected("':'");
+    return ParseValue(key);
+  }
+
+  absl::Status ParseValue(absl::string_view key) {
+    const bool is_twice =
+        (key == "descr" && descr_.has_value()) ||
+        (key == "fortran_order" && fortran_order_.has_value()) ||
+        (key == "shape" && shape_.has_value());
+    if (is_twice) return InvalidNpy("its header has the key '", key, "' twice");
+    if (key == "descr") return ParseDescr();
+    if (key == "fortran_order") return ParseFortranOrder();
+    if (key == "shape") return ParseShape();
+    return InvalidNpy("its header has the unknown key ", Quoted(key),
+                      "; wanted 'descr', 'fortran_order' and 'shape'");
+  }
+
+  absl::Status ParseDescr() {
+    SkipSpace();
+    if (absl::StartsWith(rest_, "[")) {
+      return InvalidNpy("holds a structured dtype, ", Quoted(rest_),
+                        "; wanted plain numbers");
+    }
+    ASSIGN_OR_RETURN(descr_, ParseString("a dtype"));
+    return absl::OkStatus();
+  }
+
+  absl::Status ParseFortranOrder() {
+    if (Take("True")) {
+      fortran_order_ = true;
+    } else if (Take("False")) {
+      fortran_order_ = false;
+    } else {
+      return Unexpected("True or False");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ParseShape() {
+    if (!Take("(")) return Unexpected("a tuple");
+    std::vector<int64_t> dims;
+    bool after_comma = true;
+    while (!Take(")")) {
+      if (!after_comma) return Unexpected("',' or ')'");
+      ASSIGN_OR_RETURN(const int64_t dim, ParseDim());
+      dims.push_back(dim);
+      if (dims.size() > kMaxNpyDims) {
+        return InvalidNpy("has more than ", kMaxNpyDims, " dimensions");
+      }
+      after_comma = Take(",");
+    }
+    // Python reads (3) as a number; the tuple is (3,).
+    if (dims.size() == 1 && !after_comma) return Unexpected("',' before ')'");
+    ASSIGN_OR_RETURN(shape_, TensorShape::Create(dims));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<int64_t> ParseDim() {
+    SkipSpace();
+    size_t end = 0;
+    while (end < rest_.size() && absl::ascii_isdigit(rest_[end])) ++end;
+    int64_t dim = 0;
+    if (end == 0 || !absl::SimpleAtoi(rest_.substr(0, end), &dim)) {
+      return Unexpected("a size from 0 to 2^63-1");
+    }
+    rest_.remove_prefix(end);
+    absl::ConsumePrefix(&rest_, "L");  // Python 2 wrote long numbers with an L.
+    return dim;
+  }
+
+  absl::StatusOr<std::string> ParseString(absl::string_view what) {
+    SkipSpace();
+    if (!absl::StartsWith(rest_, "'") && !absl::StartsWith(rest_, "\"")) {
+      return Unexpected(absl::StrCat(what, " in quotes"));
+    }
+    const size_t end = rest_.find(rest_[0], 1);
+    if (end == absl::string_view::npos) {
+      return Unexpected(absl::StrCat(what, " with both its quotes"));
+    }
+    const std::string value(rest_.substr(1, end - 1));
+    if (absl::StrContains(value, '\\')) {
+      return Unexpected(absl::StrCat(what, " without escapes"));
+    }
+    rest_.remove_prefix(end + 1);
+    return value;
+  }
+
+  absl::StatusOr<NpyHeader> Finish() const {
+    if (!descr_.has_value())
+      return InvalidNpy("its header lacks the key 'descr'");
+    if (!fortran_order_.has_value()) {
+      return InvalidNpy("its header lacks the key 'fortran_order'");
+    }
+    if (!shape_.has_value())
+      return InvalidNpy("its header lacks the key 'shape'");
+    ASSIGN_OR_RETURN(const DType dtype, DTypeOf(*descr_));
+    // With one dimension both orders are the same.
+    if (*fortran_order_ && shape_->num_dims() > 1) {
+      return InvalidNpy(
+          "is in Fortran order, shape ", shape_->ToString(),
+          "; wanted C order: save numpy.ascontiguousarray(array)");
+    }
+    return NpyHeader{dtype, *shape_};
+  }
 
   void SkipSpace() { rest_ = absl::StripLeadingAsciiWhitespace(rest_); }
 
@@ -119,125 +224,6 @@ class HeaderParser {
   std::optional<bool> fortran_order_;
   std::optional<TensorShape> shape_;
 };
-
-absl::StatusOr<NpyHeader> HeaderParser::Parse() {
-  if (!Take("{")) return Unexpected("a dictionary");
-  while (!Take("}")) {
-    RETURN_IF_ERROR(ParseEntry());
-    if (Take(",")) continue;
-    if (Take("}")) break;
-    return Unexpected("',' or '}'");
-  }
-  SkipSpace();
-  if (!rest_.empty()) return Unexpected("its end");
-  return Finish();
-}
-
-absl::Status HeaderParser::ParseEntry() {
-  ASSIGN_OR_RETURN(const std::string key, ParseString("a key"));
-  if (!Take(":")) return Unexpected("':'");
-  return ParseValue(key);
-}
-
-absl::Status HeaderParser::ParseValue(absl::string_view key) {
-  const bool is_twice =
-      (key == "descr" && descr_.has_value()) ||
-      (key == "fortran_order" && fortran_order_.has_value()) ||
-      (key == "shape" && shape_.has_value());
-  if (is_twice) return InvalidNpy("its header has the key '", key, "' twice");
-  if (key == "descr") return ParseDescr();
-  if (key == "fortran_order") return ParseFortranOrder();
-  if (key == "shape") return ParseShape();
-  return InvalidNpy("its header has the unknown key ", Quoted(key),
-                    "; wanted 'descr', 'fortran_order' and 'shape'");
-}
-
-absl::Status HeaderParser::ParseDescr() {
-  SkipSpace();
-  if (absl::StartsWith(rest_, "[")) {
-    return InvalidNpy("holds a structured dtype, ", Quoted(rest_),
-                      "; wanted plain numbers");
-  }
-  ASSIGN_OR_RETURN(descr_, ParseString("a dtype"));
-  return absl::OkStatus();
-}
-
-absl::Status HeaderParser::ParseFortranOrder() {
-  if (Take("True")) {
-    fortran_order_ = true;
-  } else if (Take("False")) {
-    fortran_order_ = false;
-  } else {
-    return Unexpected("True or False");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status HeaderParser::ParseShape() {
-  if (!Take("(")) return Unexpected("a tuple");
-  std::vector<int64_t> dims;
-  bool after_comma = true;
-  while (!Take(")")) {
-    if (!after_comma) return Unexpected("',' or ')'");
-    ASSIGN_OR_RETURN(const int64_t dim, ParseDim());
-    dims.push_back(dim);
-    if (dims.size() > kMaxNpyDims) {
-      return InvalidNpy("has more than ", kMaxNpyDims, " dimensions");
-    }
-    after_comma = Take(",");
-  }
-  // Python reads (3) as a number; the tuple is (3,).
-  if (dims.size() == 1 && !after_comma) return Unexpected("',' before ')'");
-  ASSIGN_OR_RETURN(shape_, TensorShape::Create(dims));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<int64_t> HeaderParser::ParseDim() {
-  SkipSpace();
-  size_t end = 0;
-  while (end < rest_.size() && absl::ascii_isdigit(rest_[end])) ++end;
-  int64_t dim = 0;
-  if (end == 0 || !absl::SimpleAtoi(rest_.substr(0, end), &dim)) {
-    return Unexpected("a size from 0 to 2^63-1");
-  }
-  rest_.remove_prefix(end);
-  absl::ConsumePrefix(&rest_, "L");  // Python 2 wrote long numbers with an L.
-  return dim;
-}
-
-absl::StatusOr<std::string> HeaderParser::ParseString(absl::string_view what) {
-  SkipSpace();
-  if (!absl::StartsWith(rest_, "'") && !absl::StartsWith(rest_, "\"")) {
-    return Unexpected(absl::StrCat(what, " in quotes"));
-  }
-  const size_t end = rest_.find(rest_[0], 1);
-  if (end == absl::string_view::npos) {
-    return Unexpected(absl::StrCat(what, " with both its quotes"));
-  }
-  const std::string value(rest_.substr(1, end - 1));
-  if (absl::StrContains(value, '\\')) {
-    return Unexpected(absl::StrCat(what, " without escapes"));
-  }
-  rest_.remove_prefix(end + 1);
-  return value;
-}
-
-absl::StatusOr<NpyHeader> HeaderParser::Finish() const {
-  if (!descr_.has_value())
-    return InvalidNpy("its header lacks the key 'descr'");
-  if (!fortran_order_.has_value()) {
-    return InvalidNpy("its header lacks the key 'fortran_order'");
-  }
-  if (!shape_.has_value())
-    return InvalidNpy("its header lacks the key 'shape'");
-  ASSIGN_OR_RETURN(const DType dtype, DTypeOf(*descr_));
-  // With one dimension both orders are the same.
-  if (*fortran_order_ && shape_->num_dims() > 1) {
-    return InvalidNpy("is in Fortran order, shape ", shape_->ToString(),
-                      "; wanted C order: save numpy.ascontiguousarray(array)");
-  }
-  return NpyHeader{dtype, *shape_};
-}
 
 // Prints "()", "(3,)", "(3, 4)".
 std::string PythonTuple(const TensorShape& shape) {

@@ -1,7 +1,6 @@
 #include "tools/launch/slurm.h"
 
 #include <cstdint>
-#include <iterator>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -51,71 +50,50 @@ std::vector<absl::string_view> SplitOutsideBrackets(absl::string_view list) {
   return parts;
 }
 
-// Host names that grow from left to right: each call appends one part to all
-// names. Calls return false if the text is not a list of hosts, or the list is
-// too long.
-class HostNames {
- public:
-  bool Add(absl::string_view text) {
-    if (absl::StrContains(text, ']')) return false;
-    for (std::string& name : names_) absl::StrAppend(&name, text);
-    return true;
+// Appends the numbers of a range such as "01-03" or "7", padded to the width of
+// the first one. Returns false if the text is no range, or too long a one.
+bool AddRange(absl::string_view range, std::vector<std::string>* numbers) {
+  const std::vector<absl::string_view> ends = absl::StrSplit(range, '-');
+  const std::optional<int> first = ParseNumber(ends.front());
+  const std::optional<int> last = ParseNumber(ends.back());
+  if (ends.size() > 2 || !first.has_value() || !last.has_value() ||
+      *first > *last ||
+      static_cast<size_t>(*last - *first) >= kMaxEntries - numbers->size()) {
+    return false;
   }
-
-  // Appends ranges such as "01-03,7".
-  bool AddRanges(absl::string_view ranges) {
-    std::vector<std::string> endings;
-    for (absl::string_view range : absl::StrSplit(ranges, ',')) {
-      if (!AddRange(range, &endings)) return false;
-    }
-    if (names_.size() * endings.size() > kMaxEntries) return false;
-    std::vector<std::string> longer;
-    for (const std::string& name : names_) {
-      for (const std::string& ending : endings) longer.push_back(name + ending);
-    }
-    names_ = std::move(longer);
-    return true;
-  }
-
-  const std::vector<std::string>& names() const { return names_; }
-
- private:
-  // Pads numbers to the width of the first one.
-  static bool AddRange(absl::string_view range,
-                       std::vector<std::string>* endings) {
-    const std::vector<absl::string_view> ends = absl::StrSplit(range, '-');
-    const std::optional<int> first = ParseNumber(ends.front());
-    const std::optional<int> last = ParseNumber(ends.back());
-    if (ends.size() > 2 || !first.has_value() || !last.has_value() ||
-        *first > *last ||
-        static_cast<size_t>(*last - *first) >= kMaxEntries - endings->size()) {
-      return false;
-    }
-    const int width = static_cast<int>(ends.front().size());
-    for (int number = *first; number <= *last; ++number) {
-      endings->push_back(absl::StrFormat("%0*d", width, number));
-    }
-    return true;
-  }
-
-  std::vector<std::string> names_ = {""};
-};
-
-// Expands "node[01-03,7]" or "rack[0-1]node[0-3].local".
-bool ExpandHosts(absl::string_view pattern, HostNames* names) {
-  if (pattern.empty()) return false;
-  while (!pattern.empty()) {
-    const size_t open = pattern.find('[');
-    if (!names->Add(pattern.substr(0, open))) return false;
-    if (open == absl::string_view::npos) return true;
-    const size_t close = pattern.find(']', open);
-    if (close == absl::string_view::npos) return false;
-    if (!names->AddRanges(pattern.substr(open + 1, close - open - 1))) {
-      return false;
-    }
-    pattern.remove_prefix(close + 1);
+  const int width = static_cast<int>(ends.front().size());
+  for (int number = *first; number <= *last; ++number) {
+    numbers->push_back(absl::StrFormat("%0*d", width, number));
   }
   return true;
+}
+
+// Expands "node[01-03,7]" or "rack[0-1]node[0-3].local". Empty if the pattern
+// is none, or stands for too many hosts.
+std::vector<std::string> ExpandHosts(absl::string_view pattern) {
+  if (pattern.empty()) return {};
+  std::vector<std::string> names = {""};  // They grow from left to right.
+  while (true) {
+    const size_t open = pattern.find('[');
+    const absl::string_view text = pattern.substr(0, open);
+    if (absl::StrContains(text, ']')) return {};
+    for (std::string& name : names) absl::StrAppend(&name, text);
+    if (open == absl::string_view::npos) return names;
+    const size_t close = pattern.find(']', open);
+    if (close == absl::string_view::npos) return {};
+    std::vector<std::string> endings;
+    for (absl::string_view range :
+         absl::StrSplit(pattern.substr(open + 1, close - open - 1), ',')) {
+      if (!AddRange(range, &endings)) return {};
+    }
+    if (names.size() * endings.size() > kMaxEntries) return {};
+    std::vector<std::string> longer;
+    for (const std::string& name : names) {
+      for (const std::string& ending : endings) longer.push_back(name + ending);
+    }
+    names = std::move(longer);
+    pattern.remove_prefix(close + 1);
+  }
 }
 
 struct Variable {
@@ -208,14 +186,13 @@ absl::StatusOr<std::vector<std::string>> ExpandHostList(
     absl::string_view list) {
   std::vector<std::string> hosts;
   for (absl::string_view pattern : SplitOutsideBrackets(list)) {
-    HostNames names;
-    if (!ExpandHosts(pattern, &names) ||
-        hosts.size() + names.names().size() > kMaxEntries) {
+    const std::vector<std::string> names = ExpandHosts(pattern);
+    if (names.empty() || hosts.size() + names.size() > kMaxEntries) {
       return UsageError(absl::StrCat("\"", list, "\" is no list of up to ",
                                      kMaxEntries,
                                      " hosts such as node[01-03,7],gpu5"));
     }
-    absl::c_copy(names.names(), std::back_inserter(hosts));
+    hosts.insert(hosts.end(), names.begin(), names.end());
   }
   return hosts;
 }

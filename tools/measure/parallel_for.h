@@ -8,8 +8,17 @@ namespace tutti {
 
 // Runs work(0) ... work(count - 1) on the queue and waits for all of them. Must
 // not be called on the queue's threads.
-void ParallelFor(WorkQueue* queue, int count,
-                 absl::FunctionRef<void(int)> work);
+inline void ParallelFor(WorkQueue* queue, int count,
+                        absl::FunctionRef<void(int)> work) {
+  BlockingCounter pending(count);
+  for (int i = 0; i < count; ++i) {
+    queue->Schedule([&, i] {
+      work(i);
+      pending.DecrementCount();
+    });
+  }
+  pending.Wait();
+}
 
 }  // namespace tutti
 

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "tools/base/available_memory.h"

@@ -1,12 +1,10 @@
 #include "tools/measure/perf_runner.h"
 
 #include <cstring>
-#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "framework/base/status_macros.h"
 #include "tools/cluster/party_devices.h"
-#include "tools/measure/timed_run.h"
 #include "tutti/device.h"
 
 namespace tutti {
@@ -65,45 +63,22 @@ PerfRunner::Requests PerfRunner::MakeRequests(const Workload& workload,
   return requests;
 }
 
-void PerfRunner::InOwnStep(
-    const Workload& workload, const std::string& algorithm,
-    absl::FunctionRef<void(CollectiveExecutor*, const Requests&)> run) {
-  const Requests requests = MakeRequests(workload, algorithm);
-  const int64_t step_id = last_instance_;
-  const auto executor = party_->manager().FindOrCreate(step_id);
-  const auto cleaned_up =
-      absl::MakeCleanup([&] { party_->manager().Cleanup(step_id); });
-  run(executor.get(), requests);
+absl::Status PerfRunner::Try(PerfBuffers* buffers,
+                             const std::string& algorithm) {
+  const Requests requests = MakeRequests(buffers->workload(), algorithm);
+  const absl::Cleanup cleaned_up = [this] { CleanUpStep(); };
+  return RunTogether(requests, buffers).status();
 }
 
 absl::StatusOr<Measurement> PerfRunner::Measure(PerfBuffers* buffers,
                                                 const std::string& algorithm) {
-  absl::StatusOr<Measurement> measurement;
-  InOwnStep(buffers->workload(), algorithm,
-            [&](CollectiveExecutor* executor, const Requests& requests) {
-              measurement = MeasureIn(executor, requests, buffers);
-            });
-  return measurement;
-}
-
-absl::Status PerfRunner::Try(PerfBuffers* buffers,
-                             const std::string& algorithm) {
-  absl::Status status;
-  InOwnStep(buffers->workload(), algorithm,
-            [&](CollectiveExecutor* executor, const Requests& requests) {
-              status = RunTogether(executor, requests, buffers).status();
-            });
-  return status;
-}
-
-absl::StatusOr<Measurement> PerfRunner::MeasureIn(CollectiveExecutor* executor,
-                                                  const Requests& requests,
-                                                  PerfBuffers* buffers) {
+  const Requests requests = MakeRequests(buffers->workload(), algorithm);
+  const absl::Cleanup cleaned_up = [this] { CleanUpStep(); };
   Measurement measurement;
   int64_t wrong = 0;
   const int64_t total = int64_t{options_.warmup} + options_.iterations;
   for (int64_t i = 0; i < total; ++i) {
-    ASSIGN_OR_RETURN(const auto time, RunTogether(executor, requests, buffers));
+    ASSIGN_OR_RETURN(const auto time, RunTogether(requests, buffers));
     if (i < options_.warmup) continue;
     measurement.times.push_back(time);
     if (options_.check) wrong += buffers->CountWrong();
@@ -114,14 +89,13 @@ absl::StatusOr<Measurement> PerfRunner::MeasureIn(CollectiveExecutor* executor,
   return measurement;
 }
 
-absl::StatusOr<absl::Duration> PerfRunner::RunTogether(
-    CollectiveExecutor* executor, const Requests& requests,
-    PerfBuffers* buffers) {
+absl::StatusOr<absl::Duration> PerfRunner::RunTogether(const Requests& requests,
+                                                       PerfBuffers* buffers) {
   // Before Align(), because filling buffers takes long.
   std::vector<RankBuffers>& ranks = buffers->Next();
   ASSIGN_OR_RETURN(auto on_devices, OnDevices(ranks));
   RETURN_IF_ERROR(party_->Align());
-  const auto time = RunOnce(executor, requests, &on_devices);
+  const auto time = RunOnce(requests, &on_devices);
   if (!time.ok() || !options_.check) return time;
   RETURN_IF_ERROR(FetchOutputs(on_devices, &ranks));
   return time;
@@ -169,23 +143,18 @@ absl::Status PerfRunner::CombineTasks(Measurement* measurement) {
 }
 
 absl::StatusOr<absl::Duration> PerfRunner::RunOnce(
-    CollectiveExecutor* executor, const Requests& requests,
-    std::vector<RankBuffers>* ranks) {
+    const Requests& requests, std::vector<RankBuffers>* ranks) {
   const absl::Time deadline = environment_.clock->Now() + options_.deadline;
   std::vector<CollectiveArgs> calls(ranks->size());
   for (size_t i = 0; i < ranks->size(); ++i) {
     RankBuffers& buffers = (*ranks)[i];
-    calls[i].device = party_->devices()[i];
     calls[i].request = requests[i];
     calls[i].input = buffers.input;
     if (buffers.output.is_set()) calls[i].output = &buffers.output;
     calls[i].deadline = deadline;
   }
-  return TimedRun(
-      [executor](CollectiveArgs args, StatusCallback done) {
-        executor->ExecuteAsync(std::move(args), std::move(done));
-      },
-      environment_.clock, std::move(calls));
+  return RunCalls(party_.get(), environment_.clock, last_instance_,
+                  std::move(calls));
 }
 
 std::string PerfRunner::NameOfChoice(const Requests& requests) {

@@ -6,13 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "tools/cluster/party.h"
 #include "tools/measure/perf_buffers.h"
-#include "tools/measure/perf_row.h"
+#include "tools/measure/perf_plan.h"
 #include "tutti/collective.h"
 #include "tutti/environment.h"
 
@@ -60,26 +59,19 @@ class PerfRunner {
  private:
   using Requests = std::vector<std::shared_ptr<const CollectiveRequest>>;
 
-  // Makes requests with an instance key that was not used before.
+  // Makes requests with an instance key that was not used before. Their step
+  // has the same number; CleanUpStep() ends it.
   Requests MakeRequests(const Workload& workload, const std::string& algorithm);
 
-  // Calls `run` once, in a step that is cleaned up afterwards.
-  void InOwnStep(
-      const Workload& workload, const std::string& algorithm,
-      absl::FunctionRef<void(CollectiveExecutor*, const Requests&)> run);
-  absl::StatusOr<Measurement> MeasureIn(CollectiveExecutor* executor,
-                                        const Requests& requests,
-                                        PerfBuffers* buffers);
-  absl::StatusOr<absl::Duration> RunTogether(CollectiveExecutor* executor,
-                                             const Requests& requests,
+  void CleanUpStep() { party_->manager().Cleanup(last_instance_); }
+  absl::StatusOr<absl::Duration> RunTogether(const Requests& requests,
                                              PerfBuffers* buffers);
   absl::StatusOr<std::vector<RankBuffers>> OnDevices(
       const std::vector<RankBuffers>& ranks);
   absl::Status FetchOutputs(const std::vector<RankBuffers>& on_devices,
                             std::vector<RankBuffers>* ranks);
   absl::Status CombineTasks(Measurement* measurement);
-  absl::StatusOr<absl::Duration> RunOnce(CollectiveExecutor* executor,
-                                         const Requests& requests,
+  absl::StatusOr<absl::Duration> RunOnce(const Requests& requests,
                                          std::vector<RankBuffers>* ranks);
 
   // Name of the implementation that runs the requests; "auto" if unknown.

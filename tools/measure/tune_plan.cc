@@ -9,11 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "framework/base/status_macros.h"
-#include "tools/base/command_line.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/text.h"
 #include "tools/request/collective_spec.h"
-#include "tools/request/request_options.h"
 
 namespace tutti {
 namespace {
@@ -83,13 +81,6 @@ size_t LongestRun(absl::Span<const TunedPoint> points) {
   return length;
 }
 
-std::string Fastest(const TimesByAlgorithm& times) {
-  return std::min_element(
-             times.begin(), times.end(),
-             [](const auto& a, const auto& b) { return a.second < b.second; })
-      ->first;
-}
-
 int64_t Border(int64_t below, int64_t above) {
   const double mean =
       std::sqrt(static_cast<double>(below) * static_cast<double>(above));
@@ -156,6 +147,13 @@ absl::Status CheckMemory(const std::vector<TuneQuestion>& questions) {
                                              BufferOptions()));
   }
   return absl::OkStatus();
+}
+
+std::string Fastest(const TimesByAlgorithm& times) {
+  return std::min_element(
+             times.begin(), times.end(),
+             [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
 }
 
 double RatioToBest(const TimesByAlgorithm& times, absl::string_view name) {

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "tools/cluster/cluster_options.h"
 #include "tools/measure/perf_buffers.h"
-#include "tools/measure/sweep.h"
+#include "tools/request/request_options.h"
 #include "tools/request/workload.h"
 #include "tutti/collective.h"
 #include "tutti/params.h"
@@ -92,6 +92,9 @@ inline constexpr double kAsFast = 1.05;
 
 // Ratio to the best time up to which a choice scores.
 inline constexpr double kNearBest = 1.10;
+
+// Name of the fastest algorithm. REQUIRES: `times` is not empty.
+std::string Fastest(const TimesByAlgorithm& times);
 
 // Ratio of the named algorithm's time to the fastest time; infinity if the
 // algorithm was not measured. REQUIRES: `times` is not empty.

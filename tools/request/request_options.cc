@@ -2,9 +2,13 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "framework/base/status_macros.h"
+#include "framework/choice/did_you_mean.h"
+#include "framework/choice/parts.h"
 #include "framework/collective/layout_text.h"
 #include "tools/base/command_line.h"
 #include "tools/base/exit_status.h"
@@ -13,14 +17,6 @@
 namespace tutti {
 namespace {
 
-CLI::Validator ClassOfDeterminism() {
-  const auto check = [](const std::string& text) -> std::string {
-    const auto parsed = ParseDeterminism(text);
-    return parsed.ok() ? "" : std::string(parsed.status().message());
-  };
-  return CLI::Validator(check, /*validator_desc=*/"");
-}
-
 // Limit per rank: 1 PiB.
 constexpr int64_t kMaxBytes = int64_t{1} << 50;
 
@@ -28,6 +24,22 @@ void PermuteToTheNextRank(CollectiveSpec* spec, int group_size) {
   for (int rank = 0; rank < group_size; ++rank) {
     spec->permutation.push_back((rank + 1) % group_size);
   }
+}
+
+// Whether the algorithm can run the collective if `delegate` connects the
+// processes.
+bool Serves(const CollectiveRegistry& registry, absl::string_view name,
+            CollectiveType type, absl::string_view device_type,
+            const std::string& delegate = "") {
+  const GroupLayout layout = GroupLayout::Uniform(1, 1);
+  return SelectImplementation(registry,
+                              {.type = type,
+                               .layout = layout,
+                               .device_type = std::string(device_type),
+                               .one_process = true,
+                               .delegate = delegate,
+                               .implementation = std::string(name)})
+      .ok();
 }
 
 }  // namespace
@@ -96,6 +108,9 @@ void AddDeviceOption(CLI::App* app, std::string* device_type) {
 }
 
 void AddChoiceOptions(CLI::App* app, ChoiceOptions* options) {
+  const auto check = [](const std::string& text) {
+    return std::string(ParseDeterminism(text).status().message());
+  };
   AddDeviceOption(app, &options->device_type);
   app->add_option_function<std::string>(
          "--determinism",
@@ -106,7 +121,7 @@ void AddChoiceOptions(CLI::App* app, ChoiceOptions* options) {
          "what the algorithm must promise at least: the same\n"
          "bits by_rank_order, for a fixed_layout, or\n"
          "not_guaranteed [default: not_guaranteed]")
-      ->check(ClassOfDeterminism())
+      ->check(CLI::Validator(check, /*validator_desc=*/""))
       ->option_text("CLASS");
   app->add_option("--rules", options->rules,
                   "a file of rules that choose algorithms\n"
@@ -203,6 +218,108 @@ absl::StatusOr<Workload> ParseWorkload(const CollectiveWords& words,
   return Workload{.spec = std::move(spec),
                   .dtype = *parsed_dtype,
                   .group_size = group_size};
+}
+
+absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindAlgorithm(
+    const CollectiveRegistry& registry, absl::string_view name) {
+  auto factory = registry.Find(name);
+  if (factory.ok()) return factory;
+  std::vector<std::string> known;
+  for (const auto& entry : registry.List()) known.push_back(entry.name);
+  return UsageError(absl::StrCat("unknown algorithm \"", name, "\"",
+                                 DidYouMean(name, known),
+                                 "; known: ", absl::StrJoin(known, ", ")));
+}
+
+absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
+                            absl::string_view name, CollectiveType type,
+                            absl::string_view device_type) {
+  ASSIGN_OR_RETURN(const auto factory, FindAlgorithm(registry, name));
+  const ImplementationTraits& traits = factory->traits();
+  if (Serves(registry, name, type, device_type, traits.delegate)) {
+    return absl::OkStatus();
+  }
+  const std::string why_not = WhyNotOfParts(traits);
+  if (!why_not.empty() && absl::c_linear_search(traits.collectives, type)) {
+    return UsageError(absl::StrCat(name, " ", why_not));
+  }
+  const std::vector<std::string> others =
+      AlgorithmsFor(registry, type, device_type);
+  return UsageError(
+      absl::StrCat(name, " does not do ", Name(type), " on ", device_type,
+                   " devices; these do: ",
+                   others.empty() ? "none" : absl::StrJoin(others, ", ")));
+}
+
+std::vector<std::string> AlgorithmsFor(const CollectiveRegistry& registry,
+                                       CollectiveType type,
+                                       absl::string_view device_type) {
+  std::vector<std::string> names;
+  for (const CollectiveRegistry::Entry& entry : registry.List()) {
+    if (Serves(registry, entry.name, type, device_type)) {
+      names.push_back(entry.name);
+    }
+  }
+  return names;
+}
+
+void AddSweepOptions(CLI::App* app, SweepOptions* options) {
+  CLI::Option* const bytes =  // An empty text counts as given.
+      app->add_option_function<std::string>(
+             "--bytes",
+             [options](const std::string& text) { options->bytes = text; },
+             "this size alone; K, M and G are powers of 1024")
+          ->option_text("SIZE");
+  app->add_option(
+         "--min-bytes", options->min_bytes,
+         absl::StrCat("smallest size [default: ", options->min_bytes, "]"))
+      ->excludes(bytes)
+      ->option_text("SIZE");
+  app->add_option(
+         "--max-bytes", options->max_bytes,
+         absl::StrCat("largest size [default: ", options->max_bytes, "]"))
+      ->excludes(bytes)
+      ->option_text("SIZE");
+  app->add_option("--factor", options->factor,
+                  absl::StrCat("from one size to the next [default: ",
+                               options->factor, "]"))
+      ->transform(WholeNumber(2, 1 << 30))
+      ->excludes(bytes)
+      ->option_text("N");
+  app->add_option(
+         "--dtype", options->dtype,
+         absl::StrCat(DTypeNames(42), " [default: ", options->dtype, "]"))
+      ->option_text("NAME");
+}
+
+absl::StatusOr<std::vector<int64_t>> SweptSizes(const SweepOptions& options) {
+  if (options.bytes.has_value()) {
+    ASSIGN_OR_RETURN(const auto bytes, ParseSize("--bytes", *options.bytes));
+    return std::vector<int64_t>{bytes};
+  }
+  ASSIGN_OR_RETURN(const auto min_bytes,
+                   ParseSize("--min-bytes", options.min_bytes));
+  ASSIGN_OR_RETURN(const auto max_bytes,
+                   ParseSize("--max-bytes", options.max_bytes));
+  if (min_bytes > max_bytes) {
+    return UsageError(absl::StrCat("--min-bytes ", options.min_bytes,
+                                   " is more than --max-bytes ",
+                                   options.max_bytes));
+  }
+  return GeometricSizes(min_bytes, max_bytes, options.factor);
+}
+
+std::vector<Workload> SweptWorkloads(const Workload& workload,
+                                     const std::vector<int64_t>& sizes) {
+  std::vector<Workload> workloads;
+  for (int64_t bytes : sizes) {
+    const int64_t count = CountFor(workload.spec.type, workload.dtype,
+                                   workload.group_size, bytes);
+    if (!workloads.empty() && workloads.back().count == count) continue;
+    workloads.push_back(workload);
+    workloads.back().count = count;
+  }
+  return workloads;
 }
 
 }  // namespace tutti

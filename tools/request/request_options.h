@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,47 @@ std::string DTypeNames(size_t columns);
 absl::StatusOr<Workload> ParseWorkload(const CollectiveWords& words,
                                        const std::string& dtype,
                                        int group_size);
+
+// Errors: UsageError listing the known names.
+absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindAlgorithm(
+    const CollectiveRegistry& registry, absl::string_view name);
+
+// Errors: those of FindAlgorithm(); also UsageError if the algorithm does not
+// run this collective on such devices (the message lists the algorithms that
+// do), or if it cannot be built from its parts. An algorithm that leaves the
+// collective to a library passes: it runs if the library connects the
+// processes.
+absl::Status CheckAlgorithm(const CollectiveRegistry& registry,
+                            absl::string_view name, CollectiveType type,
+                            absl::string_view device_type = "CPU");
+
+// Names of the algorithms that run the collective on such devices without a
+// library between processes.
+std::vector<std::string> AlgorithmsFor(const CollectiveRegistry& registry,
+                                       CollectiveType type,
+                                       absl::string_view device_type = "CPU");
+
+// Sizes that a command measures, as given on its command line.
+struct SweepOptions {
+  std::optional<std::string> bytes;  // Measures only this size.
+  std::string min_bytes = "4";
+  std::string max_bytes;
+  int factor = 0;
+  std::string dtype = "float32";
+};
+
+// Adds --bytes or --min-bytes, --max-bytes and --factor, and --dtype. The help
+// shows the values in `options` as defaults. `options` must outlive the
+// parsing.
+void AddSweepOptions(CLI::App* app, SweepOptions* options);
+
+// Errors: UsageError describing the mistake and the option.
+absl::StatusOr<std::vector<int64_t>> SweptSizes(const SweepOptions& options);
+
+// Returns one workload for each size. Sizes with equal numbers of elements give
+// one workload.
+std::vector<Workload> SweptWorkloads(const Workload& workload,
+                                     const std::vector<int64_t>& sizes);
 
 }  // namespace tutti
 

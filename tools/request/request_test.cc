@@ -14,6 +14,7 @@
 #include "tests/doubles/status_matchers.h"
 #include "tools/base/exit_status.h"
 #include "tools/base/exits_with_testing.h"
+#include "tools/base/named_only_testing.h"
 #include "tools/request/collective_spec.h"
 #include "tools/request/request_options.h"
 #include "tools/request/schedule_request.h"
@@ -23,8 +24,95 @@ namespace request_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+
+class AlgorithmNamesTest : public ::testing::Test {
+ protected:
+  AlgorithmNamesTest() {
+    Register("Rings", {CollectiveType::kAllReduce, CollectiveType::kReduce},
+             {});
+    Register("Host", {CollectiveType::kAllReduce}, {"GPU", "CPU"});
+    Register("Gpu", {CollectiveType::kAllReduce}, {"GPU"});
+  }
+
+  void Register(const std::string& name, std::vector<CollectiveType> types,
+                std::vector<std::string> devices) {
+    ASSERT_THAT(registry_.Register(
+                    name, std::make_shared<NamedOnly>(ImplementationTraits{
+                              .collectives = types, .device_types = devices})),
+                IsOk());
+  }
+
+  CollectiveRegistry registry_;
+};
+
+TEST_F(AlgorithmNamesTest, UnknownNamesAreAWrongCommandLineAndListTheKnown) {
+  EXPECT_THAT(FindAlgorithm(registry_, "Rings"), IsOk());
+  EXPECT_THAT(
+      FindAlgorithm(registry_, "Ring"),
+      ExitsWith(2,
+                "unknown algorithm \"Ring\" (did you mean Rings?); known: Gpu, "
+                "Host, Rings"));
+}
+
+TEST_F(AlgorithmNamesTest, OnesThatDoNotServeAreToldWhichDo) {
+  EXPECT_THAT(CheckAlgorithm(registry_, "Host", CollectiveType::kAllReduce),
+              IsOk());
+  for (const char* name : {"Host", "Gpu"}) {
+    EXPECT_THAT(CheckAlgorithm(registry_, name, CollectiveType::kReduce),
+                ExitsWith(2, AllOf(HasSubstr(name), HasSubstr("not do reduce"),
+                                   EndsWith("these do: Rings"))));
+  }
+  EXPECT_EQ(
+      ExitStatus(CheckAlgorithm(registry_, "Gpu", CollectiveType::kAllReduce)),
+      2);
+  EXPECT_THAT(
+      std::string(
+          CheckAlgorithm(registry_, "Gpu", CollectiveType::kGather).message()),
+      EndsWith("these do: none"));
+}
+
+TEST_F(AlgorithmNamesTest, WhatALibraryRunsIsNamedAndNotAmongAll) {
+  ASSERT_THAT(registry_.Register(
+                  "Theirs", std::make_shared<NamedOnly>(ImplementationTraits{
+                                .collectives = {CollectiveType::kAllReduce},
+                                .delegate = "Library"})),
+              IsOk());
+  EXPECT_THAT(CheckAlgorithm(registry_, "Theirs", CollectiveType::kAllReduce),
+              IsOk());
+  EXPECT_EQ(
+      ExitStatus(CheckAlgorithm(registry_, "Theirs", CollectiveType::kReduce)),
+      2);
+  EXPECT_THAT(AlgorithmsFor(registry_, CollectiveType::kAllReduce),
+              ElementsAre("Host", "Rings"));
+}
+
+TEST_F(AlgorithmNamesTest, WhatCannotBeMadeOfItsPartsSaysWhy) {
+  ASSERT_THAT(
+      registry_.Register(
+          "Made",
+          std::make_shared<NamedOnly>(ImplementationTraits{
+              .collectives = {CollectiveType::kAllReduce},
+              .check_parts =
+                  [] { return absl::NotFoundError("nobody is Lost"); }})),
+      IsOk());
+  EXPECT_THAT(CheckAlgorithm(registry_, "Made", CollectiveType::kAllReduce),
+              ExitsWith(2, "Made cannot be made of its parts: nobody is Lost"));
+  EXPECT_THAT(
+      std::string(
+          CheckAlgorithm(registry_, "Made", CollectiveType::kGather).message()),
+      HasSubstr("not do gather"));
+}
+
+TEST_F(AlgorithmNamesTest, AllMeansWhatRunsTheCollectiveOnThisMachine) {
+  EXPECT_THAT(AlgorithmsFor(registry_, CollectiveType::kAllReduce),
+              ElementsAre("Host", "Rings"));
+  EXPECT_THAT(AlgorithmsFor(registry_, CollectiveType::kReduce),
+              ElementsAre("Rings"));
+  EXPECT_THAT(AlgorithmsFor(registry_, CollectiveType::kGather), ElementsAre());
+}
 
 class ChoiceOptionsTest : public testing::Test {
  protected:

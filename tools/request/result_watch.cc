@@ -13,49 +13,36 @@
 #include "framework/base/mutex.h"
 #include "framework/base/status_macros.h"
 #include "tools/request/element.h"
-#include "tutti/environment.h"
-#include "tutti/outfeed.h"
-#include "tutti/tensor.h"
 
 namespace tutti {
 namespace {
-
-template <typename Value>
-struct Extent {
-  Value least = 0;
-  Value most = 0;
-  double sum = 0;
-  int64_t count = 0;
-
-  void Add(Value value) {
-    least = count == 0 ? value : std::min(least, value);
-    most = count == 0 ? value : std::max(most, value);
-    sum += static_cast<double>(value);
-    ++count;
-  }
-
-  std::string ToString() const {
-    return absl::StrCat(", min ", least, ", mean ",
-                        sum / static_cast<double>(count), ", max ", most);
-  }
-};
 
 // `Value` is the ValueOf (element.h) the tensor's elements.
 template <typename Value>
 std::string ExtentOf(const Tensor& tensor) {
   const size_t size = SizeOf(tensor.dtype());
-  Extent<Value> extent;
+  Value least = 0;
+  Value most = 0;
+  double sum = 0;
+  int64_t count = 0;
   int64_t num_nan = 0;
   for (int64_t i = 0; i < tensor.num_elements(); ++i) {
     const auto value =
         LoadValue<Value>(tensor.dtype(), tensor.data() + i * size);
     if (std::isnan(static_cast<double>(value))) {
       ++num_nan;
-    } else {
-      extent.Add(value);
+      continue;
     }
+    least = count == 0 ? value : std::min(least, value);
+    most = count == 0 ? value : std::max(most, value);
+    sum += static_cast<double>(value);
+    ++count;
   }
-  std::string text = extent.count > 0 ? extent.ToString() : "";
+  std::string text;
+  if (count > 0) {
+    absl::StrAppend(&text, ", min ", least, ", mean ",
+                    sum / static_cast<double>(count), ", max ", most);
+  }
   if (num_nan > 0) absl::StrAppend(&text, ", ", num_nan, " nan");
   return text;
 }
@@ -70,23 +57,6 @@ std::string SummaryOf(const Tensor& tensor) {
         return ExtentOf<ValueOf<Element>>(tensor);
       }));
 }
-
-// Prints the lines of concurrent callbacks without mixing them.
-class ResultWatch::Printer {
- public:
-  explicit Printer(std::ostream& out) : out_(out) {}
-
-  void Print(uint32_t rank, const Tensor& result) ABSL_LOCKS_EXCLUDED(mu_) {
-    const std::string line =
-        absl::StrCat("rank ", rank, ": ", SummaryOf(result), "\n");
-    MutexLock lock(&mu_);
-    out_ << line << std::flush;
-  }
-
- private:
-  Mutex mu_;
-  std::ostream& out_ ABSL_GUARDED_BY(mu_);
-};
 
 // Each device sends its results to a separate consumer, since results of
 // different ranks may have different shapes.
@@ -142,14 +112,18 @@ class ResultWatch::Observer : public CollectiveObserver {
 absl::StatusOr<std::unique_ptr<ResultWatch>> ResultWatch::Start(
     const Environment& environment, const std::vector<Device*>& devices,
     int first_rank, std::ostream& out) {
-  const auto printer = std::make_shared<Printer>(out);
+  // Keeps the lines of concurrent callbacks apart.
+  const auto mu = std::make_shared<Mutex>();
   // Consumer ids begin at 1.
   const auto first_id = static_cast<uint32_t>(1 + first_rank);
   auto receiver = OutfeedReceiver::Create(
       {.devices = devices,
        .callback =
-           [printer](Device&, uint32_t id, absl::Span<Tensor> arrays) {
-             printer->Print(id - 1, arrays[0]);
+           [mu, &out](Device&, uint32_t id, absl::Span<Tensor> arrays) {
+             const std::string line = absl::StrCat("rank ", id - 1, ": ",
+                                                   SummaryOf(arrays[0]), "\n");
+             MutexLock lock(mu.get());
+             out << line << std::flush;
              return absl::OkStatus();
            },
        .environment = environment});

@@ -48,7 +48,6 @@ class ResultWatch {
 
  private:
   class Observer;
-  class Printer;
 
   ResultWatch(std::unique_ptr<OutfeedReceiver> receiver,
               std::shared_ptr<CollectiveObserver> observer);

@@ -4,13 +4,11 @@
 #include <memory>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/status_macros.h"
 #include "schedule/chunk_map.h"
-#include "tools/base/algorithm_names.h"
 #include "tools/base/command_line.h"
 #include "tools/base/exit_status.h"
 #include "tools/request/request_options.h"

@@ -55,7 +55,7 @@ class ReferenceReduction {
 };
 
 // Inputs of the ranks of a workload, and their expected outputs: random
-// elements (random_elements.h) that repeat with period kPeriod. The period
+// elements (RandomElements()) that repeat with period kPeriod. The period
 // makes any number of elements cheap to write and compare. It is prime, so that
 // it never aligns with blocks, chunks or vectors. Each rank starts at a
 // different phase.
@@ -97,7 +97,7 @@ class TestData {
   const size_t element_bytes_;
 
   // Every stride_-th rank brings random_, the others bring zeros_:
-  // random_elements.h explains why.
+  // MaxExactRanks() explains why.
   const int stride_;
   const int offset_;
   const Periods random_;

@@ -1,6 +1,7 @@
-#ifndef TUTTI_TOOLS_DRAW_SCHEDULE_SVG_H_
-#define TUTTI_TOOLS_DRAW_SCHEDULE_SVG_H_
+#ifndef TUTTI_TOOLS_DRAW_SCHEDULE_FILES_H_
+#define TUTTI_TOOLS_DRAW_SCHEDULE_FILES_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,16 @@
 #include "tutti/params.h"
 
 namespace tutti {
+
+// The plan in GOAL, the language of LogGOPSim's traces (T. Hoefler, C. Siebert,
+// A. Lumsdaine, "Group Operation Assembly Language - A Flexible Way to Express
+// Collective Communication", ICPP 2009). The steps of a rank are l1, l2, ... in
+// the order of the plan, and require the steps that they wait for. "calc 0",
+// which takes no time, stands for reductions, copies, transfers without bytes,
+// and a rank without steps. Pure.
+//
+// `bytes` holds the bytes of each step (TransferBytes).
+std::string GoalTrace(const GroupPlan& plan, absl::Span<const int64_t> bytes);
 
 // All sends of one rank to another at one depth (schedule/step_depth.h), drawn
 // as one arrow in a picture whose columns are ranks.
@@ -46,4 +57,4 @@ std::string ScheduleSvg(const SchedulePicture& picture);
 
 }  // namespace tutti
 
-#endif  // TUTTI_TOOLS_DRAW_SCHEDULE_SVG_H_
+#endif  // TUTTI_TOOLS_DRAW_SCHEDULE_FILES_H_
