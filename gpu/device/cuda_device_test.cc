@@ -1,23 +1,35 @@
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gpu/device/cuda_device_options.h"
 #include "gpu/runtime/pinned_pool.h"
+#include "gpu/testing/fake_gpu_group.h"
 #include "gpu/testing/fake_gpu_runtime.h"
+#include "gpu/testing/fake_nccl_tasks.h"
 #include "gtest/gtest.h"
+#include "resolvers/local/group_order.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
+#include "tutti/collective.h"
+#include "tutti/device.h"
 #include "tutti/environment.h"
 #include "tutti/gpu_devices.h"
+#include "tutti/implementation.h"
+#include "tutti/reduction.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
@@ -25,7 +37,9 @@ namespace cuda_device_test {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Optional;
 using ::testing::SizeIs;
 
 constexpr uint64_t kSeeds = 20;
@@ -386,6 +400,366 @@ TEST(CudaDeviceTest, WrongOptionsAreRefused) {
               IsInvalidArgument("has the type GPU"));
   EXPECT_THAT(CudaDevice::Create({.attributes = {.name = {.type = "GPU"}}}),
               IsInvalidArgument("needs a GPU runtime"));
+}
+
+// GPUs 0 and 1 have NVLink, 1 and 2 a bus, 0 and 2 no link.
+PeerLink LinkOf(int gpu, int peer) {
+  if (gpu + peer == 1) return PeerLink::kNvLink;
+  return gpu + peer == 3 ? PeerLink::kBus : PeerLink::kNone;
+}
+
+class CudaDevicesTest : public ::testing::Test {
+ protected:
+  CudaDevicesOptions Options() {
+    return {.runtime = &runtime_,
+            .environment = environment_.get(),
+            .job = "worker",
+            .task = 3,
+            .devices_per_gpu = 2};
+  }
+
+  SimulatedEnvironment environment_{1};
+  FakeGpuRuntime runtime_{
+      {.num_gpus = 3, .link = LinkOf, .environment = environment_.get()}};
+};
+
+TEST_F(CudaDevicesTest, EachGpuHasSoManyNextToEachOther) {
+  auto created = CreateCudaDevices(Options());
+  ASSERT_THAT(created, IsOk());
+  std::vector<int> gpus;
+  for (const auto& device : *created) gpus.push_back(device->gpu());
+  EXPECT_THAT(gpus, ElementsAre(0, 0, 1, 1, 2, 2));
+  EXPECT_NE((*created)[0]->compute_stream().handle,
+            (*created)[1]->compute_stream().handle);
+  std::vector<std::unique_ptr<Device>> devices(
+      std::make_move_iterator(created->begin()),
+      std::make_move_iterator(created->end()));
+  const auto manager = DeviceManager::Create(std::move(devices));
+  ASSERT_THAT(manager, IsOk());
+  EXPECT_THAT((*manager)->Find("/job:worker/replica:0/task:3/device:GPU:5"),
+              IsOk());
+}
+
+TEST_F(CudaDevicesTest, LinksSayHowNearTheOthersAre) {
+  const auto devices = CreateCudaDevices(Options());
+  ASSERT_THAT(devices, IsOk());
+  EXPECT_THAT(
+      (*devices)[0]->attributes().locality.links,
+      ElementsAre(DeviceLink{1, 3}, DeviceLink{2, 2}, DeviceLink{3, 2}));
+  EXPECT_THAT((*devices)[3]->attributes().locality.links,
+              ElementsAre(DeviceLink{0, 2}, DeviceLink{1, 2}, DeviceLink{2, 3},
+                          DeviceLink{4, 1}, DeviceLink{5, 1}));
+}
+
+// NVLink joins 0-2, 2-1 and 1-3; all other pairs have a bus.
+TEST_F(CudaDevicesTest, RanksFollowNvLinkFromGpuToGpu) {
+  const auto link = [](int gpu, int peer) {
+    for (const auto& [a, b] : {std::pair(0, 2), {2, 1}, {1, 3}}) {
+      if (std::minmax(gpu, peer) == std::minmax(a, b)) return PeerLink::kNvLink;
+    }
+    return PeerLink::kBus;
+  };
+  FakeGpuRuntime runtime(
+      {.num_gpus = 4, .link = link, .environment = environment_.get()});
+  const auto gpus_by_rank = [&](int devices_per_gpu) {
+    CudaDevicesOptions options = Options();
+    options.runtime = &runtime;
+    options.devices_per_gpu = devices_per_gpu;
+    const auto devices = *CreateCudaDevices(options);
+    std::vector<DeviceAttributes> attributes;
+    for (const auto& device : devices) {
+      attributes.push_back(device->attributes());
+    }
+    std::vector<int> gpus;
+    for (const int place : DefaultRankOrder(attributes)) {
+      gpus.push_back(devices[place]->gpu());
+    }
+    return gpus;
+  };
+  EXPECT_THAT(gpus_by_rank(1), ElementsAre(0, 2, 1, 3));
+  EXPECT_THAT(gpus_by_rank(2), ElementsAre(0, 0, 2, 2, 1, 1, 3, 3));
+}
+
+TEST_F(CudaDevicesTest, KernelsMayUseTheMemoryOfThoseWithALink) {
+  const auto mistakes = [this](int from, int to) {
+    FakeGpuRuntime runtime(
+        {.num_gpus = 3, .link = LinkOf, .environment = environment_.get()});
+    CudaDevicesOptions options = Options();
+    options.runtime = &runtime;
+    const auto devices = *CreateCudaDevices(options);
+    CudaDevice& source = *devices[2 * from];
+    CudaDevice& target = *devices[2 * to];
+    const TensorShape shape = TensorShape::Vector(8);
+    Tensor a = *source.Allocate(DType::kInt8, shape);
+    Tensor b = *target.Allocate(DType::kInt8, shape);
+    EXPECT_THAT(source.Order(source.compute_stream(), target.compute_stream()),
+                IsOk());
+    EXPECT_THAT(runtime.LaunchCopy({.input = a.mutable_data(),
+                                    .outputs = {b.mutable_data()},
+                                    .num_bytes = 8},
+                                   target.compute_stream()),
+                IsOk());
+    environment_.RunAll();
+    return runtime.Mistakes();
+  };
+  EXPECT_THAT(mistakes(0, 1), IsEmpty());
+  EXPECT_THAT(mistakes(1, 2), IsEmpty());
+  EXPECT_THAT(mistakes(0, 2), ElementsAre(HasSubstr("access is not enabled")));
+}
+
+TEST_F(CudaDevicesTest, DevicesOnOneGpuNameTheSameUnit) {
+  const auto devices = CreateCudaDevices(Options());
+  ASSERT_THAT(devices, IsOk());
+  std::vector<std::string> units;
+  for (const auto& device : *devices) {
+    units.push_back(device->attributes().unit);
+    EXPECT_THAT(device->attributes().libraries, IsEmpty());
+  }
+  EXPECT_THAT(units, ElementsAre("0-0", "0-0", "0-1", "0-1", "0-2", "0-2"));
+}
+
+TEST_F(CudaDevicesTest, AGpuThatFailsTakesNoStagingFromOthers) {
+  const auto devices = CreateCudaDevices(Options());
+  ASSERT_THAT(devices, IsOk());
+  const auto take = [&](int index) {
+    return (*devices)[index]->staging()->Take(8).status();
+  };
+  runtime_.FailStream((*devices)[0]->compute_stream(),
+                      absl::InternalError("illegal address"));
+  environment_.RunAll();
+  EXPECT_THAT(take(1), IsInternal("illegal address"));
+  EXPECT_THAT(take(2), IsOk());
+}
+
+// Some MPI libraries work with one GPU only.
+TEST_F(CudaDevicesTest, OnlyOneGpuIsOpenToTransportsUnlessTheProgramSaysSo) {
+  const auto is_open = [](const CudaDevicesOptions& options) {
+    return (*CreateCudaDevices(options))[0]->landing() != nullptr;
+  };
+  CudaDevicesOptions options = Options();
+  EXPECT_FALSE(is_open(options));
+  options.opens_memory = true;
+  EXPECT_TRUE(is_open(options));
+  FakeGpuRuntime single({.environment = environment_.get()});
+  options.runtime = &single;
+  EXPECT_TRUE(is_open(options));
+  options.opens_memory = std::nullopt;
+  EXPECT_TRUE(is_open(options));
+  options.opens_memory = false;
+  EXPECT_FALSE(is_open(options));
+}
+
+TEST_F(CudaDevicesTest, OnePeerTooManyCountsAsWithoutALink) {
+  runtime_.FailCall(GpuCall::kEnablePeerAccess, 0,
+                    absl::OutOfRangeError("too many peers"));
+  const auto devices = CreateCudaDevices(Options());
+  ASSERT_THAT(devices, IsOk());
+  EXPECT_THAT((*devices)[0]->attributes().locality.links,
+              ElementsAre(DeviceLink{1, 3}));
+  EXPECT_THAT((*devices)[2]->attributes().locality.links, testing::SizeIs(5));
+}
+
+// Otherwise copies would be slower for good, without notice.
+TEST_F(CudaDevicesTest, LackOfMemoryForAPeerIsNoLackOfALink) {
+  runtime_.FailCall(GpuCall::kEnablePeerAccess, 0,
+                    absl::ResourceExhaustedError("out of memory"));
+  EXPECT_THAT(CreateCudaDevices(Options()),
+              IsResourceExhausted("out of memory"));
+}
+
+TEST_F(CudaDevicesTest, WhatFailsIsReturnedAndNothingIsLeft) {
+  for (int num_good = 0; num_good < 30; ++num_good) {
+    runtime_.FailCall(GpuCall::kCreateStream, num_good,
+                      absl::InternalError("no stream"));
+    EXPECT_THAT(CreateCudaDevices(Options()), IsInternal("no stream"));
+  }
+  EXPECT_THAT(runtime_.Leaks(), IsEmpty());
+}
+
+TEST_F(CudaDevicesTest, WithoutAGpuThereIsNoDevice) {
+  FakeGpuRuntime runtime({.num_gpus = 0, .environment = environment_.get()});
+  CudaDevicesOptions options = Options();
+  options.runtime = &runtime;
+  EXPECT_THAT(CreateCudaDevices(options), IsNotFound("no GPU"));
+}
+
+TEST_F(CudaDevicesTest, WrongOptionsAreRefused) {
+  CudaDevicesOptions options = Options();
+  options.devices_per_gpu = 0;
+  EXPECT_THAT(CreateCudaDevices(options), IsInvalidArgument("not 0"));
+  EXPECT_THAT(CreateCudaDevices({}), IsInvalidArgument("need a GPU runtime"));
+}
+
+// Tests collectives of the CPU's devices on groups of GPU devices.
+
+// Calls on two devices with tensors of 4 elements.
+void Call(FakeGpuGroup& group, const CollectiveRequest& request) {
+  std::vector<Tensor> outputs(group.size());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    group.Call(rank, request, group.Allocate(rank, request.dtype, 4),
+               &outputs[rank]);
+  }
+  group.RunAll();
+}
+
+// Implementation without device needs.
+class OfHostMemory : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveContext(CollectiveContext*) override {
+    return absl::OkStatus();
+  }
+  void Run(const CollectiveContext&, StatusCallback done) override {
+    std::move(done)(absl::OkStatus());
+  }
+};
+
+REGISTER_COLLECTIVE(OfHostMemory,
+                    Implemented<OfHostMemory>({
+                        .collectives = {CollectiveType::kAllReduce},
+                    }));
+
+TEST(CudaGroupTest, WhatWorksInTheHostsMemoryRefusesThatOfGpus) {
+  FakeGpuGroup group({});
+  CollectiveRequest request =
+      group.Request(AllReduce{}, DType::kFloat32, /*num_elements=*/4);
+  request.impl_details.implementation = "OfHostMemory";
+  Call(group, request);
+  EXPECT_THAT(group.ended(),
+              Each(Optional(IsUnimplemented(
+                  "OfHostMemory works in the host's memory; "
+                  "/job:localhost/replica:0/task:0/device:GPU:"))));
+  EXPECT_THAT(group.Remains(), IsEmpty());
+}
+
+TEST(CudaGroupTest, FunctionsOfTheHostAreRefused) {
+  FakeGpuGroup group({});
+  CollectiveRequest request =
+      group.Request(AllReduce{}, DType::kFloat32, /*num_elements=*/4);
+  request.impl_details.implementation = "RingReduce";
+  request.merge_op =
+      MergeOp::Custom({.name = "first",
+                       .commutative = true,
+                       .apply = [](DType, const void*, const void*, void*,
+                                   int64_t) { return absl::OkStatus(); }})
+          .value();
+  Call(group, request);
+  EXPECT_THAT(
+      group.ended(),
+      Each(Optional(IsUnimplemented("merge op \"first\"", "RingReduce"))));
+  EXPECT_THAT(group.Remains(), IsEmpty());
+}
+
+TEST(CudaGroupTest, BarriersNeedNoneOfTheirMemory) {
+  FakeGpuGroup group({.devices_per_gpu = 3});
+  for (int rank = 0; rank < group.size(); ++rank) {
+    group.Call(rank, group.Request(Barrier{}, DType::kFloat32, 0), Tensor(),
+               nullptr);
+  }
+  group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+  EXPECT_THAT(group.Remains(), IsEmpty());
+}
+
+TEST(CudaGroupTest, WhatRunsOnCpusAloneNamesWhatRunsOnGpus) {
+  FakeGpuGroup group({});
+  CollectiveRequest request =
+      group.Request(AllReduce{}, DType::kFloat32, /*num_elements=*/4);
+  request.impl_details.implementation = "LocalReduce";
+  Call(group, request);
+  EXPECT_THAT(group.ended(),
+              Each(Optional(IsInvalidArgument(
+                  "LocalReduce runs on CPU, not on GPU", "GpuLocalReduce"))));
+}
+
+// Runs an all-reduce by the chosen implementation, and expects OK.
+void ExpectReduces(FakeGpuGroup& group, int64_t num_elements) {
+  std::vector<Tensor> outputs(group.size());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    group.Call(rank, group.Request(AllReduce{}, DType::kInt8, num_elements),
+               group.Allocate(rank, DType::kInt8, num_elements),
+               &outputs[rank]);
+  }
+  group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+}
+
+TEST(CudaGroupTest, AmongAllAlgorithmsOneThatRunsOnGpusIsChosen) {
+  for (const int num_elements : {1, 1 << 20}) {
+    FakeGpuGroup group({.memory_bytes = 1 << 26});
+    ExpectReduces(group, num_elements);
+  }
+}
+
+TEST(CudaGroupTest, WithoutLinksOneThatNeedsNoneIsChosen) {
+  for (const int num_elements : {1, 1 << 20}) {
+    FakeGpuGroup group({.num_gpus = 2,
+                        .devices_per_gpu = 1,
+                        .memory_bytes = 1 << 26,
+                        .link = [](int, int) { return PeerLink::kNone; }});
+    ExpectReduces(group, num_elements);
+  }
+}
+
+// Tests executions whose streams run at once: the last member's end then comes
+// before the call that caused it has returned.
+
+// Runs each work on another thread, and waits for it inside Schedule().
+class PromptQueue : public WorkQueue {
+ public:
+  void Schedule(Work work) override { std::thread(std::move(work)).join(); }
+  int num_workers() const override { return 1; }
+};
+
+// Runs an all-reduce among all devices. Each callback checks that nothing is
+// left (FakeNcclTasks::Call).
+void Reduce(const std::string& implementation, int num_tasks,
+            int devices_per_gpu) {
+  SCOPED_TRACE(absl::StrCat(implementation, " of ", num_tasks, " tasks with ",
+                            devices_per_gpu, " devices on a GPU"));
+  const SimulatedEnvironment simulated(1);
+  PromptQueue queue;
+  Environment environment = simulated.get();
+  environment.queue = &queue;
+  FakeNcclTasks tasks({.num_tasks = num_tasks,
+                       .gpus_per_task = 1,
+                       .devices_per_gpu = devices_per_gpu,
+                       .tasks_with_nccl = 0,
+                       .environment = &environment});
+  CollectiveRequest request =
+      tasks.Request(AllReduce{}, DType::kUint8, /*num_elements=*/24);
+  request.impl_details.implementation = implementation;
+  std::vector<Tensor> outputs(static_cast<size_t>(tasks.size()));
+  for (int rank = 0; rank < tasks.size(); ++rank) {
+    const Tensor input = tasks.Allocate(rank, DType::kUint8, request.shape);
+    tasks.Write(rank, input, Bytes(24, static_cast<uint8_t>(rank + 1)));
+    tasks.Call(rank, request, input, &outputs[static_cast<size_t>(rank)]);
+  }
+  EXPECT_THAT(tasks.ended(), Each(Optional(IsOk())));
+  const int sum = tasks.size() * (tasks.size() + 1) / 2;
+  for (int rank = 0; rank < tasks.size(); ++rank) {
+    EXPECT_THAT(tasks.Read(rank, outputs[static_cast<size_t>(rank)]),
+                Each(sum));
+  }
+  outputs.clear();
+  EXPECT_THAT(tasks.Remains(), IsEmpty());
+}
+
+TEST(GpuPromptTest, NothingOfADeviceIsKeptWhenTheLastMemberEnds) {
+  for (const std::string name :
+       {"RingReduce", "TreeReduce", "RecursiveHalvingDoublingReduce"}) {
+    for (const int size : {2, 3, 4}) {
+      Reduce(name, /*num_tasks=*/1, size);
+    }
+  }
+}
+
+TEST(GpuPromptTest, NothingOfADeviceIsKeptWhereOthersGetItsBytesByTheHost) {
+  for (const std::string name :
+       {"RingReduce", "TreeReduce", "RecursiveHalvingDoublingReduce"}) {
+    for (const int devices_per_gpu : {1, 2, 3}) {
+      Reduce(name, /*num_tasks=*/2, devices_per_gpu);
+    }
+  }
 }
 
 }  // namespace cuda_device_test

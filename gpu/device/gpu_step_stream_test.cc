@@ -1,6 +1,3 @@
-// Tests how the steps of schedules run on the streams of GPUs, and how they
-// end. gpu_schedule_test.cc tests their results.
-
 #include "gpu/device/gpu_step_stream.h"
 
 #include <array>
@@ -32,6 +29,7 @@
 #include "tutti/environment.h"
 #include "tutti/executor.h"
 #include "tutti/gpu_devices.h"
+#include "tutti/local_runtime.h"
 #include "tutti/reduction.h"
 #include "tutti/tensor.h"
 
@@ -42,6 +40,9 @@ using ::testing::Each;
 using ::testing::Eq;
 using ::testing::IsEmpty;
 using ::testing::Optional;
+
+// Tests how the steps of schedules run on the streams of GPUs, and how they
+// end. gpu/nccl/gpu_tasks_test.cc tests their results.
 
 constexpr int64_t kElements = 24;
 
@@ -151,7 +152,8 @@ TEST(GpuStepStreamTest, TheEndIsFoundWhereTheHostCannotBeCalled) {
 
 // Covers members that wait for the GPU only through other members.
 TEST(GpuStepStreamTest, ASpoiltGpuEndsAllMembersWithItsError) {
-  for (const std::string name : {"RingReduce", "TreeReduce"}) {
+  for (const std::string name :
+       {"RingReduce", "TreeReduce", "GpuLocalReduce"}) {
     for (int spoilt = 0; spoilt < 5; ++spoilt) {
       SCOPED_TRACE(absl::StrCat(name, ", GPU ", spoilt));
       const auto sums = SumsBy(
@@ -172,26 +174,29 @@ TEST(GpuStepStreamTest, ASpoiltGpuEndsAllMembersWithItsError) {
 
 // CUDA may refuse to answer while another thread captures a graph.
 TEST(GpuStepStreamTest, ALookThatFailsOnAGoodGpuEndsNothing) {
-  const auto sums = SumsBy("RingReduce", {.devices_per_gpu = 3});
-  FakeGpuGroup& group = sums->group();
-  sums->FillAll();
-  const auto gate = std::make_shared<std::atomic<bool>>(false);
-  ASSERT_THAT(group.runtime().PutGate(group.device(0).compute_stream(), gate),
-              IsOk());
-  sums->CallAll();
-  group.RunAll();
-  group.runtime().FailCall(GpuCall::kIsDone, /*num_good=*/0,
-                           absl::InternalError("capturing"));
-  const int64_t num_before = group.runtime().NumCalls(GpuCall::kIsDone);
-  group.environment().Advance(GpuPassEnd::kLookEvery);
-  EXPECT_GT(group.runtime().NumCalls(GpuCall::kIsDone), num_before);
-  EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
-  *gate = true;
-  group.runtime().Waker()();
-  group.RunAll();
-  EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
-  for (int rank = 0; rank < group.size(); ++rank) {
-    EXPECT_EQ(group.Read(sums->output(rank)), sums->Sum());
+  for (const std::string name : {"RingReduce", "GpuLocalReduce"}) {
+    SCOPED_TRACE(name);
+    const auto sums = SumsBy(name, {.devices_per_gpu = 3});
+    FakeGpuGroup& group = sums->group();
+    sums->FillAll();
+    const auto gate = std::make_shared<std::atomic<bool>>(false);
+    ASSERT_THAT(group.runtime().PutGate(group.device(0).compute_stream(), gate),
+                IsOk());
+    sums->CallAll();
+    group.RunAll();
+    group.runtime().FailCall(GpuCall::kIsDone, /*num_good=*/0,
+                             absl::InternalError("capturing"));
+    const int64_t num_before = group.runtime().NumCalls(GpuCall::kIsDone);
+    group.environment().Advance(GpuPassEnd::kLookEvery);
+    EXPECT_GT(group.runtime().NumCalls(GpuCall::kIsDone), num_before);
+    EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
+    *gate = true;
+    group.runtime().Waker()();
+    group.RunAll();
+    EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+    for (int rank = 0; rank < group.size(); ++rank) {
+      EXPECT_EQ(group.Read(sums->output(rank)), sums->Sum());
+    }
   }
 }
 
@@ -751,6 +756,123 @@ TEST_F(PeerFailsTest, WhatNamesThePeerFailsAndTheGpuStaysGood) {
   group_.RunAll();
   EXPECT_THAT(next_ended, Optional(IsOk()));
   EXPECT_THAT(group_.runtime().Mistakes(), IsEmpty());
+}
+
+// Tests all-reduces among GPU devices whose members call on separate threads.
+
+constexpr int kNumMembers = 3;
+constexpr int64_t kThreadElements = 9;
+
+// Devices on one GPU of a fake runtime, and an executor.
+class Group {
+ public:
+  explicit Group(const std::string& implementation)
+      : runtime_({.environment = environment_.get()}) {
+    auto made = CreateCudaDevices({.runtime = &runtime_,
+                                   .environment = environment_.get(),
+                                   .devices_per_gpu = kNumMembers});
+    std::vector<std::unique_ptr<Device>> devices;
+    for (auto& device : *made) devices.push_back(std::move(device));
+    devices_ = *DeviceManager::Create(std::move(devices));
+    executors_ = *CreateLocalExecutorMgr(environment_.get(), devices_.get());
+    executor_ = executors_->FindOrCreate(/*step_id=*/1);
+    CollectiveRequest request;
+    request.group_size = kNumMembers;
+    request.device_type = CudaDevice::kType;
+    request.op = AllReduce{};
+    request.dtype = DType::kInt8;
+    request.shape = TensorShape::Vector(kThreadElements);
+    request.impl_details.implementation = implementation;
+    request_ = std::make_shared<const CollectiveRequest>(request);
+  }
+
+  CollectiveExecutor& executor() { return *executor_; }
+  FakeGpuRuntime& runtime() { return runtime_; }
+
+  // Runs `member` on a thread for each device, and waits for all.
+  template <typename Function>
+  void RunMembers(Function member) {
+    std::vector<std::thread> threads;
+    threads.reserve(kNumMembers);
+    for (int rank = 0; rank < kNumMembers; ++rank) {
+      threads.emplace_back([&, rank] {
+        member(static_cast<CudaDevice&>(*devices_->devices()[rank]));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // Runs an all-reduce in place, and waits for its end.
+  absl::Status Reduce(CudaDevice& device, Tensor tensor) {
+    BlockingCounter is_done(1);
+    absl::Status ended;
+    executor_->ExecuteAsync({.device = &device,
+                             .request = request_,
+                             .input = tensor,
+                             .output = &tensor},
+                            [&](absl::Status status) {
+                              ended = std::move(status);
+                              is_done.DecrementCount();
+                            });
+    is_done.Wait();
+    return ended;
+  }
+
+  Tensor Allocate(CudaDevice& device) {
+    return *device.Allocate(request_->dtype, request_->shape);
+  }
+
+ private:
+  const DefaultEnvironment environment_{/*num_workers=*/2};
+  FakeGpuRuntime runtime_;
+  std::unique_ptr<DeviceManager> devices_;
+  std::unique_ptr<CollectiveExecutorMgr> executors_;
+  std::shared_ptr<CollectiveExecutor> executor_;
+  std::shared_ptr<const CollectiveRequest> request_;
+};
+
+// Takes the name of an implementation.
+class GpuThreadsTest : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Implementations, GpuThreadsTest,
+                         testing::Values("GpuLocalReduce", "RingReduce",
+                                         "DoubleTreeReduce"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(GpuThreadsTest, EveryMemberGetsEverySum) {
+  Group group(GetParam());
+  group.RunMembers([&](CudaDevice& device) {
+    Tensor tensor = group.Allocate(device);
+    for (int run = 1; run <= 100; ++run) {
+      const std::vector<uint8_t> ones(kThreadElements, run % 40);
+      EXPECT_THAT(
+          group.runtime().CopyAsync(tensor.mutable_data(), ones.data(),
+                                    kThreadElements, device.compute_stream()),
+          IsOk());
+      EXPECT_THAT(group.Reduce(device, tensor), IsOk());
+      EXPECT_THAT(*group.runtime().Read(tensor.data(), kThreadElements),
+                  Each(run % 40 * kNumMembers));
+    }
+  });
+  EXPECT_THAT(group.runtime().Mistakes(), IsEmpty());
+}
+
+TEST_P(GpuThreadsTest, AnAbortEndsAllCallsWheneverItComes) {
+  for (int num_good = 0; num_good < 20; ++num_good) {
+    Group group(GetParam());
+    group.RunMembers([&](CudaDevice& device) {
+      const bool aborts = device.attributes().name.index == num_good % 3;
+      const Tensor tensor = group.Allocate(device);
+      absl::Status status;
+      for (int run = 0; status.ok(); ++run) {
+        if (aborts && run == num_good) {
+          group.executor().StartAbort(absl::AbortedError("enough"));
+        }
+        status = group.Reduce(device, tensor);
+      }
+      EXPECT_THAT(status, IsAborted("enough"));
+    });
+    EXPECT_THAT(group.runtime().Mistakes(), IsEmpty());
+  }
 }
 
 }  // namespace gpu_step_stream_test

@@ -25,10 +25,8 @@
 namespace tutti {
 namespace nccl_group_test {
 
-using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::Eq;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 
@@ -417,10 +415,8 @@ TEST(NcclGroupTest, CommunicatorsThatBlockAreOfOneTask) {
   Sums sums({.num_tasks = 2, .why_blocking = kWhyBlocking});
   sums.CallAll();
   sums.tasks().RunAll();
-  sums.ExpectEnded(
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               AllOf(HasSubstr("NcclReduce needs a key"),
-                     HasSubstr("several tasks"), HasSubstr(kWhyBlocking))));
+  sums.ExpectEnded(IsInvalidArgument("NcclReduce needs a key", "several tasks",
+                                     kWhyBlocking));
   EXPECT_EQ(sums.network().counts().inits, 0);
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
@@ -586,11 +582,9 @@ TEST(NcclOrderTest, AnotherOrderIsFoundAndNamed) {
     sums->Call(rank, is_other ? 2 : 1);
   }
   sums->tasks().RunAll();
-  sums->ExpectEnded(
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               AllOf(HasSubstr("launch 5, instance 1, execution 1 on rank 0"),
-                     HasSubstr("launch 5, instance 2, execution 1 on rank 4"),
-                     HasSubstr("dependencies"))));
+  sums->ExpectEnded(IsFailedPrecondition(
+      "launch 5, instance 1, execution 1 on rank 0",
+      "launch 5, instance 2, execution 1 on rank 4", "dependencies"));
   EXPECT_EQ(sums->network().counts().aborts, sums->size());
   ASSERT_NO_FATAL_FAILURE(sums->ExpectNextGenerationRuns());
   EXPECT_THAT(sums->Remains(), IsEmpty());
@@ -629,9 +623,8 @@ TEST(NcclOrderTest, AnotherOrderOfStepsIsFound) {
   call(1, 2);
   call(1, 1);
   sums->tasks().RunAll();
-  sums->ExpectEnded(StatusIs(absl::StatusCode::kFailedPrecondition,
-                             AllOf(HasSubstr("launch 5, instance 1"),
-                                   HasSubstr("launch 6, instance 1"))));
+  sums->ExpectEnded(
+      IsFailedPrecondition("launch 5, instance 1", "launch 6, instance 1"));
   EXPECT_THAT(sums->Remains(), IsEmpty());
 }
 

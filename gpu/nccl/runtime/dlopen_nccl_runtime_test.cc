@@ -18,9 +18,7 @@
 namespace tutti {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::EndsWith;
-using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 constexpr char kStub[] = "gpu/nccl/runtime/libnccl_stub.so";
@@ -113,17 +111,15 @@ TEST_F(DlopenNcclRuntimeTest, AnOldLibraryThatMayNotBlockIsRefused) {
   SetVersion("22105");
   setenv("NCCL_COMM_BLOCKING", "0", 1);
   EXPECT_THAT(DlopenNcclRuntime::Open(kStub),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("NCCL_COMM_BLOCKING is \"0\""),
-                             HasSubstr("2.21.5"), HasSubstr("unset it"))));
+              IsFailedPrecondition("NCCL_COMM_BLOCKING is \"0\"", "2.21.5",
+                                   "unset it"));
 }
 
 TEST_F(DlopenNcclRuntimeTest, OneIdForAllCommunicatorsIsRefused) {
   setenv("NCCL_COMM_ID", "here:1234", 1);
-  EXPECT_THAT(DlopenNcclRuntime::Open(kStub),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("NCCL_COMM_ID is \"here:1234\""),
-                             HasSubstr("unset it"))));
+  EXPECT_THAT(
+      DlopenNcclRuntime::Open(kStub),
+      IsFailedPrecondition("NCCL_COMM_ID is \"here:1234\"", "unset it"));
 }
 
 TEST_F(DlopenNcclRuntimeTest, ALibraryThatIsNotThereIsUnavailable) {
@@ -133,16 +129,13 @@ TEST_F(DlopenNcclRuntimeTest, ALibraryThatIsNotThereIsUnavailable) {
 
 TEST_F(DlopenNcclRuntimeTest, AnotherLibraryIsRefusedWithAFunctionItLacks) {
   EXPECT_THAT(DlopenNcclRuntime::Open("libm.so.6"),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("libm.so.6"),
-                             HasSubstr("no function ncclGetVersion"))));
+              IsFailedPrecondition("libm.so.6", "no function ncclGetVersion"));
 }
 
 TEST_F(DlopenNcclRuntimeTest, ALibraryThatIsTooOldIsRefusedWithItsVersion) {
   SetVersion("21505");
   EXPECT_THAT(DlopenNcclRuntime::Open(kStub),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("2.15.5"), HasSubstr("2.16.2"))));
+              IsFailedPrecondition("2.15.5", "2.16.2"));
   SetVersion("2708");
   EXPECT_THAT(DlopenNcclRuntime::Open(kStub),
               IsFailedPrecondition("is NCCL 2.7.8;"));
@@ -184,10 +177,9 @@ TEST_F(DlopenNcclRuntimeTest, OnesThatHaveToBlockAreOfThisProcessAlone) {
   SetVersion("22105");
   const auto nccl = Opened();
   Log();
-  EXPECT_THAT(nccl->CommInitRanks(id_, 3, two_ranks_),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("2 of the 3 ranks"),
-                             HasSubstr("2.21.5 is older than 2.27.3"))));
+  EXPECT_THAT(
+      nccl->CommInitRanks(id_, 3, two_ranks_),
+      IsFailedPrecondition("2 of the 3 ranks", "2.21.5 is older than 2.27.3"));
   EXPECT_THAT(nccl->NewUniqueId().value_or(""), SizeIs(kNcclIdBytes));
   EXPECT_EQ(Log(), "");
   EXPECT_THAT(nccl->CommInitRanks(id_, 2, two_ranks_).value_or(none_),

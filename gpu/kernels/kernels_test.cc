@@ -1,5 +1,3 @@
-#include "gpu/kernels/kernel_loops.h"
-
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -7,15 +5,122 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/reduce/reduction_test_data.h"
+#include "gmock/gmock.h"
 #include "gpu/kernels/gpu_reduction.h"
+#include "gpu/kernels/kernel_loops.h"
 #include "gpu/kernels/kernel_plan.h"
 #include "gpu/kernels/kernel_table.h"
 #include "gtest/gtest.h"
+#include "tests/doubles/status_matchers.h"
 #include "tutti/reduction.h"
 #include "tutti/tensor.h"
 
 namespace tutti::gpu {
-namespace kernel_loops_test {
+namespace kernels_test {
+
+TEST(GpuReductionTest, WhatKernelsDoNotTakeIsNamed) {
+  float value = 0;
+  const GpuReduction good = {
+      .inputs = {&value}, .outputs = {&value}, .num_elements = 1};
+  EXPECT_THAT(CheckReduction(good), IsOk());
+  GpuReduction bad = good;
+  bad.inputs.assign(9, &value);
+  EXPECT_THAT(CheckReduction(bad), IsInvalidArgument("1 to 8 inputs, not 9"));
+  bad = good;
+  bad.outputs.clear();
+  EXPECT_THAT(CheckReduction(bad), IsInvalidArgument("1 to 8 outputs, not 0"));
+  bad = good;
+  bad.outputs = {&value, nullptr};
+  EXPECT_THAT(CheckReduction(bad), IsInvalidArgument("outputs[1]"));
+  bad.num_elements = 0;
+  EXPECT_THAT(CheckReduction(bad), IsOk());
+  bad = good;
+  bad.divisor = 0;
+  EXPECT_THAT(CheckReduction(bad), IsInvalidArgument("not by 0"));
+  bad = good;
+  bad.dtype = DType::kBool;
+  EXPECT_THAT(CheckReduction(bad), IsInvalidArgument("bool"));
+}
+
+TEST(GpuReductionTest, WhatCopiesDoNotTakeIsNamed) {
+  float value = 0;
+  EXPECT_THAT(CheckCopy({.input = &value, .outputs = {&value}, .num_bytes = 4}),
+              IsOk());
+  EXPECT_THAT(CheckCopy({.outputs = {&value}, .num_bytes = 4}),
+              IsInvalidArgument("inputs[0]"));
+  EXPECT_THAT(CheckCopy({.input = &value, .num_bytes = 4}),
+              IsInvalidArgument("1 to 8 outputs, not 0"));
+}
+
+// Makes an address that nobody reads.
+void* At(uintptr_t address) {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-*)
+}
+
+TEST(KernelPlanTest, AlignedBuffersAreAllPacksButForTheRest) {
+  const ReduceArguments plan = PlanReduce({.inputs = {At(256), At(512)},
+                                           .outputs = {At(1024)},
+                                           .num_elements = 11});
+  EXPECT_EQ(plan.head_elements, 0u);
+  EXPECT_EQ(plan.num_packs, 2u);
+  EXPECT_TRUE(plan.is_aligned);
+}
+
+TEST(KernelPlanTest, BuffersThatLieAlikeHaveAHead) {
+  const ReduceArguments plan = PlanReduce(
+      {.inputs = {At(256 + 4)}, .outputs = {At(1024 + 4)}, .num_elements = 11});
+  EXPECT_EQ(plan.head_elements, 3u);
+  EXPECT_EQ(plan.num_packs, 2u);
+}
+
+TEST(KernelPlanTest, TheHeadIsNoLongerThanTheBuffers) {
+  const ReduceArguments plan = PlanReduce(
+      {.inputs = {At(256 + 4)}, .outputs = {At(1024 + 4)}, .num_elements = 2});
+  EXPECT_EQ(plan.head_elements, 2u);
+  EXPECT_EQ(plan.num_packs, 0u);
+}
+
+TEST(KernelPlanTest, BuffersThatLieDifferentlyHaveNoPacks) {
+  const ReduceArguments plan = PlanReduce({.inputs = {At(256), At(512 + 4)},
+                                           .outputs = {At(1024)},
+                                           .num_elements = 100});
+  EXPECT_EQ(plan.num_packs, 0u);
+  EXPECT_TRUE(plan.is_aligned);
+}
+
+TEST(KernelPlanTest, ElementsThatAreNotAlignedHaveNoPacks) {
+  const ReduceArguments plan = PlanReduce({.inputs = {At(256 + 2)},
+                                           .outputs = {At(1024 + 2)},
+                                           .num_elements = 100});
+  EXPECT_EQ(plan.num_packs, 0u);
+  EXPECT_FALSE(plan.is_aligned);
+}
+
+TEST(KernelPlanTest, CopiesUseTheWidestWordThatFits) {
+  const auto word_bytes = [](uintptr_t from, uintptr_t to) {
+    return PlanCopy({.input = At(from), .outputs = {At(to)}, .num_bytes = 100})
+        .word_bytes;
+  };
+  EXPECT_EQ(word_bytes(256, 512), 16u);
+  EXPECT_EQ(word_bytes(259, 515), 16u);
+  EXPECT_EQ(word_bytes(256, 516), 4u);
+  EXPECT_EQ(word_bytes(256, 513), 1u);
+}
+
+TEST(KernelPlanTest, AGpuRunsTheBlocksOfAllItsMultiprocessors) {
+  EXPECT_EQ(MostBlocks(132, 8), 1056);
+  EXPECT_EQ(MostBlocks(1, 1), 1);
+  // The driver says 0 for a kernel that it cannot load.
+  EXPECT_EQ(MostBlocks(132, 0), 1);
+}
+
+TEST(KernelPlanTest, TheGridFitsTheGpu) {
+  EXPECT_EQ(NumBlocks(0, 132), 1u);
+  EXPECT_EQ(NumBlocks(256, 132), 1u);
+  EXPECT_EQ(NumBlocks(257, 132), 2u);
+  EXPECT_EQ(NumBlocks(size_t{1} << 40, 132), 132u);
+  EXPECT_EQ(NumBlocks(SIZE_MAX, 0), 1u);
+}
 
 // Tests that the loops of the kernels, compiled for the host, write the same
 // bits as tutti/reduction.h. The GPU's code differs only in the conversions of
@@ -268,5 +373,5 @@ TEST(KernelLoopsTest, CopiesOfEveryLengthAndAlignmentAreWhole) {
   }
 }
 
-}  // namespace kernel_loops_test
+}  // namespace kernels_test
 }  // namespace tutti::gpu

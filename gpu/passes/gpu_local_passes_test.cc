@@ -8,29 +8,220 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/strings/str_cat.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "gmock/gmock.h"
 #include "gpu/device/gpu_pass_end.h"
+#include "gpu/passes/gpu_local_pass.h"
 #include "gpu/passes/gpu_local_reference.h"
 #include "gpu/testing/fake_gpu_group.h"
 #include "gpu/testing/fake_gpu_sums.h"
 #include "gtest/gtest.h"
+#include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
+#include "tutti/device.h"
 #include "tutti/executor.h"
+#include "tutti/implementation.h"
+#include "tutti/local_runtime.h"
 
 namespace tutti {
-namespace gpu_local_reduce_test {
+namespace gpu_local_passes_test {
 
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::Eq;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 using ::testing::SizeIs;
 
+constexpr int64_t kElements = 4;
 constexpr uint64_t kSeeds = 20;
+
+// Names the pass, as other implementations are linked too.
+CollectiveRequest RequestOf(FakeGpuGroup& group, const CollectiveOp& op,
+                            DType dtype, int64_t num_elements) {
+  CollectiveRequest request = group.Request(op, dtype, num_elements);
+  const bool reduces = std::holds_alternative<AllReduce>(op) ||
+                       std::holds_alternative<ReduceToRoot>(op);
+  request.impl_details.implementation = reduces ? "GpuLocalReduce"
+                                        : std::holds_alternative<Broadcast>(op)
+                                            ? "GpuLocalBroadcast"
+                                            : "GpuLocalGather";
+  return request;
+}
+
+// Hook that PlanCopies() calls, if set, before it plans copies of the first
+// member's input to all outputs.
+absl::AnyInvocable<void(const GpuMembers&)>& Hook() {
+  static absl::AnyInvocable<void(const GpuMembers&)> hook;
+  return hook;
+}
+
+absl::StatusOr<GpuPlan> PlanCopies(const GpuMembers& members) {
+  if (Hook() != nullptr) Hook()(members);
+  std::vector<std::byte*> outputs;
+  for (int rank = 0; rank < members.size(); ++rank) {
+    outputs.push_back(members.output(rank));
+  }
+  GpuPlan plan;
+  AppendCopies(members.input(0), outputs, members.context(0).input.size_bytes(),
+               &plan.launches);
+  return plan;
+}
+
+class Copier : public GpuLocalCollective {
+ public:
+  Copier() : GpuLocalCollective(&PlanCopies) {}
+};
+
+// Without a price it runs only by name.
+ImplementationTraits CopierTraits() {
+  ImplementationTraits traits =
+      GpuLocalTraits("copies", {CollectiveType::kAllReduce});
+  traits.cost_seconds = nullptr;
+  return traits;
+}
+
+REGISTER_COLLECTIVE(TestCopies, Implemented<Copier>(CopierTraits()));
+
+// Needs of a leader whose version demands less of the devices.
+ImplementationTraits TraitsWithoutNeeds() {
+  ImplementationTraits traits = CopierTraits();
+  traits.device_needs = {};
+  return traits;
+}
+
+REGISTER_COLLECTIVE(TestCopiesAnywhere,
+                    Implemented<Copier>(TraitsWithoutNeeds()));
+
+CollectiveRequest CopyRequest(FakeGpuGroup& group) {
+  CollectiveRequest request =
+      group.Request(AllReduce{}, DType::kInt8, kElements);
+  request.impl_details.implementation = "TestCopies";
+  return request;
+}
+
+TEST(GpuLocalCollectiveTest, MemoryThatTheFirstOneDoesNotReachIsLeftAlone) {
+  FakeGpuGroup group(
+      {.num_gpus = 3, .devices_per_gpu = 1, .link = [](int a, int b) {
+         return a + b == 2 ? PeerLink::kNone : PeerLink::kBus;
+       }});
+  auto request = CopyRequest(group);
+  request.impl_details.implementation = "TestCopiesAnywhere";
+  std::vector<Tensor> outputs(group.size());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    group.Call(rank, request, group.Allocate(rank, DType::kInt8, kElements),
+               &outputs[rank]);
+  }
+  group.RunAll();
+  EXPECT_THAT(group.ended(),
+              Each(Optional(IsFailedPrecondition(
+                  "device:GPU:0 does not reach that of "
+                  "/job:localhost/replica:0/task:0/device:GPU:2"))));
+  outputs.clear();
+  EXPECT_THAT(group.Remains(), IsEmpty());
+}
+
+TEST(GpuLocalCollectiveTest, WhatFailsJustBeforeTheLaunchTouchesNothing) {
+  FakeGpuGroup group({});
+  Hook() = [](const GpuMembers& members) {
+    members.context(0).executor->StartAbort(absl::AbortedError("enough"));
+  };
+  const auto request = CopyRequest(group);
+  std::vector<Tensor> outputs;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    outputs.push_back(group.Allocate(rank, DType::kInt8, kElements));
+    group.Write(rank, outputs[rank], Bytes(kElements, 7));
+  }
+  for (int rank = 0; rank < group.size(); ++rank) {
+    group.Call(rank, request, group.Allocate(rank, DType::kInt8, kElements),
+               &outputs[rank]);
+  }
+  Hook() = nullptr;
+  EXPECT_THAT(group.ended(),
+              Each(Optional(StatusIs(absl::StatusCode::kAborted, "enough"))));
+  group.RunAll();
+  for (const Tensor& output : outputs) {
+    EXPECT_THAT(group.Read(output), Each(7));
+  }
+  outputs.clear();
+  EXPECT_THAT(group.Remains(), IsEmpty());
+}
+
+// Each member calls the second collective first; it waits for the launch of the
+// first one.
+TEST(GpuLocalCollectiveTest, WhatDependsOnAnotherReadsItsResults) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    FakeGpuGroup group({.seed = seed});
+    auto first = CopyRequest(group);
+    auto second = first;
+    second.instance_key = 1;
+    second.impl_details.dependencies = {{first.group_key, first.instance_key}};
+    std::vector<Tensor> inputs, between, outputs(group.size());
+    for (int rank = 0; rank < group.size(); ++rank) {
+      inputs.push_back(group.Allocate(rank, DType::kInt8, kElements));
+      between.push_back(group.Allocate(rank, DType::kInt8, kElements));
+      group.Write(rank, inputs[rank], Bytes(kElements, 5 + rank));
+      group.Call(rank, second, between[rank], &outputs[rank]);
+    }
+    int num_ended = 0;
+    for (int rank = 0; rank < group.size(); ++rank) {
+      group.Call(rank,
+                 {.request = std::make_shared<const CollectiveRequest>(first),
+                  .input = inputs[rank],
+                  .output = &between[rank]},
+                 [&](const absl::Status& status) {
+                   EXPECT_THAT(status, IsOk());
+                   ++num_ended;
+                 });
+    }
+    group.RunAll();
+    EXPECT_EQ(num_ended, group.size());
+    EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+    for (const Tensor& output : outputs) {
+      EXPECT_THAT(group.Read(output), Each(5));
+    }
+  }
+}
+
+// A device of type GPU that is unknown to CUDA.
+class OtherGpu : public Device {
+ public:
+  OtherGpu()
+      : Device({.name = {.job = "localhost", .type = CudaDevice::kType}}) {}
+  absl::StatusOr<Tensor> Allocate(DType dtype,
+                                  const TensorShape& shape) override {
+    return Tensor::Allocate(dtype, shape);
+  }
+};
+
+TEST(GpuLocalCollectiveTest, DevicesOfAnotherKindAreRefused) {
+  SimulatedEnvironment environment(/*seed=*/1);
+  std::vector<std::unique_ptr<Device>> devices;
+  devices.push_back(std::make_unique<OtherGpu>());
+  const auto manager = *DeviceManager::Create(std::move(devices));
+  const auto executors =
+      *CreateLocalExecutorMgr(environment.get(), manager.get());
+  CollectiveRequest request;
+  request.group_size = 1;
+  request.device_type = CudaDevice::kType;
+  request.op = AllReduce{};
+  request.shape = TensorShape::Vector(kElements);
+  Device* const device = manager->devices()[0];
+  Tensor output;
+  std::optional<absl::Status> ended;
+  executors->FindOrCreate(/*step_id=*/1)
+      ->ExecuteAsync(
+          {.device = device,
+           .request = std::make_shared<const CollectiveRequest>(request),
+           .input = *device->Allocate(request.dtype, request.shape),
+           .output = &output},
+          [&](absl::Status status) { ended = std::move(status); });
+  environment.RunAll();
+  EXPECT_THAT(ended,
+              Optional(IsInvalidArgument("device:GPU:0 is another one")));
+}
 
 std::vector<Bytes> RandomInputs(DType dtype, int num_ranks, size_t num_elements,
                                 uint64_t seed) {
@@ -39,14 +230,6 @@ std::vector<Bytes> RandomInputs(DType dtype, int num_ranks, size_t num_elements,
     inputs.push_back(RandomElements(dtype, num_elements, 100 * seed + rank));
   }
   return inputs;
-}
-
-// Names the pass, as other implementations are linked too.
-CollectiveRequest RequestOf(FakeGpuGroup& group, CollectiveOp op, DType dtype,
-                            int64_t num_elements) {
-  CollectiveRequest request = group.Request(std::move(op), dtype, num_elements);
-  request.impl_details.implementation = "GpuLocalReduce";
-  return request;
 }
 
 struct Case {
@@ -384,26 +567,6 @@ TEST(GpuLocalReduceTest, LackOfMemoryForTheScratchEndsAllMembers) {
   EXPECT_THAT(group.Remains(), IsEmpty());
 }
 
-// Spoils one of three GPUs by an error on its stream. CUDA then calls no host
-// function of that GPU.
-void SpoilAGpu(int spoilt) {
-  Sums sums({.num_gpus = 3, .devices_per_gpu = 1, .keeps_host_work = true});
-  FakeGpuGroup& group = sums.group();
-  group.runtime().FailStream(group.device(spoilt).compute_stream(),
-                             absl::InternalError("illegal address"));
-  sums.CallAll();
-  group.RunAll();
-  EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
-  group.environment().Advance(GpuPassEnd::kLookEvery);
-  EXPECT_THAT(group.ended(), Each(Optional(IsInternal("illegal address"))));
-  EXPECT_EQ(group.environment().num_alarms(), 0);
-  EXPECT_THAT(group.runtime().Mistakes(), IsEmpty());
-}
-
-TEST(GpuLocalReduceTest, ASpoiltGpuEndsAllMembersWithItsError) {
-  for (int gpu = 0; gpu < 3; ++gpu) SpoilAGpu(gpu);
-}
-
 TEST(GpuLocalReduceTest, CallsOnASpoiltGpuFail) {
   Sums sums({});
   FakeGpuGroup& group = sums.group();
@@ -429,31 +592,6 @@ TEST(GpuLocalReduceTest, ALookBeforeTheEndEndsNothing) {
   group.environment().Advance(10 * GpuPassEnd::kLookEvery);
   EXPECT_THAT(seen, AllOf(SizeIs(2), Each(Eq(sums.Sum()))));
   EXPECT_EQ(group.environment().num_alarms(), 0);
-}
-
-// CUDA may refuse to answer while another thread captures a graph.
-TEST(GpuLocalReduceTest, ALookThatFailsOnAGoodGpuEndsNothing) {
-  Sums sums({});
-  FakeGpuGroup& group = sums.group();
-  sums.FillAll();
-  const auto gate = std::make_shared<std::atomic<bool>>(false);
-  ASSERT_THAT(group.runtime().PutGate(group.device(0).compute_stream(), gate),
-              IsOk());
-  sums.CallAll();
-  group.RunAll();
-  group.runtime().FailCall(GpuCall::kIsDone, /*num_good=*/0,
-                           absl::InternalError("capturing"));
-  const int64_t num_before = group.runtime().NumCalls(GpuCall::kIsDone);
-  group.environment().Advance(GpuPassEnd::kLookEvery);
-  EXPECT_GT(group.runtime().NumCalls(GpuCall::kIsDone), num_before);
-  EXPECT_THAT(group.ended(), Each(Eq(std::nullopt)));
-  *gate = true;
-  group.runtime().Waker()();
-  group.RunAll();
-  EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
-  for (int rank = 0; rank < group.size(); ++rank) {
-    EXPECT_EQ(group.Read(sums.output(rank)), sums.Sum());
-  }
 }
 
 TEST(GpuLocalReduceTest, GpusWithoutALinkAreNamed) {
@@ -484,12 +622,166 @@ TEST(GpuLocalReduceTest, OpsOfTheCallerAreRefused) {
     }
     sums.CallAll();
     EXPECT_THAT(sums.group().ended(),
-                Each(Optional(StatusIs(
-                    absl::StatusCode::kInvalidArgument,
-                    AllOf(HasSubstr("op \"mine\", a function of the host"),
-                          HasSubstr("GpuLocalReduce"))))));
+                Each(Optional(IsInvalidArgument(
+                    "op \"mine\", a function of the host", "GpuLocalReduce"))));
   }
 }
 
-}  // namespace gpu_local_reduce_test
+// Tests broadcasts and gathers among GPU devices.
+
+// The parameter is the number of devices on the GPU.
+class GpuLocalCopiesTest : public testing::TestWithParam<int> {
+ protected:
+  static FakeGpuGroup::Options Options(uint64_t seed) {
+    return {.seed = seed, .devices_per_gpu = GetParam()};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Members, GpuLocalCopiesTest,
+                         testing::Values(1, 2, 3, 8, 9, 17));
+
+// Waits for the end of all members. Returns the outputs, as the compute streams
+// read them after all members have called.
+std::vector<Bytes> ReadAfterCalls(FakeGpuGroup& group,
+                                  const std::vector<Tensor>& outputs) {
+  std::vector<Tensor> seen;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (!outputs[rank].is_set()) continue;
+    seen.push_back(group.Copy(rank, outputs[rank]));
+  }
+  group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+  std::vector<Bytes> bytes;
+  bytes.reserve(seen.size());
+  for (const Tensor& tensor : seen) bytes.push_back(group.Read(tensor));
+  return bytes;
+}
+
+TEST_P(GpuLocalCopiesTest, EveryMemberGetsTheInputOfTheSource) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    FakeGpuGroup group(Options(seed));
+    const int root = static_cast<int>(seed) % group.size();
+    const bool in_place = seed % 2 == 0;
+    const Bytes bytes = RandomElements(DType::kFloat16, 33, seed);
+    std::vector<Tensor> outputs(group.size());
+    for (int rank = 0; rank < group.size(); ++rank) {
+      Tensor input;
+      if (rank == root) {
+        input = group.Allocate(rank, DType::kFloat16, 33);
+        group.Write(rank, input, bytes);
+        if (in_place) outputs[rank] = input;
+      }
+      group.Call(rank,
+                 RequestOf(group, Broadcast{.is_source = rank == root},
+                           DType::kFloat16, 33),
+                 std::move(input), &outputs[rank]);
+    }
+    EXPECT_THAT(ReadAfterCalls(group, outputs), Each(bytes));
+    outputs.clear();
+    EXPECT_THAT(group.Remains(), IsEmpty());
+  }
+}
+
+// Inputs of the members, of equal or of different lengths.
+std::vector<Bytes> InputsOf(int num_ranks, bool is_uneven, uint64_t seed) {
+  std::vector<Bytes> inputs;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    inputs.push_back(RandomElements(DType::kInt8, is_uneven ? 2 * rank : 5,
+                                    100 * seed + rank));
+  }
+  return inputs;
+}
+
+Bytes Joined(const std::vector<Bytes>& inputs) {
+  Bytes all;
+  for (const Bytes& input : inputs) {
+    all.insert(all.end(), input.begin(), input.end());
+  }
+  return all;
+}
+
+TEST_P(GpuLocalCopiesTest, EveryMemberGetsAllInputs) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    FakeGpuGroup group(Options(seed));
+    const bool is_uneven = seed % 2 == 0;
+    const auto inputs = InputsOf(group.size(), is_uneven, seed);
+    std::vector<Tensor> outputs(group.size());
+    for (int rank = 0; rank < group.size(); ++rank) {
+      const auto length = static_cast<int64_t>(inputs[rank].size());
+      const Tensor input = group.Allocate(rank, DType::kInt8, length);
+      group.Write(rank, input, inputs[rank]);
+      group.Call(rank,
+                 RequestOf(group, AllGather{.uneven = is_uneven}, DType::kInt8,
+                           length),
+                 input, &outputs[rank]);
+    }
+    EXPECT_THAT(ReadAfterCalls(group, outputs), Each(Joined(inputs)));
+    outputs.clear();
+    EXPECT_THAT(group.Remains(), IsEmpty());
+  }
+}
+
+TEST_P(GpuLocalCopiesTest, InputsMayBeThePartsOfTheOutputsThatTheyFill) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    FakeGpuGroup group(Options(seed));
+    const auto inputs = InputsOf(group.size(), /*is_uneven=*/false, seed);
+    std::vector<Tensor> outputs;
+    for (int rank = 0; rank < group.size(); ++rank) {
+      outputs.push_back(group.Allocate(rank, DType::kInt8, 5 * group.size()));
+      const Tensor input = *outputs[rank].Slice(5 * rank, 5 * (rank + 1));
+      group.Write(rank, input, inputs[rank]);
+    }
+    for (int rank = 0; rank < group.size(); ++rank) {
+      group.Call(rank, RequestOf(group, AllGather{}, DType::kInt8, 5),
+                 *outputs[rank].Slice(5 * rank, 5 * (rank + 1)),
+                 &outputs[rank]);
+    }
+    EXPECT_THAT(ReadAfterCalls(group, outputs), Each(Joined(inputs)));
+    outputs.clear();
+    EXPECT_THAT(group.Remains(), IsEmpty());
+  }
+}
+
+TEST_P(GpuLocalCopiesTest, TheRootGetsAllInputs) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    FakeGpuGroup group(Options(seed));
+    const int root = static_cast<int>(seed) % group.size();
+    const auto inputs = InputsOf(group.size(), /*is_uneven=*/false, seed);
+    std::vector<Tensor> outputs(group.size());
+    for (int rank = 0; rank < group.size(); ++rank) {
+      const Tensor input = group.Allocate(rank, DType::kInt8, 5);
+      group.Write(rank, input, inputs[rank]);
+      group.Call(rank,
+                 RequestOf(group, GatherToRoot{.root = root}, DType::kInt8, 5),
+                 input, rank == root ? &outputs[rank] : nullptr);
+    }
+    EXPECT_THAT(ReadAfterCalls(group, outputs),
+                testing::ElementsAre(Joined(inputs)));
+    outputs.clear();
+    EXPECT_THAT(group.Remains(), IsEmpty());
+  }
+}
+
+TEST(GpuLocalCopyFaultsTest, ACopyThatFailsEndsAllMembers) {
+  for (const int num_good : {0, 1, 2}) {
+    FakeGpuGroup group({.devices_per_gpu = 3});
+    std::vector<Tensor> inputs, outputs;
+    for (int rank = 0; rank < group.size(); ++rank) {
+      inputs.push_back(group.Allocate(rank, DType::kInt8, 5));
+      outputs.push_back(group.Allocate(rank, DType::kInt8, 15));
+    }
+    group.runtime().FailCall(GpuCall::kLaunchCopy, num_good,
+                             absl::InternalError("no luck"));
+    for (int rank = 0; rank < group.size(); ++rank) {
+      group.Call(rank, RequestOf(group, AllGather{}, DType::kInt8, 5),
+                 inputs[rank], &outputs[rank]);
+    }
+    group.RunAll();
+    EXPECT_THAT(group.ended(), Each(Optional(IsInternal("no luck"))));
+    inputs.clear();
+    outputs.clear();
+    EXPECT_THAT(group.Remains(), IsEmpty());
+  }
+}
+
+}  // namespace gpu_local_passes_test
 }  // namespace tutti
