@@ -23,7 +23,7 @@
 #include "bench/gpu/gpu_machine.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "gpu/kernels/gpu_reduction.h"
-#include "gpu/passes/gpu_local_reference.h"
+#include "gpu/testing/gpu_reference.h"
 #include "gtest/gtest.h"
 #include "tutti/gpu_devices.h"
 #include "tutti/tensor.h"

@@ -11,7 +11,7 @@
 #include "benchmark/benchmark.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "gpu/kernels/gpu_reduction.h"
-#include "gpu/passes/gpu_local_reference.h"
+#include "gpu/testing/gpu_reference.h"
 #include "tutti/gpu_devices.h"
 #include "tutti/reduction.h"
 #include "tutti/tensor.h"

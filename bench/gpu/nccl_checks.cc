@@ -4,7 +4,7 @@
 // cases of tests/conformance/ and compare bit by bit: inputs of floats are such
 // that no result is rounded.
 
-#include "gpu/nccl/nccl_checks.h"
+#include "gpu/nccl/nccl_collective.h"
 
 #include <cstdint>
 #include <string>

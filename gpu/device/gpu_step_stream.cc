@@ -11,7 +11,6 @@
 #include "gpu/device/gpu_pass_end.h"
 #include "gpu/kernels/gpu_reduction.h"
 #include "gpu/runtime/gpu_launch.h"
-#include "gpu/runtime/split_reduction.h"
 #include "tutti/tensor.h"
 
 namespace tutti {

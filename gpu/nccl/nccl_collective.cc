@@ -4,15 +4,13 @@
 #include <memory>
 #include <utility>
 
-#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "framework/collective/group_resources.h"
-#include "gpu/nccl/nccl_checks.h"
 #include "gpu/nccl/nccl_group.h"
 #include "gpu/nccl/runtime/nccl_keys.h"
 #include "gpu/nccl/runtime/nccl_runtime.h"
 #include "gpu/passes/gpu_meeting.h"
-#include "gpu/passes/gpu_members.h"
 #include "tutti/gpu_devices.h"
 #include "tutti/implementation.h"
 
@@ -34,6 +32,35 @@ double CostSeconds(const CostQuery& query) {
 }
 
 }  // namespace
+
+std::string WhyNotWithNccl(DType dtype, const MergeOp& merge_op,
+                           const FinalOp& final_op) {
+  std::string why_not = WhyNotOnGpu(dtype, merge_op, final_op);
+  if (!why_not.empty()) return why_not;
+  if (IsInteger(dtype) && SizeOf(dtype) == 2) {
+    return absl::StrCat("has no ", Name(dtype), ", which NCCL lacks");
+  }
+  switch (merge_op.kind()) {
+    case ReductionKind::kSum:
+    case ReductionKind::kProd:
+    case ReductionKind::kMin:
+    case ReductionKind::kMax:
+      return "";
+    default:
+      return absl::StrCat("has no merge op \"", merge_op.name(),
+                          "\", which NCCL lacks");
+  }
+}
+
+absl::Status CheckHasNccl(const CollectiveContext& context) {
+  RETURN_IF_ERROR(CheckIsCudaDevice(context));
+  if (CudaDeviceOf(context).nccl() == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(context.params->instance->impl_details.implementation,
+                     ": ", context.device->full_name(), " does not have NCCL"));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status NcclCollective::InitializeCollectiveGroupRuntimeDetails(
     CollGroupParams* group) {
@@ -58,15 +85,10 @@ void NcclCollective::Run(const CollectiveContext& context,
       std::move(done)(std::move(status));
     };
   }
-  CudaDevice& device = CudaDeviceOf(context);
-  absl::StatusOr<OwnedGpuEvent> ready = device.Mark(device.compute_stream());
-  if (!ready.ok()) return std::move(done)(ready.status());
   GpuMeeting& meeting = context.execution->Shared<GpuMeeting>();
-  const auto members =
-      meeting.Join(context, *std::move(ready), std::move(done));
-  if (members.empty()) return;
-  std::make_shared<NcclPass>(meeting, GpuMembers(members), group)
-      ->Start(planner_);
+  const GpuMembers members = meeting.Join(context, std::move(done));
+  if (members.size() == 0) return;
+  std::make_shared<NcclPass>(meeting, members, group)->Start(planner_);
 }
 
 ImplementationTraits NcclTraits(std::string summary,

@@ -10,8 +10,20 @@
 #include "tutti/environment.h"
 #include "tutti/implementation.h"
 #include "tutti/params.h"
+#include "tutti/reduction.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
+
+// Reason why NCCL cannot reduce elements of `dtype` with these ops
+// (ImplementationTraits::why_not_ops).
+std::string WhyNotWithNccl(DType dtype, const MergeOp& merge_op,
+                           const FinalOp& final_op);
+
+// Checks that NCCL's collectives can run on this device. Errors:
+// INVALID_ARGUMENT for a device that is no CudaDevice; FAILED_PRECONDITION for
+// a device without NCCL.
+absl::Status CheckHasNccl(const CollectiveContext& context);
 
 // Collective of NCCL among GPU devices of any number of processes, each device
 // on a separate GPU:
@@ -48,6 +60,13 @@ class NcclCollective : public CollectiveImplementationInterface {
 
  private:
   const NcclPlanner planner_;
+};
+
+// The collective of a planner.
+template <NcclPlanner kPlanner>
+class NcclPlanned : public NcclCollective {
+ public:
+  NcclPlanned() : NcclCollective(kPlanner) {}
 };
 
 // Traits shared by NCCL's collectives. They cost more than a pass of one GPU

@@ -16,7 +16,7 @@
 #include "framework/reduce/reduction_reference.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "gmock/gmock.h"
-#include "gpu/nccl/nccl_checks.h"
+#include "gpu/nccl/nccl_collective.h"
 #include "gpu/nccl/nccl_group.h"
 #include "gpu/nccl/nccl_order.h"
 #include "gpu/nccl/nccl_reduce.h"

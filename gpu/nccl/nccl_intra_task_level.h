@@ -18,7 +18,6 @@
 #include "gpu/nccl/nccl_group.h"
 #include "gpu/nccl/runtime/nccl_runtime.h"
 #include "gpu/passes/gpu_meeting.h"
-#include "gpu/passes/gpu_members.h"
 #include "gpu/runtime/gpu_launch.h"
 #include "schedule/chunk_map.h"
 #include "schedule/engine/hierarchical_run.h"

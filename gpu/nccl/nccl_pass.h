@@ -15,7 +15,6 @@
 #include "gpu/nccl/nccl_order.h"
 #include "gpu/nccl/runtime/nccl_runtime.h"
 #include "gpu/passes/gpu_meeting.h"
-#include "gpu/passes/gpu_members.h"
 #include "gpu/runtime/gpu_launch.h"
 #include "tutti/environment.h"
 #include "tutti/gpu_devices.h"

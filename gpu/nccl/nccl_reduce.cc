@@ -1,50 +1,84 @@
 #include "gpu/nccl/nccl_reduce.h"
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "gpu/nccl/nccl_collective.h"
-#include "gpu/passes/gpu_members.h"
+#include "gpu/passes/gpu_meeting.h"
 #include "tutti/collective.h"
 #include "tutti/implementation.h"
 
 namespace tutti {
 namespace {
 
-absl::StatusOr<NcclPlan> PlanReduce(const CollectiveContext& context) {
-  const CollInstanceParams& instance = *context.params->instance;
+// Plans a reduction with the instance's final op: as NCCL's average if that is
+// exact, else with our kernel, which then divides the output. `call` has op,
+// buffers, number and peer.
+NcclPlan PlanOf(const CollectiveContext& context, NcclCall call) {
   NcclPlan plan;
-  AppendReduction(
-      context,
-      {.op = instance.type == CollectiveType::kReduce ? NcclOp::kReduce
-                                                      : NcclOp::kAllReduce,
-       .input = context.input.data(),
-       .output = OutputOf(context),
-       .num_elements = static_cast<size_t>(instance.shape.num_elements()),
-       .peer = instance.type == CollectiveType::kReduce ? instance.root : 0},
-      &plan);
+  if (call.num_elements == 0) return plan;
+  const CollInstanceParams& instance = *context.params->instance;
+  const int num_ranks = context.params->group->size();
+  call.input = context.input.data();
+  call.output = OutputOf(context);
+  call.dtype = instance.dtype;
+  call.kind = instance.merge_op.kind();
+  const bool divides = !instance.final_op.is_identity() && num_ranks > 1;
+  call.is_average = divides && call.kind == ReductionKind::kSum &&
+                    IsAverageExact(call.dtype, num_ranks);
+  plan.calls.push_back(call);
+  if (!divides || call.is_average || call.output == nullptr) return plan;
+  plan.after.emplace_back(GpuReduction{.kind = ReductionKind::kSum,
+                                       .dtype = call.dtype,
+                                       .inputs = {call.output},
+                                       .outputs = {call.output},
+                                       .num_elements = call.num_elements,
+                                       .divisor = num_ranks});
   return plan;
 }
 
-class NcclReducer : public NcclCollective {
- public:
-  NcclReducer() : NcclCollective(&PlanReduce) {}
-};
+absl::StatusOr<NcclPlan> PlanReduce(const CollectiveContext& context) {
+  const CollInstanceParams& instance = *context.params->instance;
+  const bool is_to_root = instance.type == CollectiveType::kReduce;
+  return PlanOf(
+      context,
+      {.op = is_to_root ? NcclOp::kReduce : NcclOp::kAllReduce,
+       .num_elements = static_cast<size_t>(instance.shape.num_elements()),
+       .peer = is_to_root ? instance.root : 0});
+}
+
+absl::StatusOr<NcclPlan> PlanReduceScatter(const CollectiveContext& context) {
+  return PlanOf(
+      context,
+      {.op = NcclOp::kReduceScatter,
+       .num_elements = static_cast<size_t>(context.output.num_elements())});
+}
 
 // NCCL's floating sums may differ in bits between runs.
-ImplementationTraits Traits() {
+ImplementationTraits SumTraits(std::string summary,
+                               std::vector<CollectiveType> collectives) {
   ImplementationTraits traits =
-      NcclTraits("ncclAllReduce and ncclReduce",
-                 {CollectiveType::kAllReduce, CollectiveType::kReduce});
+      NcclTraits(std::move(summary), std::move(collectives));
   traits.determinism = Determinism::kNotGuaranteed;
   return traits;
 }
 
-REGISTER_COLLECTIVE(NcclReduce, Implemented<NcclReducer>(Traits()));
+REGISTER_COLLECTIVE(NcclReduce, Implemented<NcclPlanned<PlanReduce>>(
+                                    SumTraits("ncclAllReduce and ncclReduce",
+                                              {CollectiveType::kAllReduce,
+                                               CollectiveType::kReduce})));
 
 // The name in TensorFlow's collective runtime.
 REGISTER_COLLECTIVE_ALIAS(NcclReducer, NcclReduce);
+
+REGISTER_COLLECTIVE(NcclReduceScatter,
+                    Implemented<NcclPlanned<PlanReduceScatter>>(
+                        SumTraits("ncclReduceScatter",
+                                  {CollectiveType::kReduceScatter})));
 
 }  // namespace
 
@@ -56,26 +90,6 @@ bool IsAverageExact(DType dtype, int num_ranks) {
       return false;
     }
   });
-}
-
-void AppendReduction(const CollectiveContext& context, NcclCall call,
-                     NcclPlan* plan) {
-  if (call.num_elements == 0) return;
-  const CollInstanceParams& instance = *context.params->instance;
-  const int num_ranks = context.params->group->size();
-  call.dtype = instance.dtype;
-  call.kind = instance.merge_op.kind();
-  const bool divides = !instance.final_op.is_identity() && num_ranks > 1;
-  call.is_average = divides && call.kind == ReductionKind::kSum &&
-                    IsAverageExact(call.dtype, num_ranks);
-  plan->calls.push_back(call);
-  if (!divides || call.is_average || call.output == nullptr) return;
-  plan->after.emplace_back(GpuReduction{.kind = ReductionKind::kSum,
-                                        .dtype = call.dtype,
-                                        .inputs = {call.output},
-                                        .outputs = {call.output},
-                                        .num_elements = call.num_elements,
-                                        .divisor = num_ranks});
 }
 
 }  // namespace tutti

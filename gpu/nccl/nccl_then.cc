@@ -5,9 +5,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "gpu/nccl/nccl_checks.h"
+#include "gpu/nccl/nccl_collective.h"
 #include "gpu/nccl/runtime/nccl_runtime.h"
-#include "gpu/passes/gpu_members.h"
+#include "gpu/passes/gpu_meeting.h"
 #include "schedule/engine/schedule_between_tasks.h"
 #include "schedule/first_members.h"
 #include "tutti/collective.h"
@@ -87,14 +87,9 @@ absl::Status NcclThen::InitializeCollectiveContext(CollectiveContext* context) {
 }
 
 void NcclThen::Run(const CollectiveContext& context, StatusCallback done) {
-  CudaDevice& device = CudaDeviceOf(context);
-  absl::StatusOr<OwnedGpuEvent> ready = device.Mark(device.compute_stream());
-  if (!ready.ok()) return std::move(done)(ready.status());
   GpuMeeting& meeting = context.execution->Shared<GpuMeeting>();
-  const auto attendees =
-      meeting.Join(context, *std::move(ready), std::move(done));
-  if (attendees.empty()) return;
-  const GpuMembers members(attendees);
+  const GpuMembers members = meeting.Join(context, std::move(done));
+  if (members.size() == 0) return;
   std::make_shared<NcclIntraTaskLevel>(
       meeting, members,
       *static_cast<const NcclThenPlan*>(
@@ -117,5 +112,10 @@ std::shared_ptr<const CollectiveFactory> NcclThenFactory(std::string between,
   return std::make_shared<const Factory>(std::move(traits), std::move(between),
                                          chunk_bytes);
 }
+
+REGISTER_COLLECTIVE(NcclThenRing, NcclThenFactory("RingReduce"));
+REGISTER_COLLECTIVE(NcclThenShuffle, NcclThenFactory("ShuffleReduce"));
+REGISTER_COLLECTIVE(NcclThenRecursiveHalvingDoubling,
+                    NcclThenFactory("RecursiveHalvingDoublingReduce"));
 
 }  // namespace tutti

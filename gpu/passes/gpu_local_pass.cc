@@ -94,13 +94,9 @@ absl::Status GpuLocalCollective::InitializeCollectiveContext(
 
 void GpuLocalCollective::Run(const CollectiveContext& context,
                              StatusCallback done) {
-  CudaDevice& device = CudaDeviceOf(context);
-  absl::StatusOr<OwnedGpuEvent> ready = device.Mark(device.compute_stream());
-  if (!ready.ok()) return std::move(done)(ready.status());
   GpuMeeting& meeting = context.execution->Shared<GpuMeeting>();
-  const auto members =
-      meeting.Join(context, *std::move(ready), std::move(done));
-  if (!members.empty()) RunAll(meeting, GpuMembers(members));
+  const GpuMembers members = meeting.Join(context, std::move(done));
+  if (members.size() > 0) RunAll(meeting, members);
 }
 
 void GpuLocalCollective::RunAll(GpuMeeting& meeting,

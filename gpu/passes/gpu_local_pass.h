@@ -7,7 +7,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gpu/passes/gpu_meeting.h"
-#include "gpu/passes/gpu_members.h"
 #include "gpu/runtime/gpu_launch.h"
 #include "tutti/gpu_devices.h"
 #include "tutti/implementation.h"
@@ -55,6 +54,13 @@ class GpuLocalCollective : public CollectiveImplementationInterface {
   void RunAll(GpuMeeting& meeting, const GpuMembers& members);
 
   const Planner planner_;
+};
+
+// The collective of a planner.
+template <GpuLocalCollective::Planner kPlanner>
+class GpuLocalPlanned : public GpuLocalCollective {
+ public:
+  GpuLocalPlanned() : GpuLocalCollective(kPlanner) {}
 };
 
 // Traits shared by GpuLocalCollectives: for GPU devices of one process, and

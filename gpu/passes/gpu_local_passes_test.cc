@@ -14,9 +14,9 @@
 #include "gmock/gmock.h"
 #include "gpu/device/gpu_pass_end.h"
 #include "gpu/passes/gpu_local_pass.h"
-#include "gpu/passes/gpu_local_reference.h"
 #include "gpu/testing/fake_gpu_group.h"
 #include "gpu/testing/fake_gpu_sums.h"
+#include "gpu/testing/gpu_reference.h"
 #include "gtest/gtest.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
@@ -70,10 +70,7 @@ absl::StatusOr<GpuPlan> PlanCopies(const GpuMembers& members) {
   return plan;
 }
 
-class Copier : public GpuLocalCollective {
- public:
-  Copier() : GpuLocalCollective(&PlanCopies) {}
-};
+using Copier = GpuLocalPlanned<PlanCopies>;
 
 // Without a price it runs only by name.
 ImplementationTraits CopierTraits() {

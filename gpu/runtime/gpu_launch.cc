@@ -1,16 +1,50 @@
 #include "gpu/runtime/gpu_launch.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
 #include "framework/base/status_macros.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace {
 
-absl::Status Launch(GpuRuntime& runtime, const GpuLaunch& launch,
-                    GpuStream stream) {
-  if (const auto* const reduction = std::get_if<GpuReduction>(&launch)) {
-    return runtime.LaunchReduce(*reduction, stream);
-  }
-  return runtime.LaunchCopy(std::get<GpuCopy>(launch), stream);
+constexpr size_t kMax = kMaxGpuBuffers;
+
+size_t NumBytes(const GpuReduction& reduction) {
+  return reduction.num_elements * SizeOf(reduction.dtype);
+}
+
+bool Touch(const void* a, const void* b, size_t num_bytes) {
+  const auto one = reinterpret_cast<uintptr_t>(a);
+  const auto other = reinterpret_cast<uintptr_t>(b);
+  return one < other + num_bytes && other < one + num_bytes;
+}
+
+template <typename Pointer>
+std::vector<Pointer> Part(const std::vector<Pointer>& all, size_t begin,
+                          size_t end) {
+  const auto at = [&](size_t index) {
+    return all.begin() + static_cast<ptrdiff_t>(std::min(index, all.size()));
+  };
+  return std::vector<Pointer>(at(begin), at(end));
+}
+
+// Finds an output that can serve as the scratch: no pass after the first reads
+// it. Returns null if there is none, or no scratch is needed.
+void* SetAsideIn(const GpuReduction& reduction) {
+  if (reduction.inputs.size() <= kMax) return nullptr;
+  const auto unread = Part(reduction.inputs, kMax, reduction.inputs.size());
+  const auto found =
+      std::find_if(reduction.outputs.begin(), reduction.outputs.end(),
+                   [&](const void* output) {
+                     return std::none_of(
+                         unread.begin(), unread.end(), [&](const void* input) {
+                           return Touch(output, input, NumBytes(reduction));
+                         });
+                   });
+  return found == reduction.outputs.end() ? nullptr : *found;
 }
 
 }  // namespace
@@ -19,7 +53,11 @@ absl::Status LaunchInOrder(GpuRuntime& runtime,
                            absl::Span<const GpuLaunch> launches,
                            GpuStream stream) {
   for (const GpuLaunch& launch : launches) {
-    RETURN_IF_ERROR(Launch(runtime, launch, stream));
+    const auto* const reduction = std::get_if<GpuReduction>(&launch);
+    RETURN_IF_ERROR(
+        reduction != nullptr
+            ? runtime.LaunchReduce(*reduction, stream)
+            : runtime.LaunchCopy(std::get<GpuCopy>(launch), stream));
   }
   return absl::OkStatus();
 }
@@ -38,6 +76,36 @@ void AppendCopies(const std::byte* from, const std::vector<std::byte*>& to,
     if (copy.outputs.size() == kMaxGpuBuffers) append();
   }
   append();
+}
+
+bool NeedsScratch(const GpuReduction& reduction) {
+  return reduction.inputs.size() > kMax && SetAsideIn(reduction) == nullptr;
+}
+
+std::vector<GpuLaunch> SplitReduction(const GpuReduction& reduction,
+                                      void* scratch) {
+  void* const output = SetAsideIn(reduction);
+  void* const aside = output != nullptr ? output : scratch;
+  std::vector<GpuLaunch> launches;
+  GpuReduction pass = reduction;
+  pass.inputs = Part(reduction.inputs, 0, kMax);
+  pass.outputs = {aside};
+  pass.divisor = 1;
+  for (size_t next = kMax; next < reduction.inputs.size(); next += kMax - 1) {
+    launches.emplace_back(pass);
+    pass.inputs = Part(reduction.inputs, next, next + kMax - 1);
+    pass.inputs.insert(pass.inputs.begin(), aside);
+  }
+  pass.outputs = Part(reduction.outputs, 0, kMax);
+  pass.divisor = reduction.divisor;
+  launches.emplace_back(pass);
+  std::vector<std::byte*> others;
+  for (size_t i = kMax; i < reduction.outputs.size(); ++i) {
+    others.push_back(static_cast<std::byte*>(reduction.outputs[i]));
+  }
+  AppendCopies(static_cast<const std::byte*>(reduction.outputs[0]), others,
+               NumBytes(reduction), &launches);
+  return launches;
 }
 
 }  // namespace tutti

@@ -25,6 +25,26 @@ absl::Status LaunchInOrder(GpuRuntime& runtime,
 void AppendCopies(const std::byte* from, const std::vector<std::byte*>& to,
                   size_t num_bytes, std::vector<GpuLaunch>* launches);
 
+// Cuts a reduction of any number of buffers into launches.
+//
+// Up to 8 inputs and outputs take one pass: it reads every input and writes
+// every output once. For more inputs, the first pass reduces 8 of them to a
+// scratch. Each later pass reads the scratch and up to 7 more inputs:
+//
+//   inputs   0 .. 7   8 .. 14   15 .. 17
+//             \ | /    | | /     | | /
+//   passes     a  ---->  a  ----->  outputs / divisor
+//
+// The order is thus from left to right for any number of inputs. Only float16
+// and bfloat16 differ in bits from one pass: each pass rounds its result.
+// Outputs after the eighth are copies of the first.
+
+// True if SplitReduction() needs a scratch of `num_elements`.
+bool NeedsScratch(const GpuReduction& reduction);
+
+std::vector<GpuLaunch> SplitReduction(const GpuReduction& reduction,
+                                      void* scratch);
+
 }  // namespace tutti
 
 #endif  // TUTTI_GPU_RUNTIME_GPU_LAUNCH_H_

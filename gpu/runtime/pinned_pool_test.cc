@@ -15,7 +15,6 @@
 #include "gpu/kernels/gpu_reduction.h"
 #include "gpu/runtime/cuda_host_calls.h"
 #include "gpu/runtime/gpu_launch.h"
-#include "gpu/runtime/split_reduction.h"
 #include "gpu/testing/fake_gpu_runtime.h"
 #include "gtest/gtest.h"
 #include "tests/doubles/simulated_environment.h"

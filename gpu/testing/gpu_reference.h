@@ -1,5 +1,5 @@
-#ifndef TUTTI_GPU_PASSES_GPU_LOCAL_REFERENCE_H_
-#define TUTTI_GPU_PASSES_GPU_LOCAL_REFERENCE_H_
+#ifndef TUTTI_GPU_TESTING_GPU_REFERENCE_H_
+#define TUTTI_GPU_TESTING_GPU_REFERENCE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -19,11 +19,11 @@ Bytes ReferenceReduceInPasses(const ReductionPair& pair,
                               const std::vector<Bytes>& inputs, size_t most,
                               int64_t divisor);
 
-// Result of GpuLocalReduce at every member (split_reduction.h).
+// Result of GpuLocalReduce at every member (gpu_launch.h).
 Bytes ReferenceGpuLocalReduce(const ReductionPair& pair,
                               const std::vector<Bytes>& inputs,
                               bool is_average);
 
 }  // namespace tutti
 
-#endif  // TUTTI_GPU_PASSES_GPU_LOCAL_REFERENCE_H_
+#endif  // TUTTI_GPU_TESTING_GPU_REFERENCE_H_

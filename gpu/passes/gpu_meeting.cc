@@ -1,5 +1,6 @@
-#include "gpu/passes/gpu_members.h"
+#include "gpu/passes/gpu_meeting.h"
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
 namespace tutti {
@@ -32,12 +33,32 @@ std::byte* OutputOf(const CollectiveContext& context) {
   return const_cast<std::byte*>(context.output.data());
 }
 
-CudaDevice& GpuMembers::device(int place) const {
-  return CudaDeviceOf(context(place));
+GpuMembers GpuMeeting::Join(const CollectiveContext& context,
+                            StatusCallback done) {
+  CudaDevice& device = CudaDeviceOf(context);
+  absl::StatusOr<OwnedGpuEvent> ready = device.Mark(device.compute_stream());
+  if (!ready.ok()) {
+    std::move(done)(ready.status());
+    return GpuMembers({});
+  }
+  {
+    MutexLock lock(&mu_);
+    ready_[context.rank()] = ready->get();
+  }
+  return GpuMembers(meeting_.Join(
+      context, [ready = *std::move(ready),
+                done = std::move(done)](absl::Status status) mutable {
+        ready = OwnedGpuEvent();
+        std::move(done)(std::move(status));
+      }));
 }
 
-std::byte* GpuMembers::output(int place) const {
-  return OutputOf(context(place));
+std::vector<GpuEvent> GpuMeeting::TakeReady() {
+  MutexLock lock(&mu_);
+  std::vector<GpuEvent> ready;
+  for (const auto& [rank, event] : ready_) ready.push_back(event);
+  ready_.clear();
+  return ready;
 }
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-#include "gpu/passes/gpu_local_reference.h"
+#include "gpu/testing/gpu_reference.h"
 
 #include <algorithm>
 
