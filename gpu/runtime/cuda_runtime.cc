@@ -112,9 +112,7 @@ absl::Status CudaRuntime::EnablePeerAccess(int gpu, int peer) {
   }
   ASSIGN_OR_RETURN(const auto owner, Find(peer));
   const OnGpu on_gpu(gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return Note(on_gpu.error(), "cudaSetDevice", gpu);
-  }
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", gpu));
   const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
   absl::Status status =
       Note(error, absl::StrCat("cudaDeviceEnablePeerAccess(", peer, ")"), gpu);
@@ -131,9 +129,7 @@ absl::Status CudaRuntime::EnablePeerAccess(int gpu, int peer) {
 absl::StatusOr<GpuStream> CudaRuntime::CreateStream(int gpu) {
   ASSIGN_OR_RETURN(const auto opened, Find(gpu));
   const OnGpu on_gpu(gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return Note(on_gpu.error(), "cudaSetDevice", gpu);
-  }
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", gpu));
   cudaStream_t stream = nullptr;
   RETURN_IF_ERROR(
       Note(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
@@ -143,9 +139,7 @@ absl::StatusOr<GpuStream> CudaRuntime::CreateStream(int gpu) {
 
 absl::Status CudaRuntime::DestroyStream(GpuStream stream) {
   const OnGpu on_gpu(stream.gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
-  }
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", stream.gpu));
   return Note(cudaStreamDestroy(HandleOf(stream)), "cudaStreamDestroy",
               stream.gpu);
 }
@@ -163,9 +157,7 @@ absl::StatusOr<GpuEvent> CudaRuntime::CreateEvent(int gpu) {
     }
   }
   const OnGpu on_gpu(gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return Note(on_gpu.error(), "cudaSetDevice", gpu);
-  }
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", gpu));
   cudaEvent_t event = nullptr;
   RETURN_IF_ERROR(Note(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
                        "cudaEventCreateWithFlags", gpu));
@@ -184,26 +176,20 @@ absl::Status CudaRuntime::DestroyEvent(GpuEvent event) {
     }
   }
   const OnGpu on_gpu(event.gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return Note(on_gpu.error(), "cudaSetDevice", event.gpu);
-  }
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", event.gpu));
   return Note(cudaEventDestroy(HandleOf(event)), "cudaEventDestroy", event.gpu);
 }
 
 absl::Status CudaRuntime::RecordEvent(GpuEvent event, GpuStream stream) {
   const OnGpu on_gpu(stream.gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
-  }
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", stream.gpu));
   return Note(cudaEventRecord(HandleOf(event), HandleOf(stream)),
               "cudaEventRecord", stream.gpu);
 }
 
 absl::StatusOr<bool> CudaRuntime::IsDone(GpuEvent event) {
   const OnGpu on_gpu(event.gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return Note(on_gpu.error(), "cudaSetDevice", event.gpu);
-  }
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", event.gpu));
   const cudaError_t error = cudaEventQuery(HandleOf(event));
   if (error == cudaErrorNotReady) {
     (void)cudaGetLastError();
@@ -215,9 +201,7 @@ absl::StatusOr<bool> CudaRuntime::IsDone(GpuEvent event) {
 
 absl::Status CudaRuntime::WaitForEvent(GpuStream stream, GpuEvent event) {
   const OnGpu on_gpu(stream.gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
-  }
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", stream.gpu));
   return Note(cudaStreamWaitEvent(HandleOf(stream), HandleOf(event), 0),
               "cudaStreamWaitEvent", stream.gpu);
 }
@@ -226,9 +210,7 @@ absl::StatusOr<void*> CudaRuntime::AllocateAsync(size_t num_bytes,
                                                  GpuStream stream) {
   ASSIGN_OR_RETURN(const auto found, Find(stream.gpu));
   const OnGpu on_gpu(stream.gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
-  }
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", stream.gpu));
   void* memory = nullptr;
   RETURN_IF_ERROR(
       Note(cudaMallocFromPoolAsync(&memory, num_bytes, found->pool(),
@@ -240,9 +222,7 @@ absl::StatusOr<void*> CudaRuntime::AllocateAsync(size_t num_bytes,
 
 absl::Status CudaRuntime::FreeAsync(void* memory, GpuStream stream) {
   const OnGpu on_gpu(stream.gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
-  }
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", stream.gpu));
   return Note(cudaFreeAsync(memory, HandleOf(stream)), "cudaFreeAsync",
               stream.gpu);
 }
@@ -251,9 +231,7 @@ absl::StatusOr<PinnedMemory> CudaRuntime::AllocatePinned(size_t num_bytes,
                                                          int gpu) {
   ASSIGN_OR_RETURN(const auto opened, Find(gpu));
   const OnGpu on_gpu(gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return Note(on_gpu.error(), "cudaSetDevice", gpu);
-  }
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", gpu));
   PinnedMemory memory = {.gpu = gpu};
   RETURN_IF_ERROR(
       Note(cudaHostAlloc(&memory.data, num_bytes, cudaHostAllocPortable),
@@ -266,9 +244,7 @@ absl::StatusOr<PinnedMemory> CudaRuntime::AllocatePinnedOnGpu(size_t num_bytes,
                                                               int gpu) {
   ASSIGN_OR_RETURN(const auto opened, Find(gpu));
   const OnGpu on_gpu(gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return Note(on_gpu.error(), "cudaSetDevice", gpu);
-  }
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", gpu));
   PinnedMemory memory = {.gpu = gpu, .is_on_gpu = true};
   RETURN_IF_ERROR(Note(cudaMalloc(&memory.data, num_bytes),
                        absl::StrCat("cudaMalloc of ", num_bytes, " bytes"),
@@ -278,9 +254,7 @@ absl::StatusOr<PinnedMemory> CudaRuntime::AllocatePinnedOnGpu(size_t num_bytes,
 
 absl::Status CudaRuntime::FreePinned(PinnedMemory memory) {
   const OnGpu on_gpu(memory.gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return Note(on_gpu.error(), "cudaSetDevice", memory.gpu);
-  }
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", memory.gpu));
   if (memory.is_on_gpu) {
     return Note(cudaFree(memory.data), "cudaFree", memory.gpu);
   }
@@ -290,9 +264,7 @@ absl::Status CudaRuntime::FreePinned(PinnedMemory memory) {
 absl::Status CudaRuntime::CopyAsync(void* to, const void* from,
                                     size_t num_bytes, GpuStream stream) {
   const OnGpu on_gpu(stream.gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
-  }
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", stream.gpu));
   const int target = OwnerOf(to), source = OwnerOf(from);
   if (target >= 0 && source >= 0 && target != source) {
     return Note(cudaMemcpyPeerAsync(to, target, from, source, num_bytes,
@@ -330,9 +302,7 @@ absl::Status CudaRuntime::LaunchReduce(const GpuReduction& reduction,
   if (!status.ok() || reduction.num_elements == 0) return status;
   ASSIGN_OR_RETURN(const auto found, Find(stream.gpu));
   const OnGpu on_gpu(stream.gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
-  }
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", stream.gpu));
   const gpu::ReduceArguments arguments = gpu::PlanReduce(reduction);
   const size_t num_items =
       gpu::NumItems(arguments, gpu::kPackBytes / SizeOf(reduction.dtype));
@@ -354,9 +324,7 @@ absl::Status CudaRuntime::LaunchCopy(const GpuCopy& copy, GpuStream stream) {
   if (!status.ok() || copy.num_bytes == 0) return status;
   ASSIGN_OR_RETURN(const auto found, Find(stream.gpu));
   const OnGpu on_gpu(stream.gpu);
-  if (on_gpu.error() != cudaSuccess) {
-    return Note(on_gpu.error(), "cudaSetDevice", stream.gpu);
-  }
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", stream.gpu));
   const gpu::CopyArguments arguments = gpu::PlanCopy(copy);
   const unsigned num_blocks = gpu::NumBlocks(
       gpu::NumItems(arguments), found->MostBlocksOfCopy(arguments.word_bytes));

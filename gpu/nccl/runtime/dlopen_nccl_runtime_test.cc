@@ -23,7 +23,8 @@ using ::testing::SizeIs;
 
 constexpr char kStub[] = "gpu/nccl/runtime/libnccl_stub.so";
 
-// Tests the parts that need no GPU. nccl_stub.cc stands for the library.
+// Tests the parts that need no GPU. nccl_stub_testing.cc stands for the
+// library.
 class DlopenNcclRuntimeTest : public testing::Test {
  protected:
   DlopenNcclRuntimeTest() {
@@ -46,7 +47,7 @@ class DlopenNcclRuntimeTest : public testing::Test {
   }
 
   static std::shared_ptr<NcclRuntime> Opened() {
-    auto opened = DlopenNcclRuntime::Open(kStub);
+    auto opened = OpenNccl(kStub);
     EXPECT_THAT(opened, IsOk());
     return *std::move(opened);
   }
@@ -81,7 +82,7 @@ class DlopenNcclRuntimeTest : public testing::Test {
     return {{.calls = std::move(calls)}};
   }
 
-  // Ranks on the two GPUs of host_cudart.cc.
+  // Ranks on the two GPUs of host_cudart_testing.cc.
   const std::vector<NcclRank> two_ranks_ = {{.rank = 0, .gpu = 0},
                                             {.rank = 1, .gpu = 1}};
   const std::vector<NcclComm> none_;
@@ -110,7 +111,7 @@ TEST_F(DlopenNcclRuntimeTest, CommunicatorsOfAnOldLibraryBlock) {
 TEST_F(DlopenNcclRuntimeTest, AnOldLibraryThatMayNotBlockIsRefused) {
   SetVersion("22105");
   setenv("NCCL_COMM_BLOCKING", "0", 1);
-  EXPECT_THAT(DlopenNcclRuntime::Open(kStub),
+  EXPECT_THAT(OpenNccl(kStub),
               IsFailedPrecondition("NCCL_COMM_BLOCKING is \"0\"", "2.21.5",
                                    "unset it"));
 }
@@ -118,27 +119,25 @@ TEST_F(DlopenNcclRuntimeTest, AnOldLibraryThatMayNotBlockIsRefused) {
 TEST_F(DlopenNcclRuntimeTest, OneIdForAllCommunicatorsIsRefused) {
   setenv("NCCL_COMM_ID", "here:1234", 1);
   EXPECT_THAT(
-      DlopenNcclRuntime::Open(kStub),
+      OpenNccl(kStub),
       IsFailedPrecondition("NCCL_COMM_ID is \"here:1234\"", "unset it"));
 }
 
 TEST_F(DlopenNcclRuntimeTest, ALibraryThatIsNotThereIsUnavailable) {
-  EXPECT_THAT(DlopenNcclRuntime::Open("libnccl-of-nobody.so.2"),
+  EXPECT_THAT(OpenNccl("libnccl-of-nobody.so.2"),
               IsUnavailable("libnccl-of-nobody.so.2"));
 }
 
 TEST_F(DlopenNcclRuntimeTest, AnotherLibraryIsRefusedWithAFunctionItLacks) {
-  EXPECT_THAT(DlopenNcclRuntime::Open("libm.so.6"),
+  EXPECT_THAT(OpenNccl("libm.so.6"),
               IsFailedPrecondition("libm.so.6", "no function ncclGetVersion"));
 }
 
 TEST_F(DlopenNcclRuntimeTest, ALibraryThatIsTooOldIsRefusedWithItsVersion) {
   SetVersion("21505");
-  EXPECT_THAT(DlopenNcclRuntime::Open(kStub),
-              IsFailedPrecondition("2.15.5", "2.16.2"));
+  EXPECT_THAT(OpenNccl(kStub), IsFailedPrecondition("2.15.5", "2.16.2"));
   SetVersion("2708");
-  EXPECT_THAT(DlopenNcclRuntime::Open(kStub),
-              IsFailedPrecondition("is NCCL 2.7.8;"));
+  EXPECT_THAT(OpenNccl(kStub), IsFailedPrecondition("is NCCL 2.7.8;"));
 }
 
 TEST_F(DlopenNcclRuntimeTest, KnowsVersionAndIds) {
