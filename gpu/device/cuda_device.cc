@@ -7,8 +7,6 @@
 #include "framework/base/status_macros.h"
 #include "framework/choice/device_needs.h"
 #include "gpu/device/cuda_device_options.h"
-#include "gpu/device/gpu_pass_end.h"
-#include "gpu/device/gpu_step_stream.h"
 #include "gpu/nccl/runtime/nccl_keys.h"
 #include "gpu/nccl/runtime/nccl_runtime.h"
 #include "tutti/gpu_devices.h"
@@ -227,13 +225,6 @@ absl::StatusOr<std::unique_ptr<StepStream>> CudaDevice::OpenSteps(
     Clock& clock) {
   RETURN_IF_ERROR(Order(compute_stream(), collective_stream()));
   return OpenStepsInOrder(clock);
-}
-
-absl::StatusOr<std::unique_ptr<StepStream>> CudaDevice::OpenStepsInOrder(
-    Clock& clock) {
-  ASSIGN_OR_RETURN(auto end,
-                   GpuPassEnd::Create(*this, collective_stream(), clock));
-  return std::make_unique<GpuStepStream>(*this, clock, std::move(end));
 }
 
 bool CudaDevice::Reaches(const CudaDevice& other) const {

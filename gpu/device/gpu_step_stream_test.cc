@@ -1,5 +1,3 @@
-#include "gpu/device/gpu_step_stream.h"
-
 #include <array>
 #include <atomic>
 #include <cstddef>

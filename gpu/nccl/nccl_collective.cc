@@ -87,8 +87,7 @@ void NcclCollective::Run(const CollectiveContext& context,
   }
   GpuMeeting& meeting = context.execution->Shared<GpuMeeting>();
   const GpuMembers members = meeting.Join(context, std::move(done));
-  if (members.size() == 0) return;
-  std::make_shared<NcclPass>(meeting, members, group)->Start(planner_);
+  if (members.size() > 0) RunNcclPass(meeting, members, group, planner_);
 }
 
 ImplementationTraits NcclTraits(std::string summary,

@@ -63,7 +63,7 @@ class NcclFinalizationTest : public ::testing::Test {
         .value();
   }
   void Start(const std::vector<NcclComm>& comms) {
-    NcclFinalization::Start(nccl_, comms, environment_.get());
+    FinalizeNccl(nccl_, comms, environment_.get());
   }
   void ExpectCounts(int living, int destroys, int aborts) {
     EXPECT_EQ(network_->counts().living, living);
@@ -94,7 +94,7 @@ TEST_F(NcclFinalizationTest, WhatTakesLongIsAskedForByTheClock) {
   Start(comms);
   environment_.RunAll();
   ExpectCounts(/*living=*/2, /*destroys=*/0, /*aborts=*/0);
-  environment_.Advance(NcclFinalization::kLongest - kMoment);
+  environment_.Advance(kLongestNcclEnd - kMoment);
   ExpectCounts(/*living=*/0, /*destroys=*/2, /*aborts=*/0);
   EXPECT_EQ(environment_.num_alarms(), 0u);
   EXPECT_THAT(network_->Mistakes(), IsEmpty());
@@ -104,7 +104,7 @@ TEST_F(NcclFinalizationTest, WhatNeverEndsIsAborted) {
   network_->HangFinalizes(true);
   Start(MakeComms());
   environment_.RunAll();
-  environment_.Advance(NcclFinalization::kLongest - kMoment);
+  environment_.Advance(kLongestNcclEnd - kMoment);
   ExpectCounts(/*living=*/2, /*destroys=*/0, /*aborts=*/0);
   environment_.Advance(kMoment);
   ExpectCounts(/*living=*/0, /*destroys=*/0, /*aborts=*/2);

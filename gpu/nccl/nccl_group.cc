@@ -21,8 +21,7 @@ std::vector<int> GpusOf(absl::Span<const NcclRank> ranks) {
 NcclGroup::~NcclGroup() {
   if (options_.cancellation != nullptr) options_.cancellation->Unwatch(watch_);
   if (comms_.empty()) return;
-  NcclFinalization::Start(options_.nccl, std::move(comms_),
-                          options_.environment);
+  FinalizeNccl(options_.nccl, std::move(comms_), options_.environment);
 }
 
 absl::Status NcclGroup::status() const {

@@ -1,13 +1,20 @@
 #include "gpu/nccl/nccl_then.h"
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/nccl/nccl_collective.h"
+#include "gpu/nccl/nccl_intra_task_level.h"
 #include "gpu/nccl/runtime/nccl_runtime.h"
 #include "gpu/passes/gpu_meeting.h"
+#include "schedule/engine/inter_task_level.h"
 #include "schedule/engine/schedule_between_tasks.h"
 #include "schedule/first_members.h"
 #include "tutti/collective.h"
@@ -55,6 +62,50 @@ class DeviceForSteps : public Device {
   CudaDevice& device_;
 };
 
+class NcclThen : public CollectiveImplementationInterface {
+ public:
+  explicit NcclThen(std::unique_ptr<InterTaskLevel> between) {
+    plan_.between = std::move(between);
+  }
+
+  // Errors: as NcclCollective; INVALID_ARGUMENT for a process with members of
+  // several tasks; errors of the level between tasks.
+  absl::Status InitializeCollectiveContext(
+      CollectiveContext* context) override {
+    const CollectiveParams& params = *context->params;
+    absl::Status status = CheckIsCudaDevice(*context);
+    if (status.ok()) status = CheckTasksAreProcesses(params);
+    if (status.ok() && params.task->num_local > 1) {
+      status = CheckHasNccl(*context);
+    }
+    if (status.ok()) status = plan_.between->Check(*context);
+    if (!status.ok() || !IsFirstOfTask(params)) return status;
+    std::call_once(once_, [&] {
+      plan_.first_device =
+          std::make_unique<DeviceForSteps>(CudaDeviceOf(*context));
+      const bool is_alone = params.task->num_local == 1;
+      status_ = plan_.between->Prepare(
+          *context, is_alone ? context->input : context->output);
+    });
+    context->implementation_state = &plan_;
+    return status_;
+  }
+
+  void Run(const CollectiveContext& context, StatusCallback done) override {
+    GpuMeeting& meeting = context.execution->Shared<GpuMeeting>();
+    const GpuMembers members = meeting.Join(context, std::move(done));
+    if (members.size() == 0) return;
+    RunNcclThen(meeting, members,
+                *static_cast<const NcclThenPlan*>(
+                    members.context(0).implementation_state));
+  }
+
+ private:
+  NcclThenPlan plan_;
+  std::once_flag once_;
+  absl::Status status_;  // Result of the first preparation.
+};
+
 class Factory : public HybridFactory {
  public:
   using HybridFactory::HybridFactory;
@@ -65,37 +116,6 @@ class Factory : public HybridFactory {
 };
 
 }  // namespace
-
-absl::Status NcclThen::InitializeCollectiveContext(CollectiveContext* context) {
-  const CollectiveParams& params = *context->params;
-  absl::Status status = CheckIsCudaDevice(*context);
-  if (status.ok()) status = CheckTasksAreProcesses(params);
-  if (status.ok() && params.task->num_local > 1) {
-    status = CheckHasNccl(*context);
-  }
-  if (status.ok()) status = plan_.between->Check(*context);
-  if (!status.ok() || !IsFirstOfTask(params)) return status;
-  std::call_once(once_, [&] {
-    plan_.first_device =
-        std::make_unique<DeviceForSteps>(CudaDeviceOf(*context));
-    const bool is_alone = params.task->num_local == 1;
-    status_ = plan_.between->Prepare(
-        *context, is_alone ? context->input : context->output);
-  });
-  context->implementation_state = &plan_;
-  return status_;
-}
-
-void NcclThen::Run(const CollectiveContext& context, StatusCallback done) {
-  GpuMeeting& meeting = context.execution->Shared<GpuMeeting>();
-  const GpuMembers members = meeting.Join(context, std::move(done));
-  if (members.size() == 0) return;
-  std::make_shared<NcclIntraTaskLevel>(
-      meeting, members,
-      *static_cast<const NcclThenPlan*>(
-          members.context(0).implementation_state))
-      ->Start();
-}
 
 std::shared_ptr<const CollectiveFactory> NcclThenFactory(std::string between,
                                                          int64_t chunk_bytes) {

@@ -3,16 +3,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <utility>
 
-#include "absl/status/status.h"
-#include "gpu/nccl/nccl_intra_task_level.h"
-#include "schedule/engine/inter_task_level.h"
-#include "tutti/environment.h"
 #include "tutti/implementation.h"
-#include "tutti/params.h"
 
 namespace tutti {
 
@@ -34,22 +27,6 @@ namespace tutti {
 // for the execution. `done` runs when the streams of this process have passed
 // it; results of other processes may come later. A failed execution ends the
 // communicator, as with NCCL's collectives (NcclGroup).
-class NcclThen : public CollectiveImplementationInterface {
- public:
-  explicit NcclThen(std::unique_ptr<InterTaskLevel> between) {
-    plan_.between = std::move(between);
-  }
-
-  // Errors: as NcclCollective; INVALID_ARGUMENT for a process with members of
-  // several tasks; errors of the level between tasks.
-  absl::Status InitializeCollectiveContext(CollectiveContext* context) override;
-  void Run(const CollectiveContext& context, StatusCallback done) override;
-
- private:
-  NcclThenPlan plan_;
-  std::once_flag once_;
-  absl::Status status_;  // Result of the first preparation.
-};
 
 // Large enough to make a chunk's latency small: 0.4 ms at 10 GB/s between
 // processes, including some 50 us of latency. Not measured.
