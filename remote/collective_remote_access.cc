@@ -1,10 +1,7 @@
 #include "remote/collective_remote_access.h"
 
-#include <limits>
 #include <memory>
-#include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -13,71 +10,121 @@
 #include "framework/base/ended_steps.h"
 #include "framework/base/rank_list.h"
 #include "framework/base/status_macros.h"
+#include "framework/collective/collective_delegate.h"
 #include "framework/control/wire_codec.h"
-#include "remote/caller_check.h"
-#include "remote/per_step_collective_remote_access.h"
 #include "tutti/params.h"
 
 namespace tutti {
 namespace {
 
-// Return the lowest key of the execution, the group, or the step.
-BufKey FirstOf(const ExecKey& exec) {
-  constexpr int32_t kLeast = std::numeric_limits<int32_t>::min();
-  return {exec, kLeast, kLeast, kLeast};
+TransferChannel::Choice Of(const ExecKey& exec) {
+  return [exec](const BufKey& key) { return key.exec == exec; };
 }
-BufKey FirstOf(const BufRendezvous::GroupInStep& group) {
-  return FirstOf(ExecKey{.generation = group.generation,
-                         .step = group.step,
-                         .group = group.group,
-                         .instance = std::numeric_limits<int64_t>::min()});
-}
-BufKey FirstOf(int64_t step) {
-  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
-  return FirstOf(ExecKey{.step = step, .group = kLeast, .instance = kLeast});
+
+// Checks whether another task may report a failed execution of the group.
+// Errors: PERMISSION_DENIED if it has no member in the group.
+absl::Status CheckIsInGroup(const ClusterSpec& cluster,
+                            const CollGroupParams& group,
+                            const ControlCaller& caller) {
+  const bool is_in_group =
+      absl::c_any_of(group.members, [&](const CollGroupMember& member) {
+        const auto task = cluster.TaskOf(member.device.name);
+        return task.ok() && *task == caller.task &&
+               member.device.incarnation == caller.incarnation;
+      });
+  if (is_in_group) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      cluster.Label(caller.task), ", incarnation ", caller.incarnation,
+      ", is not in group ", group.key, ", generation ", group.generation));
 }
 
 }  // namespace
 
-// Request of this task to another one. Stays in `receives_` until its receiver
-// gets the delivery.
-class CollectiveRemoteAccess::Receive
-    : public Receiver,
-      public std::enable_shared_from_this<Receive> {
+// Transport of one step, made by CollectiveRemoteAccess::ForStep(). Its
+// transfers end with it. Reports the executions that have failed here to other
+// tasks.
+//
+// Thread-safe. Sender and Receiver callbacks run as in CollectiveRemoteAccess.
+class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
  public:
-  Receive(std::shared_ptr<CollectiveRemoteAccess> access, int task,
-          const BufKey& key, const RecvRequest& recv)
-      : task(task), key(key), recv(recv), access_(std::move(access)) {}
-
-  absl::Status OnPart(int32_t /*id*/, size_t offset,
-                      absl::Span<const std::byte> part) override {
-    return recv.receiver->OnPart(recv.id, offset, part);
-  }
-  std::shared_ptr<DeviceLanding> Land(int32_t /*id*/,
-                                      size_t num_bytes) override {
-    return recv.receiver->Land(recv.id, num_bytes);
-  }
-  absl::Status OnLanded(int32_t /*id*/, size_t offset,
-                        std::shared_ptr<DeviceLanding> part) override {
-    return recv.receiver->OnLanded(recv.id, offset, std::move(part));
-  }
-  void OnDelivery(int32_t /*id*/, absl::Status status,
-                  Delivery delivery) override {
-    const auto self = access_->RemoveReceive(*this);
-    recv.receiver->OnDelivery(recv.id, std::move(status), delivery);
+  PerStepCollectiveRemoteAccess(std::shared_ptr<CollectiveRemoteAccess> access,
+                                int64_t step_id)
+      : access_(std::move(access)), step_id_(step_id) {}
+  ~PerStepCollectiveRemoteAccess() override {
+    EndTransfers(
+        absl::CancelledError(absl::StrCat("step ", step_id_, " is over")));
+    access_->Remove(*this, step_id_);
   }
 
-  const int task;
-  const BufKey key;
-  const RecvRequest recv;
+  void PostToPeer(const CollGroupMember& /*peer*/, const BufKey& key,
+                  const Offer& offer) override {
+    access_->rendezvous_.Provide(key, offer);
+  }
+  void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
+                    const RecvRequest& recv) override {
+    access_->Recv(peer, key, recv);
+  }
 
-  // Written under the access's mutex before the delivery; `ended` is written
-  // once. A thread that has seen it set may read it without the mutex.
-  bool is_requested = false;
-  std::optional<absl::Status> ended;
+  void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
+                       absl::Status reason) override {
+    // The end of a group is reported to all of its tasks elsewhere.
+    if (group.cancellation->cancelled()) {
+      return access_->EndGroup(group, exec.step);
+    }
+    const bool is_first = access_->Cancel(exec, reason);
+    if (!is_first || group.cancellation->cancelled()) return;
+    access_->TellOthers(group, exec, reason);
+  }
+
+  void WatchEnds(EndedCallback ended) override ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    ended_ = std::move(ended);
+  }
+
+  // Returns the callback of WatchEnds(), or null.
+  EndedCallback ended() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return ended_;
+  }
+
+  absl::Status StatusOf(const ExecKey& exec) const override {
+    return access_->rendezvous_.StatusOf(exec);
+  }
+  void ForgetExecution(const ExecKey& exec) override {
+    access_->rendezvous_.ForgetExecution(exec);
+  }
+  void StartAbort(absl::Status reason) override {
+    EndTransfers(std::move(reason));
+  }
+
+  std::string DescribeWaiting(const CollGroupParams& group,
+                              const ExecKey& exec) override {
+    const std::string awaited = access_->DescribeWaiting(group, exec);
+    CollectiveDelegate* const runs_it = delegate();
+    const std::string by_delegate =
+        runs_it == nullptr ? "" : runs_it->DescribeWaiting(group, exec);
+    if (by_delegate.empty()) return awaited;
+    return absl::StrCat(awaited, awaited.empty() ? "" : ", ", "data of ",
+                        by_delegate);
+  }
+
+  CollectiveDelegate* delegate() override {
+    return access_->options_.transport->delegate();
+  }
+  size_t least_device_bytes() const override {
+    return access_->options_.transport->least_device_bytes();
+  }
 
  private:
+  void EndTransfers(absl::Status reason) {
+    access_->EndTransfers(
+        step_id_, access_->rendezvous_.EndStep(step_id_, std::move(reason)));
+  }
+
   const std::shared_ptr<CollectiveRemoteAccess> access_;
+  const int64_t step_id_;
+  mutable Mutex mu_;
+  EndedCallback ended_ ABSL_GUARDED_BY(mu_);
 };
 
 std::shared_ptr<CollectiveRemoteAccess> CollectiveRemoteAccess::Create(
@@ -125,114 +172,39 @@ void CollectiveRemoteAccess::Recv(const CollGroupMember& peer,
   if (*task == options_.cluster.this_task) {
     return rendezvous_.Consume(key, recv);
   }
-  const auto receive =
-      std::make_shared<Receive>(shared_from_this(), *task, key, recv);
-  bool is_first = false;
-  {
-    MutexLock lock(&mu_);
-    is_first = receives_.try_emplace(key, receive).second;
+  absl::Status ended = rendezvous_.StatusOf(key.exec);
+  if (!ended.ok()) {
+    return recv.receiver->OnDelivery(recv.id, std::move(ended), {});
   }
-  if (is_first) return Request(*receive);
-  recv.receiver->OnDelivery(recv.id,
-                            absl::AlreadyExistsError(absl::StrCat(
-                                ToString(key), ": asked for twice")),
-                            {});
-}
-
-void CollectiveRemoteAccess::Request(Receive& receive) {
-  // The receive is in `receives_`: any later cancellation finds it.
-  absl::Status status = rendezvous_.StatusOf(receive.key.exec);
-  if (!status.ok()) return receive.OnDelivery(0, std::move(status), {});
+  const auto self = shared_from_this();  // The delivery may end the step.
   TransferChannel& transfers = options_.transport->transfers();
-  transfers.Request(receive.task, receive.key,
-                    {.num_bytes = receive.recv.num_bytes,
-                     .dtype = receive.recv.dtype,
-                     .incarnation = receive.recv.incarnation,
-                     .receiver = &receive,
-                     .into = receive.recv.into});
-  std::optional<absl::Status> ended;
-  {
-    MutexLock lock(&mu_);
-    receive.is_requested = true;
-    ended = receive.ended;
-  }
-  if (ended.has_value()) {
-    transfers.Cancel(receive.task, receive.key, &receive, *std::move(ended));
-  }
+  transfers.Request(*task, key, recv);
+  // An end before the transport had the request has not found it there.
+  ended = rendezvous_.StatusOf(key.exec);
+  if (!ended.ok()) transfers.Cancel(Of(key.exec), ended);
 }
 
-bool CollectiveRemoteAccess::Order::operator()(const BufKey& a,
-                                               const BufKey& b) const {
-  const auto fields = [](const BufKey& key) {
-    const ExecKey& exec = key.exec;
-    return std::tie(exec.step, exec.group, exec.generation, exec.instance,
-                    exec.execution, key.tag, key.from, key.to);
-  };
-  return fields(a) < fields(b);
+size_t CollectiveRemoteAccess::num_receiving() const {
+  return options_.transport->transfers()
+      .UnderWay([](const BufKey&) { return true; })
+      .size();
 }
 
-std::shared_ptr<CollectiveRemoteAccess::Receive>
-CollectiveRemoteAccess::RemoveReceive(Receive& receive) {
-  std::shared_ptr<Receive> kept = receive.shared_from_this();
-  MutexLock lock(&mu_);
-  const auto found = receives_.find(receive.key);
-  if (found != receives_.end() && found->second == kept) receives_.erase(found);
-  return kept;
-}
-
-// Ends the receives, and returns those to cancel. The others have not been
-// requested, or have ended.
-std::vector<std::shared_ptr<CollectiveRemoteAccess::Receive>>
-CollectiveRemoteAccess::EndReceives(
-    const BufKey& first, absl::FunctionRef<bool(const ExecKey&)> concerns,
-    const absl::Status& reason) {
-  std::vector<std::shared_ptr<Receive>> requested;
-  for (auto it = receives_.lower_bound(first);
-       it != receives_.end() && concerns(it->first.exec); ++it) {
-    const std::shared_ptr<Receive>& receive = it->second;
-    if (receive->ended.has_value()) continue;
-    receive->ended = reason;
-    if (receive->is_requested) requested.push_back(receive);
-  }
-  return requested;
-}
-
-std::vector<std::shared_ptr<CollectiveRemoteAccess::Receive>>
-CollectiveRemoteAccess::EndReceivesOf(const ExecKey& exec,
-                                      const absl::Status& reason) {
-  return EndReceives(
-      FirstOf(exec), [&](const ExecKey& other) { return other == exec; },
-      reason);
-}
-
-std::vector<std::shared_ptr<CollectiveRemoteAccess::Receive>>
-CollectiveRemoteAccess::EndReceivesOf(int64_t step_id,
-                                      const absl::Status& reason) {
-  return EndReceives(
-      FirstOf(step_id),
-      [&](const ExecKey& exec) { return exec.step == step_id; }, reason);
-}
-
-void CollectiveRemoteAccess::CancelReceives(
-    const std::vector<std::shared_ptr<Receive>>& receives) {
-  for (const auto& receive : receives) {
-    options_.transport->transfers().Cancel(receive->task, receive->key,
-                                           receive.get(), *receive->ended);
-  }
-}
-
-bool CollectiveRemoteAccess::IsWithinTask(const CollGroupParams& group) const {
-  return absl::c_all_of(group.members, [&](const CollGroupMember& member) {
+std::set<int> CollectiveRemoteAccess::OtherTasksOf(
+    const CollGroupParams& group) const {
+  std::set<int> tasks;
+  for (const CollGroupMember& member : group.members) {
     const auto task = options_.cluster.TaskOf(member.device.name);
-    return task.ok() && *task == options_.cluster.this_task;
-  });
+    if (task.ok() && *task != options_.cluster.this_task) tasks.insert(*task);
+  }
+  return tasks;
 }
 
 // Names the senders of this task's receives. If there are none, names the
 // receivers that have not requested data: a sender waits too, until they have.
 std::string CollectiveRemoteAccess::DescribeWaiting(
     const CollGroupParams& group, const ExecKey& exec) {
-  if (IsWithinTask(group)) return rendezvous_.DescribeWaiting(exec);
+  if (OtherTasksOf(group).empty()) return rendezvous_.DescribeWaiting(exec);
   const auto names_of = [&](const std::vector<int>& ranks) {
     return ShortList(ranks.size(), [&](size_t i) {
       const auto& member = group.members[static_cast<size_t>(ranks[i])];
@@ -241,12 +213,8 @@ std::string CollectiveRemoteAccess::DescribeWaiting(
     });
   };
   std::set<int> senders;
-  {
-    MutexLock lock(&mu_);
-    for (auto it = receives_.lower_bound(FirstOf(exec));
-         it != receives_.end() && it->first.exec == exec; ++it) {
-      senders.insert(it->first.from);
-    }
+  for (const BufKey& key : options_.transport->transfers().UnderWay(Of(exec))) {
+    senders.insert(key.from);
   }
   if (!senders.empty()) {
     return absl::StrCat("data of ", names_of({senders.begin(), senders.end()}));
@@ -260,44 +228,43 @@ std::string CollectiveRemoteAccess::DescribeWaiting(
 
 bool CollectiveRemoteAccess::Cancel(const ExecKey& exec,
                                     const absl::Status& reason) {
-  Ended ended;
-  {
-    MutexLock lock(&mu_);
-    ended = BeginCancel(exec, reason);
-  }
-  Report(ended);
-  return ended.waiting.is_first;
-}
-
-CollectiveRemoteAccess::Ended CollectiveRemoteAccess::BeginCancel(
-    const ExecKey& exec, const absl::Status& reason) {
-  Ended ended = {.waiting = rendezvous_.EndExecution(exec, reason)};
-  // Otherwise the first cancellation has ended the receives.
-  if (ended.waiting.is_first) ended.receives = EndReceivesOf(exec, reason);
-  return ended;
+  return Report(rendezvous_.EndExecution(exec, reason), Of(exec));
 }
 
 void CollectiveRemoteAccess::EndGroup(const CollGroupParams& group,
                                       int64_t step_id) {
   using GroupInStep = BufRendezvous::GroupInStep;
   const GroupInStep ends = {step_id, group.key, group.generation};
-  const absl::Status reason = group.cancellation->status();
-  Ended ended;
-  {
-    MutexLock lock(&mu_);
-    ended.waiting = rendezvous_.EndGroup(ends, reason);
-    if (!ended.waiting.is_first) return;
-    ended.receives = EndReceives(
-        FirstOf(ends),
-        [&](const ExecKey& exec) { return GroupInStep::Of(exec) == ends; },
-        reason);
-  }
-  Report(ended);
+  Report(
+      rendezvous_.EndGroup(ends, group.cancellation->status()),
+      [ends](const BufKey& key) { return GroupInStep::Of(key.exec) == ends; });
 }
 
-void CollectiveRemoteAccess::Report(const Ended& ended) {
-  CancelReceives(ended.receives);
-  BufRendezvous::Report(ended.waiting);
+void CollectiveRemoteAccess::EndStep(int64_t step_id) {
+  const auto ended = rendezvous_.EndStep(step_id, StepHasEndedError(step_id));
+  // First: failures that the end causes here are not reported.
+  rendezvous_.ForgetReasonOf(step_id);
+  EndTransfers(step_id, ended);
+}
+
+void CollectiveRemoteAccess::EndTransfers(int64_t step_id,
+                                          const BufRendezvous::Ended& ended) {
+  const auto is_of_step = [step_id](const BufKey& key) {
+    return key.exec.step == step_id;
+  };
+  if (!Report(ended, is_of_step)) return;
+  MutexLock lock(&mu_);
+  std::erase_if(ended_executions_, [step_id](const ExecKey& exec) {
+    return exec.step == step_id;
+  });
+  early_cancels_.RemoveStep(step_id);
+}
+
+bool CollectiveRemoteAccess::Report(const BufRendezvous::Ended& ended,
+                                    const TransferChannel::Choice& choice) {
+  if (!ended.is_first) return false;
+  options_.transport->transfers().Cancel(choice, ended.reason);
+  return BufRendezvous::Report(ended);
 }
 
 void CollectiveRemoteAccess::TellOthers(const CollGroupParams& group,
@@ -307,14 +274,9 @@ void CollectiveRemoteAccess::TellOthers(const CollGroupParams& group,
   proto::CancelExecution& cancel = *request.mutable_cancel_execution();
   *cancel.mutable_key() = EncodeKey(exec);
   *cancel.mutable_reason() = EncodeError(reason);
-  std::set<int> tasks;
-  for (const CollGroupMember& member : group.members) {
-    const auto task = options_.cluster.TaskOf(member.device.name);
-    if (task.ok() && *task != options_.cluster.this_task) tasks.insert(*task);
-  }
   const absl::Time deadline =
       options_.environment.clock->Now() + DefaultTime("end");
-  for (const int task : tasks) {
+  for (const int task : OtherTasksOf(group)) {
     options_.transport->control().Call(task, request, {.deadline = deadline},
                                        [](const ControlAnswer&) {});
   }
@@ -365,12 +327,11 @@ absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
   ASSIGN_OR_RETURN(const auto group,
                    options_.groups->Find(exec.group, exec.generation));
   RETURN_IF_ERROR(CheckIsInGroup(options_.cluster, *group, caller));
-  Ended ended;
+  const bool is_first = Cancel(exec, reason);
   PeerAccessInterface::EndedCallback report_to_step;
   {
     MutexLock lock(&mu_);
-    ended = BeginCancel(exec, reason);
-    if (ended.waiting.is_first) ended_executions_.push_back(exec);
+    if (is_first) ended_executions_.push_back(exec);
     if (ended_executions_.size() > options_.max_ended) {
       rendezvous_.ForgetExecution(ended_executions_.front());
       ended_executions_.pop_front();
@@ -378,58 +339,24 @@ absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
     const auto step = steps_.find(exec.step);
     if (step != steps_.end()) report_to_step = step->second->ended();
   }
-  Report(ended);
   if (report_to_step != nullptr) report_to_step(exec, reason);
   return absl::OkStatus();
 }
 
-void CollectiveRemoteAccess::EndStep(int64_t step_id) {
-  {
-    MutexLock lock(&mu_);
-    const auto found = steps_.find(step_id);
-    if (found != steps_.end()) found->second->SetOver();
-  }
-  EndTransfers(step_id, StepHasEndedError(step_id));
-  rendezvous_.ForgetReasonOf(step_id);
-}
-
-void CollectiveRemoteAccess::EndTransfers(int64_t step_id,
-                                          const absl::Status& reason) {
-  Ended ended;
-  {
-    MutexLock lock(&mu_);
-    ended.waiting = rendezvous_.EndStep(step_id, reason);
-    if (!ended.waiting.is_first) return;
-    ended.receives = EndReceivesOf(step_id, reason);
-    std::erase_if(ended_executions_, [step_id](const ExecKey& exec) {
-      return exec.step == step_id;
-    });
-    early_cancels_.RemoveStep(step_id);
-  }
-  Report(ended);
-}
-
 // --- Serving -----------------------------------------------------------------
 
-void CollectiveRemoteAccess::Serve(const ControlCaller& caller,
-                                   const BufKey& key, const RecvRequest& recv) {
-  served_.Serve(shared_from_this(), caller, key, recv);
+void CollectiveRemoteAccess::Serve(std::shared_ptr<ServedRequest> request) {
+  served_.Serve(shared_from_this(), request);
 }
 
-void CollectiveRemoteAccess::Withdraw(const BufKey& key,
-                                      const Receiver* receiver,
-                                      absl::Status reason) {
-  served_.Withdraw(key, receiver, reason);
+void CollectiveRemoteAccess::Withdraw(
+    const std::shared_ptr<ServedRequest>& request, absl::Status reason) {
+  served_.Withdraw(request, reason);
 }
 
 void CollectiveRemoteAccess::OnGroupChange(GroupKey group) {
   ApplyEarlyCancels(group);
   served_.OnGroupChange(group);
-}
-
-size_t CollectiveRemoteAccess::num_receiving() const {
-  MutexLock lock(&mu_);
-  return receives_.size();
 }
 
 }  // namespace tutti

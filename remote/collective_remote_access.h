@@ -5,14 +5,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <set>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
@@ -41,6 +38,10 @@ class PerStepCollectiveRemoteAccess;
 //
 // Every request of another task is checked: its group must live, and its ranks
 // must belong to the requesting process and to this one.
+//
+// Ends are remembered by the rendezvous alone (BufRendezvous::StatusOf).
+// Requests to other tasks stand in the transport alone: an end walks them
+// there.
 class CollectiveRemoteAccess
     : public TransferService,
       public std::enable_shared_from_this<CollectiveRemoteAccess> {
@@ -108,84 +109,44 @@ class CollectiveRemoteAccess
   // reported to other tasks. Idempotent.
   void EndStep(int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
 
-  void Serve(const ControlCaller& caller, const BufKey& key,
-             const RecvRequest& recv) override;
-  void Withdraw(const BufKey& key, const Receiver* receiver,
+  void Serve(std::shared_ptr<ServedRequest> request) override;
+  void Withdraw(const std::shared_ptr<ServedRequest>& request,
                 absl::Status reason) override;
 
   // For tests and reports: waiting requests of other tasks; receives of this
   // task under way.
   size_t num_served() const { return served_.size(); }
-  size_t num_receiving() const ABSL_LOCKS_EXCLUDED(mu_);
+  size_t num_receiving() const;
 
  private:
   friend class PerStepCollectiveRemoteAccess;
-  class Receive;
-
-  // Orders by step, then by group, generation, instance and execution.
-  struct Order {
-    bool operator()(const BufKey& a, const BufKey& b) const;
-  };
 
   explicit CollectiveRemoteAccess(Options options);
 
   // Calls of PerStepCollectiveRemoteAccess.
-  void Post(const BufKey& key, const Offer& offer) {
-    rendezvous_.Provide(key, offer);
-  }
   void Recv(const CollGroupMember& peer, const BufKey& key,
-            const RecvRequest& recv) ABSL_LOCKS_EXCLUDED(mu_);
-  void Forget(const ExecKey& exec) { rendezvous_.ForgetExecution(exec); }
-  absl::Status StatusOf(const ExecKey& exec) const {
-    return rendezvous_.StatusOf(exec);
-  }
-  std::string DescribeWaiting(const CollGroupParams& group, const ExecKey& exec)
+            const RecvRequest& recv);
+  std::string DescribeWaiting(const CollGroupParams& group,
+                              const ExecKey& exec);
+  void Remove(const PerStepCollectiveRemoteAccess& step, int64_t step_id)
       ABSL_LOCKS_EXCLUDED(mu_);
-
-  bool IsWithinTask(const CollGroupParams& group) const;
-
-  // Ended transfers, for Report().
-  struct Ended {
-    BufRendezvous::Ended waiting;
-    std::vector<std::shared_ptr<Receive>> receives;  // Receives under way.
-  };
 
   // End waiting and late transfers. Cancel() returns false if the execution, or
   // its step, had ended before. EndGroup() ends a group's executions together:
   // one by one, each would search all waiting transfers for its own.
-  bool Cancel(const ExecKey& exec, const absl::Status& reason)
+  bool Cancel(const ExecKey& exec, const absl::Status& reason);
+  void EndGroup(const CollGroupParams& group, int64_t step_id);
+  void EndTransfers(int64_t step_id, const BufRendezvous::Ended& ended)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void EndGroup(const CollGroupParams& group, int64_t step_id)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void EndTransfers(int64_t step_id, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Ends the chosen transfers under way, of which the rendezvous had `ended`.
+  // Returns false, and does nothing, if they had ended before.
+  bool Report(const BufRendezvous::Ended& ended,
+              const TransferChannel::Choice& choice);
+
+  std::set<int> OtherTasksOf(const CollGroupParams& group) const;
   void TellOthers(const CollGroupParams& group, const ExecKey& exec,
                   const absl::Status& reason);
-  Ended BeginCancel(const ExecKey& exec, const absl::Status& reason)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Report(const Ended& ended) ABSL_LOCKS_EXCLUDED(mu_);
-  void Remove(const PerStepCollectiveRemoteAccess& step, int64_t step_id)
-      ABSL_LOCKS_EXCLUDED(mu_);
-
-  CollectiveDelegate* delegate() const {
-    return options_.transport->delegate();
-  }
-
-  // Receiving from other tasks.
-  void Request(Receive& receive) ABSL_LOCKS_EXCLUDED(mu_);
-  std::shared_ptr<Receive> RemoveReceive(Receive& receive)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  std::vector<std::shared_ptr<Receive>> EndReceives(
-      const BufKey& first, absl::FunctionRef<bool(const ExecKey&)> concerns,
-      const absl::Status& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::vector<std::shared_ptr<Receive>> EndReceivesOf(
-      const ExecKey& exec, const absl::Status& reason)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::vector<std::shared_ptr<Receive>> EndReceivesOf(
-      int64_t step_id, const absl::Status& reason)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CancelReceives(const std::vector<std::shared_ptr<Receive>>& receives)
-      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Messages of other tasks. Errors: also from GroupDirectory::Find().
   absl::Status CancelKnown(const ControlCaller& caller, const ExecKey& exec,
@@ -195,10 +156,7 @@ class CollectiveRemoteAccess
   const Options options_;
   BufRendezvous rendezvous_;
   ServedRequests served_;
-  mutable Mutex mu_;
-  // Ordered: the end of one execution need not walk over all others.
-  absl::btree_map<BufKey, std::shared_ptr<Receive>, Order> receives_
-      ABSL_GUARDED_BY(mu_);
+  Mutex mu_;
 
   // Living transports made by ForStep(), by step.
   absl::flat_hash_map<int64_t, PerStepCollectiveRemoteAccess*> steps_

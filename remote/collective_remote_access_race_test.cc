@@ -10,6 +10,7 @@
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -44,7 +45,8 @@ class PromptTransport : public Transport,
   void Request(int, const BufKey&, const RecvRequest& recv) override {
     recv.receiver->OnDelivery(recv.id, absl::OkStatus(), {});
   }
-  void Cancel(int, const BufKey&, const Receiver*, absl::Status) override {}
+  void Cancel(const Choice&, const absl::Status&) override {}
+  std::vector<BufKey> UnderWay(const Choice&) override { return {}; }
 };
 
 class CountingReceiver : public Receiver {
@@ -109,32 +111,34 @@ class HoldingTransport : public PromptTransport {
  public:
   void Request(int, const BufKey& key, const RecvRequest& recv) override {
     MutexLock lock(&mu_);
-    EXPECT_TRUE(asks_.emplace(key, recv).second);
+    EXPECT_TRUE(requests_.emplace(key, recv).second);
   }
-  void Cancel(int, const BufKey& key, const Receiver* receiver,
-              absl::Status reason) override {
-    EndAsk(key, receiver, std::move(reason));
-  }
-
- protected:
-  // Null `receiver` matches any.
-  void EndAsk(const BufKey& key, const Receiver* receiver,
-              absl::Status reason) {
-    RecvRequest recv;
+  void Cancel(const Choice& choice, const absl::Status& reason) override {
+    std::vector<RecvRequest> ended;
     {
       MutexLock lock(&mu_);
-      const auto found = asks_.find(key);
-      if (found == asks_.end()) return;  // Cancelled already.
-      recv = found->second;
-      if (receiver != nullptr && recv.receiver != receiver) return;
-      asks_.erase(found);
+      absl::erase_if(requests_, [&](const auto& request) {
+        if (!choice(request.first)) return false;
+        ended.push_back(request.second);
+        return true;
+      });
     }
-    recv.receiver->OnDelivery(recv.id, std::move(reason), {});
+    for (const RecvRequest& recv : ended) {
+      recv.receiver->OnDelivery(recv.id, reason, {});
+    }
+  }
+  std::vector<BufKey> UnderWay(const Choice& choice) override {
+    std::vector<BufKey> keys;
+    MutexLock lock(&mu_);
+    for (const auto& [key, recv] : requests_) {
+      if (choice(key)) keys.push_back(key);
+    }
+    return keys;
   }
 
  private:
   Mutex mu_;
-  absl::flat_hash_map<BufKey, RecvRequest> asks_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<BufKey, RecvRequest> requests_ ABSL_GUARDED_BY(mu_);
 };
 
 // Calls a function on delivery.
@@ -147,19 +151,9 @@ class ReceiverThat : public Receiver {
   const std::function<void()> act_;
 };
 
-// Ends a request by itself just before its cancellation.
-class LateCancelTransport : public HoldingTransport {
- public:
-  void Cancel(int task, const BufKey& key, const Receiver* receiver,
-              absl::Status reason) override {
-    EndAsk(key, nullptr, absl::UnavailableError("gone"));
-    HoldingTransport::Cancel(task, key, receiver, std::move(reason));
-  }
-};
-
-TEST(CollectiveRemoteAccessRaceTest, ACancellationThatComesLateEndsNoOther) {
+TEST(CollectiveRemoteAccessRaceTest, ACancellationEndsNoRequestThatItCauses) {
   SimulatedEnvironment environment(/*seed=*/1);
-  const auto access = AccessOver<LateCancelTransport>(environment.get());
+  const auto access = AccessOver<HoldingTransport>(environment.get());
   CollGroupParams group;
   group.members.push_back({{.name = {"worker", 0, 0, "CPU", 0}}});
   group.cancellation = std::make_shared<Cancellation>();

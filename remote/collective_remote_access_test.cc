@@ -71,6 +71,21 @@ class Side : public Sender, public Receiver {
   std::optional<absl::Status> end;
 };
 
+// Request of another task for 8 bytes; records its answer.
+class AnsweredRequest : public ServedRequest {
+ public:
+  AnsweredRequest(const ControlCaller& caller, const BufKey& key)
+      : ServedRequest(caller, key, {.num_bytes = 8, .dtype = DType::kUint8}) {}
+
+  std::optional<absl::Status> end;
+
+ private:
+  void OnAnswer(absl::Status status, const Delivery&) override {
+    EXPECT_FALSE(end.has_value());
+    end = std::move(status);
+  }
+};
+
 // Part of a task's runtime that messages of other tasks reach.
 class Task : public ControlService {
  public:
@@ -159,14 +174,11 @@ class CollectiveRemoteAccessTest : public testing::TestWithParam<uint64_t> {
   // Returns a task's answer to a request that `caller` makes in its name.
   std::optional<absl::Status> AnswerTo(const ControlCaller& caller,
                                        const BufKey& key, int task = 0) {
-    Side side(8);
-    tasks_[task]->access->Serve(
-        caller, key,
-        {.num_bytes = 8, .dtype = DType::kUint8, .receiver = &side});
+    const auto request = std::make_shared<AnsweredRequest>(caller, key);
+    tasks_[task]->access->Serve(request);
     environment_.RunAll();
-    tasks_[task]->access->Withdraw(key, &side,
-                                   absl::CancelledError("withdrawn"));
-    return side.end;
+    tasks_[task]->access->Withdraw(request, absl::CancelledError("withdrawn"));
+    return request->end;
   }
 
   void ExpectNothingLeft() {
@@ -593,25 +605,24 @@ TEST_P(CollectiveRemoteAccessTest, RefusesAnAskForAnothersBytes) {
 // Counts requests with known and unknown groups.
 TEST_P(CollectiveRemoteAccessTest, RefusesATaskMoreAsksThanItsBound) {
   Start(0, {.max_waiting_requests = 2});
-  const auto recv = [&](int to, uint64_t generation, Side& side) {
-    tasks_[0]->access->Serve({to, IncarnationOf(to)}, Key(0, to, generation),
-                             {.num_bytes = 8, .receiver = &side});
+  const auto serve = [&](int to, uint64_t generation) {
+    auto request = std::make_shared<AnsweredRequest>(
+        ControlCaller{to, IncarnationOf(to)}, Key(0, to, generation));
+    tasks_[0]->access->Serve(request);
+    return request;
   };
-  Side known(8), early(8), refused(8), of_other(8), again(8);
-  recv(1, 1, known);
-  recv(1, 9, early);
-  recv(1, 8, refused);
-  recv(2, 1, of_other);
-  EXPECT_FALSE(known.end.has_value());
-  EXPECT_FALSE(early.end.has_value());
-  EXPECT_THAT(refused.end,
+  const auto known = serve(1, 1), early = serve(1, 9), refused = serve(1, 8),
+             of_other = serve(2, 1);
+  EXPECT_FALSE(known->end.has_value());
+  EXPECT_FALSE(early->end.has_value());
+  EXPECT_THAT(refused->end,
               testing::Optional(IsResourceExhausted(
                   "task 0 (a:1) already has 2 requests of task 1")));
-  EXPECT_FALSE(of_other.end.has_value());
+  EXPECT_FALSE(of_other->end.has_value());
   environment_.Advance(absl::Seconds(31));
-  EXPECT_TRUE(early.end.has_value());
-  recv(1, 8, again);  // Room again.
-  EXPECT_FALSE(again.end.has_value());
+  EXPECT_TRUE(early->end.has_value());
+  const auto again = serve(1, 8);  // Room again.
+  EXPECT_FALSE(again->end.has_value());
   environment_.Advance(absl::Seconds(31));
   tasks_[0]->step.reset();
   ExpectNothingLeft();

@@ -6,55 +6,52 @@
 namespace tutti {
 
 void TableService::Provide(const BufKey& key, const Offer& offer) {
-  std::optional<RecvRequest> recv;
+  std::shared_ptr<ServedRequest> request;
   {
     MutexLock lock(&mu_);
-    const auto it = asks_.find(key);
-    if (it == asks_.end()) {
+    const auto it = requests_.find(key);
+    if (it == requests_.end()) {
       offers_.emplace(key, offer);
       return;
     }
-    recv = it->second;
-    asks_.erase(it);
+    request = std::move(it->second);
+    requests_.erase(it);
   }
-  Meet(offer, *recv);
+  Meet(offer, *request);
 }
 
-void TableService::Serve(const ControlCaller& /*caller*/, const BufKey& key,
-                         const RecvRequest& recv) {
+void TableService::Serve(std::shared_ptr<ServedRequest> request) {
   std::optional<Offer> offer;
   {
     MutexLock lock(&mu_);
-    const auto it = offers_.find(key);
+    const auto it = offers_.find(request->key);
     if (it == offers_.end()) {
-      asks_.emplace(key, recv);
+      requests_.emplace(request->key, std::move(request));
       changed_.SignalAll();
       return;
     }
     offer = it->second;
     offers_.erase(it);
   }
-  Meet(*offer, recv);
+  Meet(*offer, *request);
 }
 
-void TableService::Withdraw(const BufKey& key, const Receiver* receiver,
+void TableService::Withdraw(const std::shared_ptr<ServedRequest>& request,
                             absl::Status reason) {
-  std::optional<RecvRequest> recv;
   {
     MutexLock lock(&mu_);
-    const auto it = asks_.find(key);
-    if (it == asks_.end() || it->second.receiver != receiver) return;
-    recv = it->second;
-    asks_.erase(it);
+    const auto it = requests_.find(request->key);
+    if (it == requests_.end() || it->second != request) return;
+    requests_.erase(it);
     ++num_withdrawn_;
     changed_.SignalAll();
   }
-  recv->receiver->OnDelivery(recv->id, std::move(reason), {});
+  request->OnDelivery(0, std::move(reason), {});
 }
 
 void TableService::WaitForRequests(size_t num_requests) {
   MutexLock lock(&mu_);
-  while (asks_.size() != num_requests) changed_.Wait(&mu_);
+  while (requests_.size() != num_requests) changed_.Wait(&mu_);
 }
 
 size_t TableService::num_withdrawn() {
@@ -62,10 +59,15 @@ size_t TableService::num_withdrawn() {
   return num_withdrawn_;
 }
 
-void TableService::Meet(const Offer& offer, const RecvRequest& recv) {
-  recv.receiver->OnDelivery(
-      recv.id, absl::OkStatus(),
+void TableService::Meet(const Offer& offer, ServedRequest& request) {
+  request.OnDelivery(
+      0, absl::OkStatus(),
       {.bytes = offer.bytes, .sender = offer.sender, .id = offer.id});
+}
+
+void CancelRequest(TransferChannel& transfers, const BufKey& key,
+                   const absl::Status& reason) {
+  transfers.Cancel([key](const BufKey& other) { return other == key; }, reason);
 }
 
 void WaitingSender::OnReleased(int32_t /*id*/, absl::Status status) {

@@ -44,9 +44,9 @@ class TableService final : public TransferService {
  public:
   void Provide(const BufKey& key, const Offer& offer) ABSL_LOCKS_EXCLUDED(mu_);
 
-  void Serve(const ControlCaller& caller, const BufKey& key,
-             const RecvRequest& recv) override ABSL_LOCKS_EXCLUDED(mu_);
-  void Withdraw(const BufKey& key, const Receiver* receiver,
+  void Serve(std::shared_ptr<ServedRequest> request) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Withdraw(const std::shared_ptr<ServedRequest>& request,
                 absl::Status reason) override ABSL_LOCKS_EXCLUDED(mu_);
 
   // Blocks until so many requests wait.
@@ -55,14 +55,19 @@ class TableService final : public TransferService {
   size_t num_withdrawn() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  static void Meet(const Offer& offer, const RecvRequest& recv);
+  static void Meet(const Offer& offer, ServedRequest& request);
 
   Mutex mu_;
   CondVar changed_;
   absl::flat_hash_map<BufKey, Offer> offers_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<BufKey, RecvRequest> asks_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<BufKey, std::shared_ptr<ServedRequest>> requests_
+      ABSL_GUARDED_BY(mu_);
   size_t num_withdrawn_ ABSL_GUARDED_BY(mu_) = 0;
 };
+
+// Cancels the request under way for `key`.
+void CancelRequest(TransferChannel& transfers, const BufKey& key,
+                   const absl::Status& reason);
 
 // Waits for the release of one offer.
 class WaitingSender final : public Sender {

@@ -7,57 +7,70 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/status_macros.h"
-#include "remote/caller_check.h"
 
 namespace tutti {
+namespace {
 
-// Request of another task. Early until its group is known here; then it waits
-// in the rendezvous. Stays in `requests_` until it is decided: until its
-// receiver gets the delivery, or the request has ended and the receiver is
-// about to get it.
-class ServedRequests::Request : public Receiver,
-                                public std::enable_shared_from_this<Request> {
- public:
-  Request(std::shared_ptr<ServedRequests> requests, const ControlCaller& caller,
-          const BufKey& key, const RecvRequest& recv)
-      : caller(caller), key(key), recv(recv), requests_(std::move(requests)) {}
-
-  void OnDelivery(int32_t /*id*/, absl::Status status,
-                  Delivery delivery) override {
-    const auto self = requests_->Remove(*this);
-    recv.receiver->OnDelivery(recv.id, std::move(status), delivery);
+absl::Status CheckRecvRequest(const ClusterSpec& cluster,
+                              const CollGroupParams& group,
+                              const ControlCaller& caller, const BufKey& key) {
+  const auto& members = group.members;
+  const auto is_rank = [&members](int32_t rank) {
+    return rank >= 0 && static_cast<size_t>(rank) < members.size();
+  };
+  if (!is_rank(key.from) || !is_rank(key.to)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        ToString(key), ": the group has ", members.size(), " ranks"));
   }
+  const DeviceAttributes& receiver = members[key.to].device;
+  const DeviceAttributes& sender = members[key.from].device;
+  const auto receiving_task = cluster.TaskOf(receiver.name);
+  const auto sending_task = cluster.TaskOf(sender.name);
+  if (!receiving_task.ok() || *receiving_task != caller.task) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        ToString(key), ": rank ", key.to, " is ", receiver.name.ToString(),
+        ", but ", cluster.Label(caller.task), " asks"));
+  }
+  if (receiver.incarnation != caller.incarnation) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        ToString(key), ": ", cluster.Label(caller.task),
+        " restarted: the group has its incarnation ", receiver.incarnation,
+        ", but incarnation ", caller.incarnation, " asks"));
+  }
+  if (!sending_task.ok() || *sending_task != cluster.this_task) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        ToString(key), ": rank ", key.from, " is ", sender.name.ToString(),
+        ", not in ", cluster.Label(cluster.this_task)));
+  }
+  return absl::OkStatus();
+}
 
-  const ControlCaller caller;
-  const BufKey key;
-  const RecvRequest recv;
+}  // namespace
 
-  // Guarded by the mutex of ServedRequests.
-  bool is_early = true;
-  Clock::AlarmId alarm = 0;
-  std::optional<absl::Status> ended;
-
- private:
-  const std::shared_ptr<ServedRequests> requests_;
-};
+void ServedRequest::OnDelivery(int32_t /*id*/, absl::Status status,
+                               Delivery delivery) {
+  const std::shared_ptr<ServedRequest> self = std::move(self_);
+  const std::shared_ptr<ServedRequests> service = std::move(service_);
+  if (service != nullptr) service->CountOut(caller.task);
+  OnAnswer(std::move(status), delivery);
+}
 
 void ServedRequests::Serve(const std::shared_ptr<const void>& owner,
-                           const ControlCaller& caller, const BufKey& key,
-                           const RecvRequest& recv) {
-  const auto request = std::make_shared<Request>(
-      std::shared_ptr<ServedRequests>(owner, this), caller, key, recv);
-  absl::Status status = Add(request);
-  if (!status.ok()) {
-    return recv.receiver->OnDelivery(recv.id, std::move(status), {});
+                           const RequestPtr& request) {
+  absl::Status status;
+  {
+    MutexLock lock(&mu_);
+    status = CountIn(request->caller.task);
+    request->is_early_ = status.ok();
   }
+  if (!status.ok()) return request->OnDelivery(0, std::move(status), {});
+  request->service_ = std::shared_ptr<ServedRequests>(owner, this);
+  request->self_ = request;
   Advance(request);
   AwaitGroup(request);
 }
 
-absl::Status ServedRequests::Add(const std::shared_ptr<Request>& request) {
-  MutexLock lock(&mu_);
-  const int task = request->caller.task;
+absl::Status ServedRequests::CountIn(int task) {
   size_t& num_waiting = num_of_task_[task];
   if (num_waiting >= options_.max_waiting) {
     return absl::ResourceExhaustedError(
@@ -65,63 +78,67 @@ absl::Status ServedRequests::Add(const std::shared_ptr<Request>& request) {
                      " already has ", num_waiting, " requests of ",
                      options_.cluster.Label(task), " that wait for data"));
   }
-  if (!requests_.try_emplace(request->key, request).second) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(ToString(request->key), ": asked for twice"));
-  }
   ++num_waiting;
   return absl::OkStatus();
 }
 
-// Errors: from CheckRecvRequest() and GroupDirectory::Find().
-absl::Status ServedRequests::Check(const Request& request) const {
-  const ExecKey& exec = request.key.exec;
-  ASSIGN_OR_RETURN(const auto group,
-                   options_.groups->Find(exec.group, exec.generation));
-  return CheckRecvRequest(options_.cluster, *group, request.caller,
-                          request.key);
+void ServedRequests::CountOut(int task) {
+  MutexLock lock(&mu_);
+  --num_of_task_[task];
 }
 
 // Advances an early request if its group is known by now.
-void ServedRequests::Advance(const std::shared_ptr<Request>& request) {
-  absl::Status status = Check(*request);
-  if (absl::IsNotFound(status) || !EndEarly(*request)) return;
+void ServedRequests::Advance(const RequestPtr& request) {
+  const BufKey& key = request->key;
+  const auto group = options_.groups->Find(key.exec.group, key.exec.generation);
+  absl::Status status = group.ok() ? CheckRecvRequest(options_.cluster, **group,
+                                                      request->caller, key)
+                                   : group.status();
+  if (absl::IsNotFound(status) || !EndEarly(request)) return;
   if (!status.ok()) return request->OnDelivery(0, std::move(status), {});
-  const RecvRequest& recv = request->recv;
-  rendezvous_.Consume(request->key, {.num_bytes = recv.num_bytes,
-                                     .dtype = recv.dtype,
-                                     .incarnation = recv.incarnation,
-                                     .receiver = request.get()});
+  rendezvous_.Consume(key, request->recv);
+  // The request, or its group, may have ended before it waited.
   std::optional<absl::Status> ended;
   {
     MutexLock lock(&mu_);
-    ended = request->ended;
+    ended = request->withdrawn_;
   }
-  if (ended.has_value()) {
-    rendezvous_.CancelRecv(request->key, request.get(), *std::move(ended));
+  if (!ended.has_value() && (*group)->cancellation->cancelled()) {
+    ended = options_.groups->Find(key.exec.group, key.exec.generation).status();
+  }
+  if (ended.has_value() && !ended->ok()) {
+    rendezvous_.CancelRecv(key, request.get(), *std::move(ended));
   }
 }
 
-// Sets a time limit for a request that stayed early.
-void ServedRequests::AwaitGroup(const std::shared_ptr<Request>& request) {
+// Keeps a request that stayed early, for a limited time.
+void ServedRequests::AwaitGroup(const RequestPtr& request) {
+  std::shared_ptr<ServedRequests> self;
   {
     MutexLock lock(&mu_);
-    if (!request->is_early) return;
+    if (!request->is_early_) return;
+    early_.insert(request);
+    self = request->service_;
   }
+  Advance(request);  // Its group may have come meanwhile.
   Clock& clock = *options_.clock;
-  const Clock::AlarmId alarm = clock.CallAt(
-      clock.Now() + options_.early_lifetime,
-      [this, request] {  // The request keeps this object.
-        End(request, absl::NotFoundError(absl::StrCat(
-                         ToString(request->key), ": ",
-                         options_.cluster.Label(options_.cluster.this_task),
-                         " has not heard of this group for ",
-                         absl::FormatDuration(options_.early_lifetime))));
+  const Clock::AlarmId alarm =
+      clock.CallAt(clock.Now() + options_.early_lifetime, [self, request] {
+        if (!self->EndEarly(request)) return;
+        const Options& options = self->options_;
+        request->OnDelivery(
+            0,
+            absl::NotFoundError(
+                absl::StrCat(ToString(request->key), ": ",
+                             options.cluster.Label(options.cluster.this_task),
+                             " has not heard of this group for ",
+                             absl::FormatDuration(options.early_lifetime))),
+            {});
       });
   {
     MutexLock lock(&mu_);
-    if (request->is_early) {
-      request->alarm = alarm;
+    if (request->is_early_) {
+      request->alarm_ = alarm;
       return;
     }
   }
@@ -129,69 +146,56 @@ void ServedRequests::AwaitGroup(const std::shared_ptr<Request>& request) {
 }
 
 // Returns false if the request is not early.
-bool ServedRequests::EndEarly(Request& request) {
+bool ServedRequests::EndEarly(const RequestPtr& request) {
   Clock::AlarmId alarm = 0;
   {
     MutexLock lock(&mu_);
-    if (!request.is_early) return false;
-    request.is_early = false;
-    alarm = std::exchange(request.alarm, 0);
+    if (!request->is_early_) return false;
+    request->is_early_ = false;
+    early_.erase(request);
+    alarm = std::exchange(request->alarm_, 0);
   }
   if (alarm != 0) options_.clock->Cancel(alarm);
   return true;
 }
 
-void ServedRequests::End(const std::shared_ptr<Request>& request,
-                         const absl::Status& reason) {
-  if (EndEarly(*request)) return request->OnDelivery(0, reason, {});
+void ServedRequests::Withdraw(const RequestPtr& request,
+                              const absl::Status& reason) {
+  if (EndEarly(request)) return request->OnDelivery(0, reason, {});
   {
     MutexLock lock(&mu_);
-    request->ended = reason;  // Seen by Advance(), if it has not got that far.
+    request->withdrawn_ = reason;  // Seen by Advance(), if still under way.
   }
   rendezvous_.CancelRecv(request->key, request.get(), reason);
 }
 
-std::shared_ptr<ServedRequests::Request> ServedRequests::Remove(
-    Request& request) {
-  std::shared_ptr<Request> kept = request.shared_from_this();
-  MutexLock lock(&mu_);
-  const auto found = requests_.find(request.key);
-  if (found == requests_.end() || found->second != kept) return kept;
-  requests_.erase(found);
-  --num_of_task_[request.caller.task];
-  return kept;
-}
-
-void ServedRequests::Withdraw(const BufKey& key, const Receiver* receiver,
-                              const absl::Status& reason) {
-  std::shared_ptr<Request> request;
-  {
-    MutexLock lock(&mu_);
-    const auto found = requests_.find(key);
-    if (found == requests_.end()) return;
-    request = found->second;
-  }
-  if (request->recv.receiver == receiver) End(request, reason);
-}
-
 void ServedRequests::OnGroupChange(GroupKey group) {
-  std::vector<std::shared_ptr<Request>> concerned;
+  std::vector<RequestPtr> early;
   {
     MutexLock lock(&mu_);
-    for (const auto& [key, request] : requests_) {
-      if (key.exec.group == group) concerned.push_back(request);
+    for (const RequestPtr& request : early_) {
+      if (request->key.exec.group == group) early.push_back(request);
     }
   }
-  for (const auto& request : concerned) {
-    Advance(request);
-    const absl::Status status = Check(*request);
-    if (!status.ok() && !absl::IsNotFound(status)) End(request, status);
-  }
+  for (const RequestPtr& request : early) Advance(request);
+  const uint64_t ended = options_.groups->EndedGeneration(group);
+  if (ended == 0) return;
+  rendezvous_.CancelRecvs(
+      [group, ended](const BufKey& key, const Receiver* receiver) {
+        return key.exec.group == group && key.exec.generation <= ended &&
+               dynamic_cast<const ServedRequest*>(receiver) != nullptr;
+      },
+      [this](const BufKey& key) {
+        return options_.groups->Find(key.exec.group, key.exec.generation)
+            .status();
+      });
 }
 
 size_t ServedRequests::size() const {
   MutexLock lock(&mu_);
-  return requests_.size();
+  size_t size = 0;
+  for (const auto& [task, num_waiting] : num_of_task_) size += num_waiting;
+  return size;
 }
 
 }  // namespace tutti

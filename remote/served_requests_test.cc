@@ -26,83 +26,111 @@ using testing::IsEmpty;
 constexpr size_t kMaxWaiting = 2;
 constexpr absl::Duration kLifetime = absl::Seconds(30);
 
-class EndOfRequest : public Receiver {
+class RecordedRequest : public ServedRequest {
  public:
-  void OnDelivery(int32_t, absl::Status status, Delivery) override {
+  using ServedRequest::ServedRequest;
+
+  std::optional<absl::Status> end;
+
+ private:
+  void OnAnswer(absl::Status status, const Delivery&) override {
     EXPECT_FALSE(end.has_value());
     end = std::move(status);
   }
-  std::optional<absl::Status> end;
 };
 
-// Requests of groups that this process does not know.
+// Requests of a group that this process does not know before KnowGroup().
 class ServedRequestsTest : public testing::Test {
  protected:
-  void Serve(int task, int tag, EndOfRequest& request) {
-    requests_->Serve(requests_, {.task = task}, KeyOf(tag),
-                     {.num_bytes = 4, .receiver = &request});
+  std::shared_ptr<RecordedRequest> Serve(int task, int tag) {
+    const BufKey key = {
+        .exec = {.generation = 1, .step = 5, .group = 7}, .tag = tag, .to = 1};
+    auto request = std::make_shared<RecordedRequest>(
+        ControlCaller{.task = task}, key, RecvRequest{.num_bytes = 4});
+    requests_->Serve(requests_, request);
+    return request;
   }
-  static BufKey KeyOf(int tag) {
-    return {.exec = {.generation = 1, .step = 5, .group = 7}, .tag = tag};
+
+  // Rank i is in task i.
+  void KnowGroup() {
+    auto group = std::make_shared<CollGroupParams>();
+    group->key = 7;
+    group->generation = 1;
+    for (int task : {0, 1}) {
+      group->members.push_back({{.name = {"worker", 0, task, "CPU", 0}}});
+    }
+    group->cancellation = std::make_shared<Cancellation>();
+    groups_->Add(group);
+    requests_->OnGroupChange(7);
   }
 
   SimulatedEnvironment simulated_{/*seed=*/1};
   BufRendezvous rendezvous_{BufRendezvous::kNoBound};
+  const std::shared_ptr<GroupDirectory> groups_ =
+      std::make_shared<GroupDirectory>();
   const std::shared_ptr<ServedRequests> requests_ =
       std::make_shared<ServedRequests>(
           ServedRequests::Options{
               .cluster = {.addresses = {"a:1", "b:1"}, .this_task = 0},
               .clock = simulated_.get().clock,
-              .groups = std::make_shared<GroupDirectory>(),
+              .groups = groups_,
               .max_waiting = kMaxWaiting,
               .early_lifetime = kLifetime},
           &rendezvous_);
 };
 
 TEST_F(ServedRequestsTest, AnUnknownGroupEndsTheRequestAfterTheLifetime) {
-  EndOfRequest request;
-  Serve(1, 0, request);
+  const auto request = Serve(1, 0);
   EXPECT_EQ(requests_->size(), 1u);
-  EXPECT_FALSE(request.end.has_value());
+  EXPECT_FALSE(request->end.has_value());
   simulated_.Advance(kLifetime);
-  EXPECT_THAT(request.end, testing::Optional(IsNotFound("has not heard")));
+  EXPECT_THAT(request->end, testing::Optional(IsNotFound("has not heard")));
   EXPECT_EQ(requests_->size(), 0u);
 }
 
 TEST_F(ServedRequestsTest, AWithdrawnRequestGetsTheReasonOnce) {
-  EndOfRequest request;
-  EndOfRequest other;
-  Serve(1, 0, request);
-  requests_->Withdraw(KeyOf(0), &other, absl::CancelledError("not his"));
-  EXPECT_FALSE(request.end.has_value());
-  requests_->Withdraw(KeyOf(0), &request, absl::CancelledError("gone"));
-  EXPECT_THAT(request.end,
-              testing::Optional(StatusIs(StatusCode::kCancelled, "gone")));
+  for (const bool is_early : {true, false}) {
+    const auto request = Serve(1, 0);
+    if (!is_early) KnowGroup();
+    requests_->Withdraw(request, absl::CancelledError("gone"));
+    EXPECT_THAT(request->end,
+                testing::Optional(StatusIs(StatusCode::kCancelled, "gone")));
+    requests_->Withdraw(request, absl::CancelledError("again"));
+    EXPECT_EQ(requests_->size(), 0u);
+  }
   simulated_.Advance(kLifetime);
 }
 
 TEST_F(ServedRequestsTest, AWaitingKeyIsRefused) {
-  EndOfRequest first;
-  EndOfRequest second;
-  Serve(1, 0, first);
-  Serve(1, 0, second);
-  EXPECT_THAT(second.end,
+  const auto early = Serve(1, 0);
+  KnowGroup();
+  const auto second = Serve(1, 0);
+  EXPECT_THAT(second->end,
               testing::Optional(IsAlreadyExists("asked for twice")));
-  EXPECT_FALSE(first.end.has_value());
-  simulated_.Advance(kLifetime);
+  EXPECT_FALSE(early->end.has_value());
+}
+
+TEST_F(ServedRequestsTest, AnEndedGenerationEndsItsRequests) {
+  KnowGroup();
+  const auto request = Serve(1, 0);
+  groups_->End(7, 1, absl::UnavailableError("task 1 was lost"));
+  requests_->OnGroupChange(7);
+  EXPECT_THAT(
+      request->end,
+      testing::Optional(IsUnavailable("generation 1 of group 7 has ended")));
+  EXPECT_EQ(rendezvous_.num_waiting(), 0u);
 }
 
 TEST_F(ServedRequestsTest, TheBoundCountsTheRequestsOfOneTask) {
-  EndOfRequest of_one[kMaxWaiting + 1];
-  EndOfRequest of_other;
+  std::vector<std::shared_ptr<RecordedRequest>> of_one;
   for (size_t i = 0; i < kMaxWaiting + 1; ++i) {
-    Serve(1, static_cast<int>(i), of_one[i]);
+    of_one.push_back(Serve(1, static_cast<int>(i)));
   }
-  Serve(0, 100, of_other);
-  EXPECT_THAT(of_one[kMaxWaiting].end,
+  const auto of_other = Serve(0, 100);
+  EXPECT_THAT(of_one[kMaxWaiting]->end,
               testing::Optional(IsResourceExhausted("already has 2")));
-  EXPECT_FALSE(of_one[0].end.has_value());
-  EXPECT_FALSE(of_other.end.has_value());
+  EXPECT_FALSE(of_one[0]->end.has_value());
+  EXPECT_FALSE(of_other->end.has_value());
   simulated_.Advance(kLifetime);
 }
 

@@ -1,16 +1,36 @@
 #ifndef TUTTI_REMOTE_TRANSFER_CHANNEL_H_
 #define TUTTI_REMOTE_TRANSFER_CHANNEL_H_
 
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "framework/control/control_channel.h"
+#include "tutti/environment.h"
 #include "tutti/peer_access.h"
 
 namespace tutti {
+
+// Tables of a chunk on its way between two tasks, one entry in each:
+//
+//   receiving task                      sending task
+//   requests under way of the channel   requests under way of the transport
+//                                       BufRendezvous, until both sides are in
+//
+// The entry of the receiving task has the key. The end of an execution walks
+// the channel's requests (TransferChannel::Cancel). The entry of the sending
+// task is the ServedRequest, which is also the receiver in the rendezvous.
 
 // Receiving side of a transport that pulls: fetches bytes from other tasks.
 // Thread-safe.
 class TransferChannel {
  public:
+  // Chooses requests. Called with a lock of the channel held, on any thread.
+  using Choice = std::function<bool(const BufKey& key)>;
+
   virtual ~TransferChannel() = default;
 
   // Requests the bytes that `task` offers, now or later, under `key`. The
@@ -25,12 +45,50 @@ class TransferChannel {
   virtual void Request(int task, const BufKey& key,
                        const RecvRequest& recv) = 0;
 
-  // Ends `receiver`'s request for `key` with `reason` if it is under way.
-  // Reports this to the task, whose sender gets the same reason. The receiver's
-  // OnDelivery() may run soon after this returns. The key may be requested
-  // again at once.
-  virtual void Cancel(int task, const BufKey& key, const Receiver* receiver,
-                      absl::Status reason) = 0;
+  // Ends the chosen requests under way with `reason`, all that Request() has
+  // got before this call. Reports this to their tasks, whose senders get the
+  // same reason. OnDelivery() may run soon after this returns. The keys may be
+  // requested again at once.
+  virtual void Cancel(const Choice& choice, const absl::Status& reason) = 0;
+
+  // Returns the keys of the chosen requests under way, for reports.
+  virtual std::vector<BufKey> UnderWay(const Choice& choice) = 0;
+};
+
+class ServedRequests;
+
+// Request of another task for bytes that a member of this task posts. Made by
+// the transport, which derives from it. The service keeps it until OnAnswer().
+class ServedRequest : public Receiver,
+                      public std::enable_shared_from_this<ServedRequest> {
+ public:
+  ServedRequest(const ControlCaller& caller, const BufKey& key,
+                const RecvRequest& request)
+      : caller(caller), key(key), recv(request) {
+    recv.receiver = this;
+  }
+
+  void OnDelivery(int32_t id, absl::Status status, Delivery delivery) final;
+
+  const ControlCaller caller;
+  const BufKey key;
+  RecvRequest recv;  // Its receiver is this object.
+
+ private:
+  friend class ServedRequests;
+
+  // Takes the answer, once: now or later, on any thread. Releases the delivery
+  // when the bytes have been sent.
+  virtual void OnAnswer(absl::Status status, const Delivery& delivery) = 0;
+
+  // Set while ServedRequests counts this request.
+  std::shared_ptr<ServedRequests> service_;
+  std::shared_ptr<ServedRequest> self_;
+
+  // Guarded by the mutex of ServedRequests.
+  bool is_early_ = false;  // Its group is not known yet.
+  Clock::AlarmId alarm_ = 0;
+  std::optional<absl::Status> withdrawn_;
 };
 
 // Sending side: offers bytes to other tasks. Thread-safe. Functions must not
@@ -39,15 +97,13 @@ class TransferService {
  public:
   virtual ~TransferService() = default;
 
-  // Handles a request for the bytes under `key`. Only its format has been
-  // checked. OnDelivery() of `recv.receiver` runs once, now or later; the
-  // receiver releases the delivery when the bytes have been sent.
-  virtual void Serve(const ControlCaller& caller, const BufKey& key,
-                     const RecvRequest& recv) = 0;
+  // Handles a request, of which only the format has been checked, and answers
+  // it once (ServedRequest::OnDelivery).
+  virtual void Serve(std::shared_ptr<ServedRequest> request) = 0;
 
   // Withdraws a request that its caller has cancelled, or whose caller is gone.
-  // If it still waits, its receiver gets `reason`.
-  virtual void Withdraw(const BufKey& key, const Receiver* receiver,
+  // If it still waits, `reason` is its answer. REQUIRES: Serve() has returned.
+  virtual void Withdraw(const std::shared_ptr<ServedRequest>& request,
                         absl::Status reason) = 0;
 };
 

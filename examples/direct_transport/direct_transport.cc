@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -12,23 +13,22 @@
 namespace tutti {
 namespace {
 
-// Sending side's receiver of one request. Deletes itself.
-class Pull final : public Receiver {
+// Request, as the sending side sees it.
+class Pull final : public ServedRequest {
  public:
-  explicit Pull(const RecvRequest& recv) : recv_(recv) {}
-
-  void OnDelivery(int32_t /*id*/, absl::Status status,
-                  Delivery delivery) override {
-    if (status.ok()) {
-      status = recv_.receiver->OnPart(recv_.id, /*offset=*/0, delivery.bytes);
-      delivery.Release(status);
-    }
-    recv_.receiver->OnDelivery(recv_.id, std::move(status), {});
-    delete this;
-  }
+  Pull(const ControlCaller& caller, const BufKey& key, const RecvRequest& recv)
+      : ServedRequest(caller, key, recv), to_(recv) {}
 
  private:
-  const RecvRequest recv_;
+  void OnAnswer(absl::Status status, const Delivery& delivery) override {
+    if (status.ok()) {
+      status = to_.receiver->OnPart(to_.id, /*offset=*/0, delivery.bytes);
+      delivery.Release(status);
+    }
+    to_.receiver->OnDelivery(to_.id, std::move(status), {});
+  }
+
+  const RecvRequest to_;
 };
 
 class DirectTransport final : public Transport,
@@ -67,13 +67,10 @@ class DirectTransport final : public Transport,
     if (other == nullptr) {
       return recv.receiver->OnDelivery(recv.id, Gone(task), {});
     }
-    RecvRequest request = recv;
-    request.into = {};
-    request.receiver = new Pull(recv);
-    other->transfers_->Serve(self_, key, request);
+    other->transfers_->Serve(std::make_shared<Pull>(self_, key, recv));
   }
-  void Cancel(int /*task*/, const BufKey& /*key*/, const Receiver* /*receiver*/,
-              absl::Status /*reason*/) override {}
+  void Cancel(const Choice&, const absl::Status&) override {}
+  std::vector<BufKey> UnderWay(const Choice&) override { return {}; }
 
  private:
   // Transport of a task; null if the task has not started or has ended.

@@ -156,12 +156,32 @@ bool BufRendezvous::CancelRecv(const BufKey& key, const Receiver* receiver,
   return true;
 }
 
+void BufRendezvous::CancelRecvs(
+    absl::FunctionRef<bool(const BufKey&, const Receiver*)> concerns,
+    absl::FunctionRef<absl::Status(const BufKey&)> reason_of) {
+  std::vector<std::pair<BufKey, RecvRequest>> ended;
+  for (Shard& shard : shards_) {
+    MutexLock lock(&shard.mu);
+    absl::erase_if(shard.table, [&](const auto& entry) {
+      const auto* const recv = std::get_if<RecvRequest>(&entry.second);
+      if (recv == nullptr || !concerns(entry.first, recv->receiver)) {
+        return false;
+      }
+      ended.emplace_back(entry.first, *recv);
+      return true;
+    });
+  }
+  for (const auto& [key, recv] : ended) Fail(recv, reason_of(key));
+}
+
 BufRendezvous::Ended BufRendezvous::EndExecution(const ExecKey& exec,
                                                  absl::Status reason) {
   if (reason.ok()) reason = absl::CancelledError("cancelled");
   {
     MutexLock lock(&cancelled_mu_);
-    if (!aborted_.ok() || HasStepEnded(exec.step)) return {};
+    if (!aborted_.ok() || ended_steps_.Contains(exec.step)) return {};
+    const auto step = cancelled_steps_.find(exec.step);
+    if (step != cancelled_steps_.end()) reason = step->second;
     if (!cancelled_.try_emplace(exec, reason).second) return {};
     num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
   }
@@ -193,14 +213,8 @@ BufRendezvous::Ended BufRendezvous::EndStep(int64_t step, absl::Status reason) {
     MutexLock lock(&cancelled_mu_);
     if (!aborted_.ok() || HasStepEnded(step)) return {};
     cancelled_steps_.emplace(step, reason);
-    // The step's reason counts from now on.
-    const auto is_of_step = [step](const auto& cancelled) {
-      return cancelled.first.step == step;
-    };
-    const auto erased = absl::erase_if(cancelled_, is_of_step) +
-                        absl::erase_if(cancelled_groups_, is_of_step);
-    num_cancelled_.fetch_add(1 - static_cast<int>(erased),
-                             std::memory_order_seq_cst);
+    num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
+    ForgetExecutionsOf(step);  // The step's reason counts from now on.
   }
   return {.is_first = true,
           .reason = std::move(reason),
@@ -222,8 +236,18 @@ void BufRendezvous::ForgetReasonOf(int64_t step) {
     num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
   }
   ended_steps_.Add(step);
+  ForgetExecutionsOf(step);
   const auto erased = static_cast<int>(cancelled_steps_.erase(step));
   num_cancelled_.fetch_sub(erased, std::memory_order_seq_cst);
+}
+
+void BufRendezvous::ForgetExecutionsOf(int64_t step) {
+  const auto is_of_step = [step](const auto& cancelled) {
+    return cancelled.first.step == step;
+  };
+  const auto erased = absl::erase_if(cancelled_, is_of_step) +
+                      absl::erase_if(cancelled_groups_, is_of_step);
+  num_cancelled_.fetch_sub(static_cast<int>(erased), std::memory_order_seq_cst);
 }
 
 void BufRendezvous::ForgetExecution(const ExecKey& exec) {

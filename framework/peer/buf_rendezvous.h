@@ -57,6 +57,12 @@ class BufRendezvous {
   bool CancelRecv(const BufKey& key, const Receiver* receiver,
                   absl::Status reason);
 
+  // Ends the waiting requests that `concerns` chooses, each with the reason
+  // that `reason_of` gives for its key. Calls `concerns` under a lock.
+  void CancelRecvs(
+      absl::FunctionRef<bool(const BufKey&, const Receiver*)> concerns,
+      absl::FunctionRef<absl::Status(const BufKey&)> reason_of);
+
   struct GroupInStep {
     int64_t step = 0;
     int64_t group = 0;
@@ -77,7 +83,7 @@ class BufRendezvous {
 
   // Result of an End function, for Report().
   struct [[nodiscard]] Ended {
-    bool is_first = false;  // Neither this nor the step had ended before.
+    bool is_first = false;  // Had not ended before; see EndExecution().
     absl::Status reason;
     std::vector<Waiting> sides;
   };
@@ -85,6 +91,8 @@ class BufRendezvous {
   // Ends all transfers of an execution that wait, and those that come later,
   // until it is forgotten. The first reason stays; OK is taken as CANCELLED.
   // Calls nobody: whoever calls this passes what it returns to Report(), once.
+  // In a step that has ended each execution still ends once, with the reason of
+  // the step, until ForgetReasonOf().
   Ended EndExecution(const ExecKey& exec, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(cancelled_mu_);
   void ForgetExecution(const ExecKey& exec) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
@@ -168,6 +176,9 @@ class BufRendezvous {
 
   // Takes out all that waits under a key that `concerns` names.
   std::vector<Waiting> Sweep(absl::FunctionRef<bool(const BufKey&)> concerns);
+
+  void ForgetExecutionsOf(int64_t step)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(cancelled_mu_);
 
   bool HasStepEnded(int64_t step) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(cancelled_mu_) {

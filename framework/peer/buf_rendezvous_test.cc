@@ -515,8 +515,10 @@ TEST_F(BufRendezvousTest, ACancelledStepEndsAllItsExecutionsAndNoOther) {
   Provide(of_other_step, /*id=*/17);
   EXPECT_TRUE(CancelStep(kExec.step, absl::AbortedError("step over")));
   EXPECT_FALSE(CancelStep(kExec.step, absl::AbortedError("again")));
-  EXPECT_FALSE(
+  EXPECT_TRUE(
       rendezvous_->CancelExecution(kExec, absl::AbortedError("too late")));
+  EXPECT_FALSE(
+      rendezvous_->CancelExecution(kExec, absl::AbortedError("again")));
   Provide(Key(2, /*execution=*/9));
   ASSERT_THAT(sides_.releases, SizeIs(2));
   for (const Release& release : sides_.releases) {

@@ -1,6 +1,7 @@
 #include "remote/mpi/mpi_pulls.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <utility>
 
@@ -41,8 +42,8 @@ class MpiPulls::Pull {
   uint64_t id = 0;
   int task = 0;
   PullRequest request;
-  bool is_reported = false;  // OnDelivery() has run.
-  bool has_ended = false;    // The task has reported the end.
+  std::atomic<bool> is_reported = false;  // OnDelivery() has run.
+  bool has_ended = false;                 // The task has reported the end.
 
   // Number of bytes that come: fewer if the sender stops early.
   size_t end = 0;
@@ -108,8 +109,10 @@ void MpiPulls::Request(int task, const BufKey& key, const RecvRequest& recv) {
   pull->task = task;
   pull->request = {.key = key, .recv = recv};
   pull->end = recv.num_bytes;
-  pulls_[pull->id] = pull;
-  ids_[{key, recv.receiver}] = pull->id;
+  {
+    MutexLock lock(&mu_);
+    pulls_[pull->id] = pull;
+  }
   if (!pull->is_inline()) {
     pull->request.may_read_memory =
         runtime_->memory_of(task) != nullptr && !unreadable_.contains(task);
@@ -201,6 +204,7 @@ void MpiPulls::HandOnChunk(const std::shared_ptr<Pull>& pull) {
 }
 
 std::shared_ptr<MpiPulls::Pull> MpiPulls::Find(int task, uint64_t id) const {
+  MutexLock lock(&mu_);
   const auto it = pulls_.find(id);
   const bool is_known = it != pulls_.end() && it->second->task == task;
   return is_known ? it->second : nullptr;
@@ -299,10 +303,32 @@ void MpiPulls::OnPulled(int task, const proto::MpiPulled& pulled) {
   ForgetIfOver(pull);
 }
 
-void MpiPulls::Cancel(const BufKey& key, const Receiver* receiver,
+void MpiPulls::Cancel(const TransferChannel::Choice& choice,
                       const absl::Status& reason) {
-  const auto it = ids_.find({key, receiver});
-  if (it != ids_.end()) GiveUp(pulls_.at(it->second), reason);
+  std::vector<std::shared_ptr<Pull>> chosen;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [id, pull] : pulls_) {
+      if (choice(pull->request.key)) chosen.push_back(pull);
+    }
+  }
+  for (const auto& pull : chosen) GiveUp(pull, reason);
+}
+
+std::vector<BufKey> MpiPulls::UnderWay(
+    const TransferChannel::Choice& choice) const {
+  std::vector<BufKey> keys;
+  MutexLock lock(&mu_);
+  for (const auto& [id, pull] : pulls_) {
+    const BufKey& key = pull->request.key;
+    if (!pull->is_reported && choice(key)) keys.push_back(key);
+  }
+  return keys;
+}
+
+bool MpiPulls::empty() const {
+  MutexLock lock(&mu_);
+  return pulls_.empty();
 }
 
 void MpiPulls::GiveUp(const std::shared_ptr<Pull>& pull,
@@ -335,17 +361,19 @@ void MpiPulls::TakeBackStopped() {
 }
 
 void MpiPulls::Report(const std::shared_ptr<Pull>& pull, absl::Status status) {
-  if (std::exchange(pull->is_reported, true)) return;
+  if (pull->is_reported.exchange(true)) return;
   const RecvRequest& recv = pull->request.recv;
-  const auto it = ids_.find({pull->request.key, recv.receiver});
-  if (it != ids_.end() && it->second == pull->id) ids_.erase(it);
   recv.receiver->OnDelivery(recv.id, std::move(status), {});
 }
 
 void MpiPulls::ForgetIfOver(const std::shared_ptr<Pull>& pull) {
   const bool is_over =
       pull->is_reported && pull->has_ended && pull->chunks.empty();
-  if (!is_over || pulls_.erase(pull->id) == 0) return;
+  if (!is_over) return;
+  {
+    MutexLock lock(&mu_);
+    if (pulls_.erase(pull->id) == 0) return;
+  }
   const int tag = pull->request.payload_tag;
   if (tag != 0) free_tags_.push_back(tag);
 }
@@ -353,6 +381,7 @@ void MpiPulls::ForgetIfOver(const std::shared_ptr<Pull>& pull) {
 std::vector<std::shared_ptr<MpiPulls::Pull>> MpiPulls::PullsFrom(
     int task) const {
   std::vector<std::shared_ptr<Pull>> pulls;
+  MutexLock lock(&mu_);
   for (const auto& [id, pull] : pulls_) {
     if (pull->task == task) pulls.push_back(pull);
   }

@@ -8,15 +8,17 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "framework/base/mutex.h"
 #include "proto/mpi.pb.h"
 #include "remote/mpi/messages/mpi_engine.h"
 #include "remote/peer_memory.h"
+#include "remote/transfer_channel.h"
 #include "tutti/peer_access.h"
 
 namespace tutti {
@@ -35,9 +37,13 @@ class MpiPulls {
   ~MpiPulls();
 
   void Request(int task, const BufKey& key, const RecvRequest& recv);
-  // Cancels a pull. Does nothing if `receiver` has no open pull.
-  void Cancel(const BufKey& key, const Receiver* receiver,
+
+  // Same as those of TransferChannel. UnderWay() may run on any thread.
+  void Cancel(const TransferChannel::Choice& choice,
               const absl::Status& reason);
+  std::vector<BufKey> UnderWay(const TransferChannel::Choice& choice) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   void OnPulled(int task, const proto::MpiPulled& pulled);
   void OnPlace(int task, const proto::MpiPlace& place);
 
@@ -57,13 +63,14 @@ class MpiPulls {
   bool is_receiving() const { return num_receiving_ > 0; }
 
   // Returns whether all pulls have ended on both sides.
-  bool empty() const { return pulls_.empty(); }
+  bool empty() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   class Pull;
   using Buffer = std::unique_ptr<std::byte[]>;
 
-  std::shared_ptr<Pull> Find(int task, uint64_t id) const;
+  std::shared_ptr<Pull> Find(int task, uint64_t id) const
+      ABSL_LOCKS_EXCLUDED(mu_);
   int TakeTag();
   Buffer TakeBuffer(size_t num_bytes);
   void KeepBuffer(Buffer buffer, size_t num_bytes);
@@ -78,7 +85,8 @@ class MpiPulls {
   void TakeBackStopped();
   void Report(const std::shared_ptr<Pull>& pull, absl::Status status);
   void ForgetIfOver(const std::shared_ptr<Pull>& pull);
-  std::vector<std::shared_ptr<Pull>> PullsFrom(int task) const;
+  std::vector<std::shared_ptr<Pull>> PullsFrom(int task) const
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   MpiEngine* const runtime_;
   const Send send_;
@@ -86,10 +94,12 @@ class MpiPulls {
   uint64_t last_id_ = 0;
   std::vector<int> free_tags_;
   std::vector<Buffer> free_buffers_;  // Hold whole chunks.
-  absl::flat_hash_map<uint64_t, std::shared_ptr<Pull>> pulls_;
-  // Pulls before OnDelivery(). A key may be requested again before the
-  // OnDelivery() of its former receiver.
-  absl::flat_hash_map<std::pair<BufKey, const Receiver*>, uint64_t> ids_;
+
+  // Lets other threads see the pulls; MPI's thread alone changes them.
+  mutable Mutex mu_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Pull>> pulls_
+      ABSL_GUARDED_BY(mu_);
+
   absl::flat_hash_set<int> unreadable_;         // Tasks.
   std::unique_ptr<MemoryBlock> block_;          // Owned by the current reader.
   size_t num_receiving_ = 0;                    // Counts chunks.

@@ -13,48 +13,33 @@
 
 namespace tutti {
 
-// Pull of another task. The service delivers once, on any thread, and keeps the
-// object until then. From then on the object holds the bytes.
-class MpiServes::Served : public Receiver,
-                          public std::enable_shared_from_this<Served> {
+// Pull of another task. From the answer on the object holds the bytes.
+class MpiServes::Served : public ServedRequest {
  public:
-  Served(MpiServes* serves, int task, uint64_t id, const PullRequest& request,
-         TransferService* service)
-      : task(task),
+  Served(MpiServes* serves, const ControlCaller& caller, uint64_t id,
+         const PullRequest& request, TransferService* service)
+      : ServedRequest(caller, request.key, request.recv),
+        task(caller.task),
         id(id),
-        request(request),
+        may_read_memory(request.may_read_memory),
         service(service),
+        payload_tag(request.payload_tag),
         serves_(serves),
         mailbox_(serves->options_.runtime->mailbox()) {}
 
   // Functions for MPI's thread:
-  void AskService(const ControlCaller& caller) {
-    self_ = shared_from_this();
-    RecvRequest recv = request.recv;
-    recv.receiver = this;
-    service->Serve(caller, request.key, recv);
-  }
   void Forget() { serves_ = nullptr; }
   bool is_whole() const {
-    return is_lent && delivery.bytes.size() == request.recv.num_bytes &&
+    return is_lent && delivery.bytes.size() == recv.num_bytes &&
            num_sent == delivery.bytes.size() && (num_sent > 0 || stopped.ok());
-  }
-
-  // Runs on any thread. A delivery on MPI's thread waits for its turn too: sent
-  // at once, it made all-reduces of 4 MiB take 1.2 times as long (2 processes,
-  // 2 processors, November 2026).
-  void OnDelivery(int32_t /*id*/, absl::Status status,
-                  Delivery delivery) override {
-    const std::shared_ptr<MpiMailbox> mailbox = mailbox_;
-    mailbox->Post([self = std::move(self_), status = std::move(status),
-                   delivery] { self->OnReported(status, delivery); });
   }
 
   const int task;
   const uint64_t id;
-  PullRequest request;
+  const bool may_read_memory;
   TransferService* const service;
 
+  int payload_tag = 0;
   bool is_reported = false;
   bool is_lent = false;
   Delivery delivery;
@@ -65,6 +50,19 @@ class MpiServes::Served : public Receiver,
   std::unique_ptr<MemoryLease> lease;  // Set while its task may read.
 
  private:
+  std::shared_ptr<Served> self() {
+    return std::static_pointer_cast<Served>(shared_from_this());
+  }
+
+  // Runs on any thread. A delivery on MPI's thread waits for its turn too: sent
+  // at once, it made all-reduces of 4 MiB take 1.2 times as long (2 processes,
+  // 2 processors, November 2026).
+  void OnAnswer(absl::Status status, const Delivery& delivery) override {
+    mailbox_->Post([self = self(), status = std::move(status), delivery] {
+      self->OnReported(status, delivery);
+    });
+  }
+
   void OnReported(const absl::Status& status, const Delivery& lent) {
     if (serves_ == nullptr) {
       if (status.ok()) lent.Release(stopped);
@@ -74,12 +72,11 @@ class MpiServes::Served : public Receiver,
     is_reported = true;
     if (!status.ok()) stopped.Update(status);
     is_lent = status.ok();
-    serves_->Begin(shared_from_this());
+    serves_->Begin(self());
   }
 
   MpiServes* serves_;  // Null: forgotten.
   const std::shared_ptr<MpiMailbox> mailbox_;
-  std::shared_ptr<Served> self_;  // Set until the delivery.
 };
 
 MpiServes::MpiServes(Options options) : options_(std::move(options)) {}
@@ -100,24 +97,24 @@ void MpiServes::OnPull(const ControlCaller& caller,
                                    ", more than MPI has")));
   }
   if (service == nullptr) return Refuse(caller.task, message.id(), refusal);
-  const auto served = std::make_shared<Served>(this, caller.task, message.id(),
-                                               *request, service);
+  const auto served =
+      std::make_shared<Served>(this, caller, message.id(), *request, service);
   if (!served_.emplace(std::pair(caller.task, message.id()), served).second) {
     return;
   }
-  served->AskService(caller);
+  service->Serve(served);
 }
 
 void MpiServes::Begin(const std::shared_ptr<Served>& served) {
-  const size_t num_bytes = served->request.recv.num_bytes;
+  const size_t num_bytes = served->recv.num_bytes;
   if (served->is_lent && served->delivery.bytes.size() != num_bytes) {
     served->stopped.Update(absl::InternalError(
         absl::StrCat(served->delivery.bytes.size(),
                      " bytes were lent to a pull of ", num_bytes)));
   }
-  if (served->request.payload_tag != 0) {
+  if (served->payload_tag != 0) {
     SendChunks(served);
-  } else if (served->stopped.ok() && served->request.may_read_memory) {
+  } else if (served->stopped.ok() && served->may_read_memory) {
     return SayPlace(*served);
   } else if (served->stopped.ok()) {
     served->num_sent = num_bytes;  // Sent by End().
@@ -148,8 +145,8 @@ void MpiServes::SendChunks(const std::shared_ptr<Served>& served) {
                       std::min(kChunkBytes, bytes.size() - served->num_sent));
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Isend(chunk.data(), static_cast<int>(chunk.size()), MPI_BYTE,
-              served->task, served->request.payload_tag,
-              options_.runtime->payloads(), &request);
+              served->task, served->payload_tag, options_.runtime->payloads(),
+              &request);
     served->num_sent += chunk.size();
     ++served->num_under_way;
     has_begun = true;
@@ -195,7 +192,7 @@ void MpiServes::OnSendRest(int task, const proto::MpiSendRest& message) {
   }
   served->lease->Clear();
   served->lease = nullptr;
-  served->request.payload_tag = message.payload_tag();
+  served->payload_tag = message.payload_tag();
   served->num_sent = message.num_read();
   SendChunks(served);
 }
@@ -214,7 +211,7 @@ void MpiServes::Stop(const std::shared_ptr<Served>& served,
   served->stopped = reason;
   if (served->lease != nullptr) return End(served);
   if (served->is_reported) return;
-  served->service->Withdraw(served->request.key, served.get(), reason);
+  served->service->Withdraw(served, reason);
 }
 
 void MpiServes::StopAllOf(int task, const absl::Status& reason) {
@@ -260,7 +257,7 @@ void MpiServes::SayEnd(Served& served) {
   proto::MpiPulled& pulled = *message.mutable_pulled();
   pulled.set_id(served.id);
   if (!served.is_whole()) *pulled.mutable_error() = EncodeError(served.stopped);
-  if (served.request.payload_tag != 0) {
+  if (served.payload_tag != 0) {
     pulled.set_num_sent(served.num_sent);
   } else if (served.is_whole()) {
     pulled.set_payload(served.delivery.bytes.data(), served.num_sent);

@@ -26,14 +26,13 @@ using ::testing::IsEmpty;
 // Keeps the last request, and delivers nothing by itself.
 class KeepingService final : public TransferService {
  public:
-  void Serve(const ControlCaller& /*caller*/, const BufKey& /*key*/,
-             const RecvRequest& recv) override {
-    receiver = recv.receiver;
+  void Serve(std::shared_ptr<ServedRequest> request) override {
+    receiver = std::move(request);
   }
-  void Withdraw(const BufKey& /*key*/, const Receiver* /*receiver*/,
+  void Withdraw(const std::shared_ptr<ServedRequest>& /*request*/,
                 absl::Status /*reason*/) override {}
 
-  Receiver* receiver = nullptr;
+  std::shared_ptr<ServedRequest> receiver;
 };
 
 class RecordingSender final : public Sender {
@@ -65,8 +64,9 @@ class MpiServesTest : public ::testing::Test {
   }
 
   void Post() {
-    service_.receiver->OnDelivery(0, absl::OkStatus(),
-                                  {.bytes = bytes_, .sender = &sender_});
+    std::exchange(service_.receiver, nullptr)
+        ->OnDelivery(0, absl::OkStatus(),
+                     {.bytes = bytes_, .sender = &sender_});
   }
 
   // Runs the work that waits for MPI's thread.

@@ -58,10 +58,7 @@ class Endpoint final : public MpiPoller {
   void Call(int task, proto::ControlRequest request, ControlCallOptions options,
             ControlDone done);
   void Request(int task, const BufKey& key, const RecvRequest& recv);
-  void Cancel(const BufKey& key, const Receiver* receiver,
-              const absl::Status& reason) {
-    pulls_.Cancel(key, receiver, reason);
-  }
+  MpiPulls& pulls() { return pulls_; }
   void AddWaiting(int change) { num_waiting_ += change; }
   void OnSilent(int task, const absl::Status& reason);
   void Drop(int task, const absl::Status& reason);
@@ -314,12 +311,13 @@ class MpiTransport final : public Transport,
     });
   }
 
-  void Cancel(int /*task*/, const BufKey& key, const Receiver* receiver,
-              absl::Status reason) override {
-    mailbox_->Post(
-        [endpoint = endpoint_, key, receiver, reason = std::move(reason)] {
-          endpoint->Cancel(key, receiver, reason);
-        });
+  void Cancel(const Choice& choice, const absl::Status& reason) override {
+    mailbox_->Post([endpoint = endpoint_, choice, reason] {
+      endpoint->pulls().Cancel(choice, reason);
+    });
+  }
+  std::vector<BufKey> UnderWay(const Choice& choice) override {
+    return endpoint_->pulls().UnderWay(choice);
   }
 
   void Drop(const ControlCaller& process, const absl::Status& reason) override {

@@ -21,11 +21,10 @@ TEST_F(MpiTransportTest, ARequestThatIsCancelledIsWithdrawn) {
   for (const size_t num_bytes : {size_t{4}, 3 * kChunkBytes}) {
     WaitingReceiver receiver(num_bytes);
     Request(next(), 1, receiver, num_bytes);
-    WaitingReceiver other(num_bytes);
-    transport_->transfers().Cancel(next(), KeyOf(1), &other,
-                                   absl::AbortedError("not yours"));
-    transport_->transfers().Cancel(next(), KeyOf(1), &receiver,
-                                   absl::AbortedError("not now"));
+    CancelRequest(transport_->transfers(), KeyOf(0),
+                  absl::AbortedError("another"));
+    CancelRequest(transport_->transfers(), KeyOf(1),
+                  absl::AbortedError("not now"));
     EXPECT_THAT(receiver.Wait(),
                 StatusIs(absl::StatusCode::kAborted, "not now"));
   }
@@ -38,18 +37,6 @@ TEST_F(MpiTransportTest, ARequestThatIsCancelledIsWithdrawn) {
   EXPECT_THAT(receiver.Wait(), IsOk());
   EXPECT_THAT(sender.Wait(), IsOk());
   EXPECT_TRUE(receiver.bytes() == Pattern(bytes.size(), next()));
-}
-
-TEST_F(MpiTransportTest, EachOfTwoThatAskForOneKeyMayCancel) {
-  WaitingReceiver first(4), second(4);
-  Request(next(), 1, first, 4);
-  Request(next(), 1, second, 4);
-  transport_->transfers().Cancel(next(), KeyOf(1), &first,
-                                 absl::AbortedError("not now"));
-  EXPECT_THAT(first.Wait(), StatusIs(absl::StatusCode::kAborted, "not now"));
-  transport_->transfers().Cancel(next(), KeyOf(1), &second,
-                                 absl::AbortedError("nor now"));
-  EXPECT_FALSE(second.Wait().ok());  // Cancelled, or came second.
 }
 
 }  // namespace

@@ -155,8 +155,8 @@ TEST_F(MpiTransportTest, LandingsOfACancelledRequestLastUntilMpiIsDone) {
     }
     Meet();  // From here on a request gets all of its bytes or none.
     Request(next(), tag, receiver, bytes.size());
-    transport_->transfers().Cancel(next(), KeyOf(tag), &receiver,
-                                   absl::AbortedError("not now"));
+    CancelRequest(transport_->transfers(), KeyOf(tag),
+                  absl::AbortedError("not now"));
     const absl::Status status = receiver.Wait();
     EXPECT_EQ(receiver.num_requested() > 0, Mode().is_cuda_aware);
     if (round % 2 == 0) {  // All bytes may have come before.

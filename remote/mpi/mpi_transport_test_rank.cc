@@ -169,9 +169,8 @@ class WhoCallsWhenMpiIsOver : public testing::Environment {
     (*transport)->transfers().Request(0, KeyOf(1), recv);
     EXPECT_THAT(receiver.Wait(),
                 StatusIs(absl::StatusCode::kCancelled, testing::_));
-    (*transport)
-        ->transfers()
-        .Cancel(0, KeyOf(1), &receiver, absl::AbortedError("late"));
+    CancelRequest((*transport)->transfers(), KeyOf(1),
+                  absl::AbortedError("late"));
     for (int task : {0, last}) {
       (*transport)->OnSilent(task, absl::UnavailableError("silent"));
       (*transport)->Drop({task, 1}, absl::UnavailableError("silent"));

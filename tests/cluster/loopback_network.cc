@@ -9,40 +9,40 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
 
-// A request for bytes. The sender's task delivers to it; it delivers once to
-// the receiver's receiver.
-class LoopbackNetwork::Pull : public Receiver,
-                              public std::enable_shared_from_this<Pull> {
+// A request for bytes. The sender's task answers it; it delivers once to the
+// receiver.
+class LoopbackNetwork::Pull : public ServedRequest {
  public:
-  Pull(LoopbackNetwork* network, const RecvRequest& recv, Work on_end)
-      : network_(network), recv_(recv), on_end_(std::move(on_end)) {}
+  Pull(LoopbackNetwork* network, const ControlCaller& caller, const BufKey& key,
+       const RecvRequest& recv)
+      : ServedRequest(caller, key, recv), network_(network), recv_(recv) {}
 
-  // Runs on the sender's side, and keeps the object until then.
-  void OnDelivery(int32_t /*id*/, absl::Status status,
-                  Delivery delivery) override {
-    network_->queue_->Schedule([self = std::move(self_),
-                                status = std::move(status),
-                                delivery] { self->Send(status, delivery); });
-  }
+  // Runs once, before the receiver gets its delivery.
+  void SetOnEnd(Work on_end) { on_end_ = std::move(on_end); }
 
   // Ends the request for the receiver, unless it has ended or is being read.
   void End(const absl::Status& reason) {
     if (BeginEnd(reason)) Report(reason);
   }
 
-  const Receiver* receiver() const { return recv_.receiver; }
-  void KeepUntilDelivery() { self_ = shared_from_this(); }
-
   // Marks that the sender's side knows of the end.
   void SetWithdrawn() { is_withdrawn_ = true; }
   bool is_withdrawn() const { return is_withdrawn_; }
 
  private:
+  void OnAnswer(absl::Status status, const Delivery& delivery) override {
+    network_->queue_->Schedule(
+        [self = std::static_pointer_cast<Pull>(shared_from_this()),
+         status = std::move(status),
+         delivery] { self->Send(status, delivery); });
+  }
+
   void Send(absl::Status status, const Delivery& delivery) {
     if (!BeginEnd(status)) {
       if (status.ok()) delivery.Release(WhyItEnded());
@@ -86,7 +86,6 @@ class LoopbackNetwork::Pull : public Receiver,
   LoopbackNetwork* const network_;
   const RecvRequest recv_;
   Work on_end_;
-  std::shared_ptr<Pull> self_;
   std::atomic<bool> is_withdrawn_{false};
 
   Mutex mu_;
@@ -116,12 +115,7 @@ class LoopbackNetwork::Endpoint
             const absl::Status& /*reason*/) override {}
   void Shutdown() override {
     is_cut_ = true;
-    absl::flat_hash_map<BufKey, Pending> pulls;
-    {
-      MutexLock lock(&mu_);
-      pulls.swap(pulls_);
-    }
-    for (auto& [key, pending] : pulls) EndPull(key, pending, Gone(self_.task));
+    EndPulls([](const Pending&) { return true; }, Gone(self_.task));
   }
 
   void Call(int task, proto::ControlRequest request, ControlCallOptions options,
@@ -146,41 +140,40 @@ class LoopbackNetwork::Endpoint
 
   void Request(int task, const BufKey& key, const RecvRequest& recv) override {
     CountCall();
-    const auto pull = std::make_shared<Pull>(
-        network_, recv, [this, key, receiver = recv.receiver] {
-          MutexLock lock(&mu_);
-          TakePull(key, receiver);
-        });
+    const auto pull = std::make_shared<Pull>(network_, self_, key, recv);
+    pull->SetOnEnd([this, pull = pull.get()] {
+      MutexLock lock(&mu_);
+      pulls_.erase(pull);
+    });
     {
       MutexLock lock(&mu_);
-      pulls_[key] = {task, pull};
+      pulls_[pull.get()] = {task, pull};
     }
-    SendTransfer([this, self = shared_from_this(), task, key, recv, pull] {
+    SendTransfer([this, self = shared_from_this(), task, pull] {
       const auto target = network_->Find(task);
       if (is_cut_ || target == nullptr || target->is_cut_) {
         return pull->End(Gone(task));
       }
       if (pull->is_withdrawn()) return;
-      pull->KeepUntilDelivery();
-      target->transfer_service_->Serve(self_, key,
-                                       {.num_bytes = recv.num_bytes,
-                                        .dtype = recv.dtype,
-                                        .incarnation = recv.incarnation,
-                                        .receiver = pull.get()});
+      target->transfer_service_->Serve(pull);
       if (pull->is_withdrawn()) {
-        target->transfer_service_->Withdraw(key, pull.get(), Gone(self_.task));
+        target->transfer_service_->Withdraw(pull, Gone(self_.task));
       }
     });
   }
 
-  void Cancel(int /*task*/, const BufKey& key, const Receiver* receiver,
-              absl::Status reason) override {
-    std::optional<Pending> pending;
-    {
-      MutexLock lock(&mu_);
-      pending = TakePull(key, receiver);
+  void Cancel(const Choice& choice, const absl::Status& reason) override {
+    EndPulls([&](const Pending& pending) { return choice(pending.pull->key); },
+             reason);
+  }
+
+  std::vector<BufKey> UnderWay(const Choice& choice) override {
+    std::vector<BufKey> keys;
+    MutexLock lock(&mu_);
+    for (const auto& [pull, pending] : pulls_) {
+      if (choice(pull->key)) keys.push_back(pull->key);
     }
-    if (pending.has_value()) EndPull(key, *pending, std::move(reason));
+    return keys;
   }
 
   void HoldCalls() {
@@ -215,15 +208,8 @@ class LoopbackNetwork::Endpoint
 
   // Ends this endpoint's requests to a task that is cut off.
   void EndPullsFrom(int task) {
-    std::vector<std::pair<BufKey, Pending>> ended;
-    {
-      MutexLock lock(&mu_);
-      for (const auto& [key, pending] : pulls_) {
-        if (pending.task == task) ended.emplace_back(key, pending);
-      }
-      for (const auto& [key, pending] : ended) pulls_.erase(key);
-    }
-    for (auto& [key, pending] : ended) EndPull(key, pending, Gone(task));
+    EndPulls([task](const Pending& pending) { return pending.task == task; },
+             Gone(task));
   }
 
  private:
@@ -232,15 +218,18 @@ class LoopbackNetwork::Endpoint
     std::shared_ptr<Pull> pull;
   };
 
-  std::optional<Pending> TakePull(const BufKey& key, const Receiver* receiver)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    const auto found = pulls_.find(key);
-    if (found == pulls_.end() || found->second.pull->receiver() != receiver) {
-      return std::nullopt;
+  // Ends the chosen requests.
+  void EndPulls(absl::FunctionRef<bool(const Pending&)> chosen,
+                const absl::Status& reason) {
+    std::vector<Pending> ended;
+    {
+      MutexLock lock(&mu_);
+      for (const auto& [pull, pending] : pulls_) {
+        if (chosen(pending)) ended.push_back(pending);
+      }
+      for (const Pending& pending : ended) pulls_.erase(pending.pull.get());
     }
-    Pending pending = std::move(found->second);
-    pulls_.erase(found);
-    return pending;
+    for (const Pending& pending : ended) EndPull(pending, reason);
   }
 
   void Send(Work call) {
@@ -271,14 +260,14 @@ class LoopbackNetwork::Endpoint
         network_->cluster_.Label(task), " cannot be reached: it was cut off"));
   }
 
-  void EndPull(const BufKey& key, const Pending& pending, absl::Status reason) {
+  void EndPull(const Pending& pending, absl::Status reason) {
     network_->queue_->Schedule(
         [pull = pending.pull, reason] { pull->End(reason); });
-    SendTransfer([network = network_, key, pending, reason] {
+    SendTransfer([network = network_, pending, reason] {
       pending.pull->SetWithdrawn();
       const auto target = network->Find(pending.task);
       if (target == nullptr || target->is_cut_) return;
-      target->transfer_service_->Withdraw(key, pending.pull.get(), reason);
+      target->transfer_service_->Withdraw(pending.pull, reason);
     });
   }
 
@@ -288,7 +277,7 @@ class LoopbackNetwork::Endpoint
   TransferService* transfer_service_ = nullptr;
   std::atomic<bool> is_cut_{false};
   Mutex mu_;
-  absl::flat_hash_map<BufKey, Pending> pulls_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<const Pull*, Pending> pulls_ ABSL_GUARDED_BY(mu_);
   bool holds_calls_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<Work> held_ ABSL_GUARDED_BY(mu_);
   bool holds_transfers_ ABSL_GUARDED_BY(mu_) = false;

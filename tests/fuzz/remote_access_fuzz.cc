@@ -69,28 +69,30 @@ class OwnSender : public Sender {
   int num_reported = 0;
 };
 
-class RecvCaller : public Receiver {
+class RecvCaller : public ServedRequest {
  public:
   RecvCaller(const ControlCaller& caller, const TransferRecord& record)
-      : caller(caller), record(record) {}
+      : ServedRequest(caller, record.key,
+                      {.num_bytes = record.num_bytes,
+                       .dtype = record.dtype,
+                       .incarnation = record.incarnation}) {}
 
-  void OnDelivery(int32_t, absl::Status status, Delivery delivery) override {
+  int num_reported = 0;
+
+ private:
+  void OnAnswer(absl::Status status, const Delivery& delivery) override {
     ++num_reported;
     if (!status.ok()) {
       return Promise(delivery.sender == nullptr,
                      "an error comes with nothing to release");
     }
-    Promise(record.key.to == caller.task &&
+    Promise(key.to == caller.task &&
                 caller.incarnation == IncarnationOf(caller.task),
             "nobody gets another's bytes");
-    Promise(delivery.bytes.size() == record.num_bytes,
+    Promise(delivery.bytes.size() == recv.num_bytes,
             "who gets bytes gets as many as it asked for");
     delivery.Release(absl::OkStatus());
   }
-
-  const ControlCaller caller;
-  const TransferRecord record;
-  int num_reported = 0;
 };
 
 // Answers no call: the calls of this task get lost.
@@ -125,13 +127,12 @@ class Task {
   ~Task() {
     step_ = nullptr;
     environment_.Advance(absl::Minutes(1));
-    for (const RecvCaller& requester : callers_) {
-      access_->Withdraw(requester.record.key, &requester,
-                        absl::CancelledError("withdrawn"));
+    for (const auto& requester : callers_) {
+      access_->Withdraw(requester, absl::CancelledError("withdrawn"));
     }
     environment_.RunAll();
-    for (const RecvCaller& requester : callers_) {
-      Promise(requester.num_reported == 1, "who asks is told, once");
+    for (const auto& requester : callers_) {
+      Promise(requester->num_reported == 1, "who asks is told, once");
     }
     for (const OwnSender& sender : lenders_) {
       Promise(sender.num_reported == 1, "who lends is told, once");
@@ -191,19 +192,13 @@ class Task {
     const ControlCaller caller = CallerIn(input);
     const auto record = RecordIn(input);
     if (!record.ok()) return;
-    RecvCaller& requester = callers_.emplace_back(caller, *record);
-    access_->Serve(caller, record->key,
-                   {.num_bytes = record->num_bytes,
-                    .dtype = record->dtype,
-                    .incarnation = record->incarnation,
-                    .receiver = &requester});
+    access_->Serve(
+        callers_.emplace_back(std::make_shared<RecvCaller>(caller, *record)));
   }
 
   void Withdraw(FuzzInput& input) {
     if (callers_.empty()) return;
-    const RecvCaller& requester =
-        callers_[input.Number<uint8_t>() % callers_.size()];
-    access_->Withdraw(requester.record.key, &requester,
+    access_->Withdraw(callers_[input.Number<uint8_t>() % callers_.size()],
                       absl::CancelledError("withdrawn"));
   }
 
@@ -237,7 +232,7 @@ class Task {
                            /*part_elements=*/64};
   std::array<std::byte, 16> bytes_ = {};
   std::deque<OwnSender> lenders_;
-  std::deque<RecvCaller> callers_;
+  std::vector<std::shared_ptr<RecvCaller>> callers_;
   uint64_t generation_ = kGeneration;
   NoService service_;
   const std::shared_ptr<GroupDirectory> groups_ =

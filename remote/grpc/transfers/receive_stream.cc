@@ -64,53 +64,46 @@ void ReceiveStream::BindTo(int lane) {
 }
 
 bool ReceiveStream::Request(const BufKey& key, const RecvRequest& recv) {
-  absl::Status refused;
   {
     MutexLock lock(&mu_);
     if (ended_) return false;
-    // A cancelled request before its OnDelivery() does not block its key.
-    std::shared_ptr<Incoming>& present = unreported_[key];
-    if (present == nullptr || !present->end_reason.ok()) {
-      const uint64_t id = ++last_id_;
-      const bool may_read_memory =
-          asks_for_memory_ && recv.num_bytes >= kMinMemoryBytes;
-      present = std::make_shared<Incoming>(id, key, recv, may_read_memory);
-      open_.emplace(id, present);
-      Enqueue({.kind = RecordKind::kRequest,
-               .id = id,
-               .key = key,
-               .num_bytes = recv.num_bytes,
-               .dtype = recv.dtype,
-               .incarnation = recv.incarnation,
-               .may_read_memory = may_read_memory});
-    } else {
-      refused = absl::AlreadyExistsError(
-          absl::StrCat("asked twice for ", ToString(key)));
-    }
-  }
-  if (!refused.ok()) {
-    recv.receiver->OnDelivery(recv.id, std::move(refused), {});
-    return true;
+    const uint64_t id = ++last_id_;
+    const bool may_read_memory =
+        asks_for_memory_ && recv.num_bytes >= kMinMemoryBytes;
+    open_.emplace(id,
+                  std::make_shared<Incoming>(id, key, recv, may_read_memory));
+    Enqueue({.kind = RecordKind::kRequest,
+             .id = id,
+             .key = key,
+             .num_bytes = recv.num_bytes,
+             .dtype = recv.dtype,
+             .incarnation = recv.incarnation,
+             .may_read_memory = may_read_memory});
   }
   WriteWhatWaits();
   return true;
 }
 
-bool ReceiveStream::Cancel(const BufKey& key, const Receiver* receiver,
-                           absl::Status reason) {
-  std::shared_ptr<Incoming> incoming;
+void ReceiveStream::Cancel(const TransferChannel::Choice& choice,
+                           const absl::Status& reason) {
+  std::vector<std::shared_ptr<Incoming>> chosen;
   {
     MutexLock lock(&mu_);
-    const auto it = unreported_.find(key);
-    if (it == unreported_.end() || it->second->recv.receiver != receiver) {
-      return false;
+    for (const auto& [id, incoming] : open_) {
+      if (choice(incoming->key)) chosen.push_back(incoming);
     }
-    incoming = it->second;
-    // The other side has ended it: the reader of memory runs OnDelivery().
-    if (!open_.contains(incoming->id)) return true;
   }
-  EndEarly(*incoming, std::move(reason));
-  return true;
+  for (const auto& incoming : chosen) EndEarly(*incoming, reason);
+}
+
+void ReceiveStream::AddUnderWay(const TransferChannel::Choice& choice,
+                                std::vector<BufKey>& keys) {
+  MutexLock lock(&mu_);
+  for (const auto& [id, incoming] : open_) {
+    if (!incoming->is_reported && choice(incoming->key)) {
+      keys.push_back(incoming->key);
+    }
+  }
 }
 
 // Ends a request on this side. The other side still ends it: until then its
@@ -128,7 +121,7 @@ void ReceiveStream::EndEarly(Incoming& incoming, absl::Status reason) {
              .code = reason.code()},
             message);
     may_report = !incoming.is_feeding;  // Otherwise the feeding thread does.
-    if (may_report) SetReported(incoming);
+    incoming.is_reported = may_report;
   }
   WriteWhatWaits();
   if (may_report) Report(incoming, std::move(reason));
@@ -269,7 +262,7 @@ absl::Status ReceiveStream::Feed(Incoming& incoming, size_t num_bytes,
     incoming.is_feeding = false;
     if (incoming.end_reason.ok() || incoming.is_reported) return status;
     stopped = incoming.end_reason;
-    SetReported(incoming);
+    incoming.is_reported = true;
   }
   Report(incoming, std::move(stopped));
   return absl::OkStatus();
@@ -385,7 +378,7 @@ void ReceiveStream::EndReading(Incoming& incoming, absl::Status status) {
                .num_bytes = has_all ? 0 : incoming.num_received_bytes});
       may_report = has_all;
     }
-    if (may_report) SetReported(incoming);
+    if (may_report) incoming.is_reported = true;
   }
   WriteWhatWaits();
   if (may_report) return Report(incoming, std::move(status));
@@ -401,16 +394,9 @@ void ReceiveStream::End(Incoming& incoming, absl::Status status) {
       if (incoming.end_reason.ok()) incoming.end_reason = std::move(status);
       return;
     }
-    SetReported(incoming);
+    incoming.is_reported = true;
   }
   Report(incoming, std::move(status));
-}
-
-void ReceiveStream::SetReported(Incoming& incoming) {
-  incoming.is_reported = true;
-  const auto it = unreported_.find(incoming.key);
-  if (it != unreported_.end() && it->second.get() == &incoming)
-    unreported_.erase(it);
 }
 
 void ReceiveStream::Report(const Incoming& incoming, absl::Status status) {
@@ -486,7 +472,6 @@ void ReceiveStream::EndAll() {
       unreported.emplace_back(incoming, own.ok() ? done_reason_ : own);
     }
     open_.clear();
-    unreported_.clear();
   }
   for (auto& [incoming, reason] : unreported)
     Report(*incoming, std::move(reason));

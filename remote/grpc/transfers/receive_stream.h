@@ -22,6 +22,7 @@
 #include "remote/grpc/wire/slice_cursor.h"
 #include "remote/grpc/wire/transfer_wire.h"
 #include "remote/peer_memory.h"
+#include "remote/transfer_channel.h"
 #include "tutti/grpc_transport.h"
 #include "tutti/peer_access.h"
 
@@ -64,14 +65,14 @@ class ReceiveStream final
   void Start() { StartCall(); }
 
   // Sends a request. Returns false, and does nothing, if the stream has ended.
-  // Errors, to the receiver: ALREADY_EXISTS if a request under `key` is open
-  // and not cancelled.
   bool Request(const BufKey& key, const RecvRequest& recv)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Returns false if there is no such request.
-  bool Cancel(const BufKey& key, const Receiver* receiver, absl::Status reason)
+  // Ends the chosen requests; adds the keys of the chosen requests.
+  void Cancel(const TransferChannel::Choice& choice, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
+  void AddUnderWay(const TransferChannel::Choice& choice,
+                   std::vector<BufKey>& keys) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends the stream soon, and its requests with `reason`.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
@@ -145,7 +146,6 @@ class ReceiveStream final
   void EndEarly(Incoming& incoming, absl::Status reason)
       ABSL_LOCKS_EXCLUDED(mu_);
   void End(Incoming& incoming, absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
-  void SetReported(Incoming& incoming) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Report(const Incoming& incoming, absl::Status status);
 
   // Ends all remaining requests, once gRPC and the reader of memory are done.
@@ -188,10 +188,8 @@ class ReceiveStream final
   bool stopped_writing_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
   RecordQueue waiting_records_ ABSL_GUARDED_BY(mu_);
+  // The one table of the requests, by the number that their frames have.
   absl::flat_hash_map<uint64_t, std::shared_ptr<Incoming>> open_
-      ABSL_GUARDED_BY(mu_);
-  // Requests before OnDelivery(); of each key, the last one.
-  absl::flat_hash_map<BufKey, std::shared_ptr<Incoming>> unreported_
       ABSL_GUARDED_BY(mu_);
 
   // Null when gRPC is done with it. It holds the channel, which must not be

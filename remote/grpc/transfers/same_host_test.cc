@@ -131,8 +131,8 @@ TEST(SameHostTest, ATransferCancelledWhileItIsReadEndsWithTheReason) {
   });
   tasks.Request(0, 1, KeyOf(0), kQueuedBytes, receiver);
   has_part.Wait();
-  tasks.transport(0).transfers().Cancel(1, KeyOf(0), &receiver,
-                                        absl::AbortedError("enough"));
+  CancelRequest(tasks.transport(0).transfers(), KeyOf(0),
+                absl::AbortedError("enough"));
   EXPECT_THAT(lent.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
   may_go_on.DecrementCount();
   EXPECT_THAT(receiver.bytes().Wait(),
@@ -359,8 +359,8 @@ TEST_F(ForgedFramesTest, AnErrorWhileBytesAreReadEndsTheRequestOnce) {
     ASSERT_EQ(num_received_bytes, kMemoryBlockBytes);  // No part follows it.
     tasks.Request(0, 1, KeyOf(2), 8, third);
     EXPECT_THAT(third.Wait(), IsOk());  // The error has come by now.
-    tasks.transport(0).transfers().Cancel(1, KeyOf(1), &second,
-                                          absl::AbortedError("enough"));
+    CancelRequest(tasks.transport(0).transfers(), KeyOf(1),
+                  absl::AbortedError("enough"));
   });
   tasks.Request(0, 1, KeyOf(0), 8, first);
   ASSERT_THAT(first.Wait(), IsOk());

@@ -41,34 +41,30 @@ grpc::Slice CopyOf(const FrameHeader& decoded,
   return slice;
 }
 
-absl::Status CheckSize(const TransferRecord& record, const Delivery& delivery) {
-  if (delivery.bytes.size() == record.num_bytes) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat(
-      delivery.bytes.size(), " bytes are lent where ", record.num_bytes,
-      " were asked for (", ToString(record.key), ")"));
+absl::Status CheckSize(const ServedRequest& request, const Delivery& delivery) {
+  const size_t num_bytes = request.recv.num_bytes;
+  if (delivery.bytes.size() == num_bytes) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat(delivery.bytes.size(), " bytes are lent where ", num_bytes,
+                   " were asked for (", ToString(request.key), ")"));
 }
 
 }  // namespace
 
-// Request until gRPC has its last frame. Holds itself as long as the service
-// may answer it.
-class SendStream::Outgoing final
-    : public Receiver,
-      public std::enable_shared_from_this<Outgoing> {
+// Request until gRPC has its last frame.
+class SendStream::Outgoing final : public ServedRequest {
  public:
   Outgoing(std::shared_ptr<SendStream> stream, const TransferRecord& record)
-      : record(record), stream_(std::move(stream)) {}
+      : ServedRequest(stream->caller(), record.key,
+                      {.num_bytes = record.num_bytes,
+                       .dtype = record.dtype,
+                       .incarnation = record.incarnation}),
+        id(record.id),
+        may_read_memory(record.may_read_memory),
+        stream_(std::move(stream)) {}
 
-  // Keeps the object until the service answers.
-  void Await() { self_ = shared_from_this(); }
-
-  void OnDelivery(int32_t /*id*/, absl::Status status,
-                  Delivery delivery) override {
-    const std::shared_ptr<Outgoing> self = std::move(self_);
-    stream_->OnDelivery(self, std::move(status), delivery);
-  }
-
-  const TransferRecord record;
+  const uint64_t id;
+  const bool may_read_memory;
 
   // Guarded by the stream's mutex:
   bool is_waiting = true;                 // The service has not answered.
@@ -81,8 +77,11 @@ class SendStream::Outgoing final
   bool is_read_there = false;  // and has not reported its end.
 
  private:
+  void OnAnswer(absl::Status status, const Delivery& delivery) override {
+    stream_->OnAnswer(*this, std::move(status), delivery);
+  }
+
   const std::shared_ptr<SendStream> stream_;
-  std::shared_ptr<Outgoing> self_;
 };
 
 SendStream* SendStream::Begin(SendContext* shared, const ControlCaller& caller,
@@ -181,14 +180,8 @@ absl::Status SendStream::TakeRequest(const TransferRecord& record) {
 }
 
 void SendStream::Serve(const std::shared_ptr<Outgoing>& outgoing) {
-  const TransferRecord& record = outgoing->record;
   shared_->in_flight().BeginMore();  // Ends when the service has answered.
-  outgoing->Await();
-  shared_->service().Serve(caller_, record.key,
-                           {.num_bytes = record.num_bytes,
-                            .dtype = record.dtype,
-                            .incarnation = record.incarnation,
-                            .receiver = outgoing.get()});
+  shared_->service().Serve(outgoing);
   std::optional<absl::Status> withdrawn;
   {
     MutexLock lock(&mu_);
@@ -196,7 +189,7 @@ void SendStream::Serve(const std::shared_ptr<Outgoing>& outgoing) {
     if (outgoing->is_waiting) withdrawn = std::move(outgoing->withdrawn);
   }
   if (withdrawn) {
-    shared_->service().Withdraw(record.key, outgoing.get(), *withdrawn);
+    shared_->service().Withdraw(outgoing, *withdrawn);
   }
 }
 
@@ -207,7 +200,7 @@ absl::Status SendStream::TakeBack(const TransferRecord& record) {
     if (is_closed_) return absl::OkStatus();
     const auto it = open_.find(record.id);
     if (it == open_.end() || !it->second->is_read_there ||
-        record.num_bytes > it->second->record.num_bytes) {
+        record.num_bytes > it->second->recv.num_bytes) {
       return absl::InternalError(
           absl::StrCat("a record about what was lent to request ", record.id,
                        ", to which nothing is lent or less than ",
@@ -218,7 +211,7 @@ absl::Status SendStream::TakeBack(const TransferRecord& record) {
     if (record.kind == RecordKind::kSend) {
       outgoing.num_sent_bytes = record.num_bytes;
     } else {
-      outgoing.num_sent_bytes = outgoing.record.num_bytes;
+      outgoing.num_sent_bytes = outgoing.recv.num_bytes;
       loan = std::move(outgoing.loan);
     }
     ready_.push_back(it->second);
@@ -269,28 +262,31 @@ void SendStream::Withdraw(const std::shared_ptr<Outgoing>& outgoing,
       return;
     }
   }
-  shared_->service().Withdraw(outgoing->record.key, outgoing.get(), reason);
+  shared_->service().Withdraw(outgoing, reason);
 }
 
-void SendStream::OnDelivery(const std::shared_ptr<Outgoing>& outgoing,
-                            absl::Status status, const Delivery& delivery) {
+void SendStream::OnAnswer(Outgoing& outgoing, absl::Status status,
+                          const Delivery& delivery) {
   std::shared_ptr<Loan> loan;
   if (status.ok()) {
     loan = std::make_shared<Loan>(
         delivery, shared_->options().environment.queue, &shared_->in_flight());
-    status = CheckSize(outgoing->record, delivery);
+    status = CheckSize(outgoing, delivery);
   }
   {
     MutexLock lock(&mu_);
-    outgoing->is_waiting = false;
-    if (outgoing->status.ok()) outgoing->status = std::move(status);
-    if (outgoing->status.ok() && is_closed_) outgoing->status = close_status_;
-    if (!outgoing->status.ok()) {
-      if (loan != nullptr) loan->Fail(outgoing->status);
+    outgoing.is_waiting = false;
+    if (outgoing.status.ok()) outgoing.status = std::move(status);
+    if (outgoing.status.ok() && is_closed_) outgoing.status = close_status_;
+    if (!outgoing.status.ok()) {
+      if (loan != nullptr) loan->Fail(outgoing.status);
       loan.reset();
     }
-    outgoing->loan = std::move(loan);
-    if (!is_closed_) ready_.push_back(outgoing);
+    outgoing.loan = std::move(loan);
+    if (!is_closed_) {
+      ready_.push_back(
+          std::static_pointer_cast<Outgoing>(outgoing.shared_from_this()));
+    }
   }
   WriteWhatIsReady();
   shared_->in_flight().End();
@@ -383,8 +379,8 @@ std::vector<grpc::Slice> SendStream::NextMessage() {
 
 bool SendStream::AppendFrame(Outgoing& outgoing, size_t& max_bytes,
                              std::vector<grpc::Slice>& slices) {
-  const TransferRecord& record = outgoing.record;
-  FrameHeader header{.id = record.id, .offset = outgoing.num_sent_bytes};
+  const size_t num_bytes = outgoing.recv.num_bytes;
+  FrameHeader header{.id = outgoing.id, .offset = outgoing.num_sent_bytes};
   if (!outgoing.status.ok()) {
     const std::string text =
         Cut(outgoing.status.message(), kMaxStatusMessageBytes);
@@ -398,14 +394,14 @@ bool SendStream::AppendFrame(Outgoing& outgoing, size_t& max_bytes,
     EndRequest(outgoing);
     return true;
   }
-  if (record.may_read_memory && !outgoing.is_place_sent) {
+  if (outgoing.may_read_memory && !outgoing.is_place_sent) {
     AppendPlace(outgoing, slices);
     return true;
   }
   const size_t length =
-      std::min<size_t>(record.num_bytes - outgoing.num_sent_bytes, max_bytes);
+      std::min<size_t>(num_bytes - outgoing.num_sent_bytes, max_bytes);
   header.length = static_cast<uint32_t>(length);
-  header.is_last = outgoing.num_sent_bytes + length == record.num_bytes;
+  header.is_last = outgoing.num_sent_bytes + length == num_bytes;
   if (outgoing.loan == nullptr) {  // The peer has read everything.
     slices.push_back(CopyOf(header, {}));
     EndRequest(outgoing);
@@ -424,7 +420,7 @@ bool SendStream::AppendFrame(Outgoing& outgoing, size_t& max_bytes,
   outgoing.num_sent_bytes += length;
   max_bytes -= length;
   if (!header.is_last) return false;
-  sent_.emplace(record.id, std::move(outgoing.loan));
+  sent_.emplace(outgoing.id, std::move(outgoing.loan));
   EndRequest(outgoing);
   return true;
 }
@@ -433,7 +429,7 @@ void SendStream::AppendPlace(Outgoing& outgoing,
                              std::vector<grpc::Slice>& slices) {
   const MemoryPlace place =
       outgoing.loan->Lease(*shared_->options().environment.random);
-  slices.push_back(CopyOf({.id = outgoing.record.id,
+  slices.push_back(CopyOf({.id = outgoing.id,
                            .length = kMemoryPlaceBytes,
                            .kind = FrameKind::kPlace},
                           absl::MakeConstSpan(Encode(place))));
@@ -442,7 +438,7 @@ void SendStream::AppendPlace(Outgoing& outgoing,
 }
 
 void SendStream::EndRequest(const Outgoing& outgoing) {
-  const auto it = open_.find(outgoing.record.id);
+  const auto it = open_.find(outgoing.id);
   if (it == open_.end() || it->second.get() != &outgoing) return;
   open_.erase(it);
   shared_->requests().End(caller_.task);

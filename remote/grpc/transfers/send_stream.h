@@ -74,9 +74,8 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
       ABSL_LOCKS_EXCLUDED(mu_);
   void Withdraw(const std::shared_ptr<Outgoing>& outgoing,
                 const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
-  void OnDelivery(const std::shared_ptr<Outgoing>& outgoing,
-                  absl::Status status, const Delivery& delivery)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnAnswer(Outgoing& outgoing, absl::Status status,
+                const Delivery& delivery) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Lets the caller read our memory if it lives on our host.
   void OfferMemory() ABSL_LOCKS_EXCLUDED(mu_);
@@ -123,6 +122,7 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   bool is_closed_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status close_status_ ABSL_GUARDED_BY(mu_);   // For senders.
   absl::Status finish_status_ ABSL_GUARDED_BY(mu_);  // For the peer.
+  // The one table of the requests, by the number that the peer gave them.
   absl::flat_hash_map<uint64_t, std::shared_ptr<Outgoing>> open_
       ABSL_GUARDED_BY(mu_);
   // Requests with something to send, in turn.

@@ -253,14 +253,13 @@ TEST(TransferPeersTest, APeerThatEndsTheStreamMidTransferIsNamed) {
 // Table whose Withdraw() takes as long as the test says.
 class SlowService final : public TransferService {
  public:
-  void Serve(const ControlCaller& caller, const BufKey& key,
-             const RecvRequest& recv) override {
-    if (key.tag == kLastTag) last_comes_.DecrementCount();
-    table_.Serve(caller, key, recv);
+  void Serve(std::shared_ptr<ServedRequest> request) override {
+    if (request->key.tag == kLastTag) last_comes_.DecrementCount();
+    table_.Serve(std::move(request));
   }
-  void Withdraw(const BufKey& key, const Receiver* receiver,
+  void Withdraw(const std::shared_ptr<ServedRequest>& request,
                 absl::Status reason) override {
-    table_.Withdraw(key, receiver, std::move(reason));
+    table_.Withdraw(request, std::move(reason));
     begun_.DecrementCount();
     may_end_.Wait();
     has_ended_ = true;

@@ -86,17 +86,17 @@ std::shared_ptr<ReceiveStream> TransferReceiver::Create(
       });
 }
 
-void TransferReceiver::Cancel(int task, const BufKey& key,
-                              const Receiver* receiver, absl::Status reason) {
-  for (int lane = 0; lane < std::max(options_->transfer_lanes, 1); ++lane) {
-    std::shared_ptr<ReceiveStream> stream;
-    {
-      MutexLock lock(&mu_);
-      const auto it = streams_.find({task, lane});
-      if (it != streams_.end()) stream = it->second;
-    }
-    if (stream != nullptr && stream->Cancel(key, receiver, reason)) return;
+void TransferReceiver::Cancel(const Choice& choice,
+                              const absl::Status& reason) {
+  for (const auto& [key, stream] : Streams()) stream->Cancel(choice, reason);
+}
+
+std::vector<BufKey> TransferReceiver::UnderWay(const Choice& choice) {
+  std::vector<BufKey> keys;
+  for (const auto& [key, stream] : Streams()) {
+    stream->AddUnderWay(choice, keys);
   }
+  return keys;
 }
 
 void TransferReceiver::Drop(const ControlCaller& process,

@@ -30,8 +30,8 @@ class TransferReceiver final : public TransferChannel {
   TransferReceiver& operator=(const TransferReceiver&) = delete;
 
   void Request(int task, const BufKey& key, const RecvRequest& recv) override;
-  void Cancel(int task, const BufKey& key, const Receiver* receiver,
-              absl::Status reason) override;
+  void Cancel(const Choice& choice, const absl::Status& reason) override;
+  std::vector<BufKey> UnderWay(const Choice& choice) override;
 
   // Closes the streams to a lost process: no further request goes over them.
   void Drop(const ControlCaller& process, const absl::Status& reason)

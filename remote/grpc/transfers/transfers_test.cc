@@ -117,16 +117,19 @@ TEST(TransfersTest, ACancelledRequestThatWaitsIsWithdrawn) {
   WaitingReceiver receiver(4);
   tasks.Request(0, 1, KeyOf(0), 4, receiver);
   tasks.table(1).WaitForRequests(1);
-  WaitingReceiver second(4);
   TransferChannel& transfers = tasks.transport(0).transfers();
-  transfers.Cancel(1, KeyOf(0), &second, absl::AbortedError("not yours"));
-  transfers.Cancel(1, KeyOf(0), &receiver, absl::AbortedError("enough"));
+  const auto is_any = [](const BufKey&) { return true; };
+  EXPECT_THAT(transfers.UnderWay(is_any), testing::ElementsAre(KeyOf(0)));
+  CancelRequest(transfers, KeyOf(1), absl::AbortedError("another"));
+  CancelRequest(transfers, KeyOf(0), absl::AbortedError("enough"));
+  EXPECT_THAT(transfers.UnderWay(is_any), testing::IsEmpty());
   EXPECT_THAT(receiver.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
   tasks.table(1).WaitForRequests(0);
   EXPECT_EQ(tasks.table(1).num_withdrawn(), 1);
 
   // The stream and the key are free again.
   LentBytes lent(tasks, 4);
+  WaitingReceiver second(4);
   tasks.Request(0, 1, KeyOf(0), 4, second);
   EXPECT_THAT(second.Wait(), IsOk());
   EXPECT_THAT(lent.Wait(), IsOk());
@@ -141,8 +144,8 @@ TEST_P(EveryWayTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
     WaitingReceiver receiver(kLargeBytes);
     tasks.Request(0, 1, KeyOf(i), kLargeBytes, receiver);
     receiver.WaitForPart();
-    tasks.transport(0).transfers().Cancel(1, KeyOf(i), &receiver,
-                                          absl::AbortedError("enough"));
+    CancelRequest(tasks.transport(0).transfers(), KeyOf(i),
+                  absl::AbortedError("enough"));
     const absl::Status status = receiver.Wait();
     EXPECT_TRUE(status.ok() || absl::IsAborted(status)) << status;
     const absl::Status end = sender.Wait();
@@ -218,8 +221,7 @@ TEST(TransfersTest, ManyLongReasonsFitIntoMessagesHoweverSmallTheirBound) {
     return absl::AbortedError(absl::StrCat(i, std::string(4000, 'x')));
   };
   for (int i = 0; i < kNumRequests; ++i) {
-    tasks.transport(0).transfers().Cancel(1, KeyOf(i), receivers[i].get(),
-                                          reason(i));
+    CancelRequest(tasks.transport(0).transfers(), KeyOf(i), reason(i));
   }
   tasks.table(1).WaitForRequests(0);  // Every reason is queued now.
   large.GoOn();
@@ -241,16 +243,6 @@ TEST(TransfersTest, ALoanOfAnotherSizeEndsBothSides) {
   EXPECT_THAT(lent.Wait(), is_wrong);
 }
 
-TEST(TransfersTest, TheSameKeyIsAskedForOnceAtATime) {
-  RunningTasks tasks(2);
-  WaitingReceiver first(4), second(4);
-  tasks.Request(0, 1, KeyOf(0), 4, first);
-  tasks.Request(0, 1, KeyOf(0), 4, second);
-  EXPECT_THAT(second.Wait(), IsAlreadyExists("asked twice"));
-  tasks.Stop(0);
-  EXPECT_TRUE(absl::IsCancelled(first.Wait()));
-}
-
 TEST(TransfersTest, TheKeyOfACancelledRequestIsFreeBeforeItsBorrowerIsTold) {
   RunningTasks tasks(2, [](int, GrpcTransportOptions& options) {
     options.cancel_grace = kNoLimit;
@@ -262,8 +254,8 @@ TEST(TransfersTest, TheKeyOfACancelledRequestIsFreeBeforeItsBorrowerIsTold) {
   tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
   tasks.Request(0, 1, KeyOf(0), kLargeBytes, first);
   first.WaitForPart();
-  tasks.transport(0).transfers().Cancel(1, KeyOf(0), &first,
-                                        absl::AbortedError("enough"));
+  CancelRequest(tasks.transport(0).transfers(), KeyOf(0),
+                absl::AbortedError("enough"));
   tasks.Request(0, 1, KeyOf(0), 4, second);
   first.GoOn();
   EXPECT_THAT(first.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
@@ -408,8 +400,8 @@ TEST(TransfersTest, WhatIsCancelledWhileAStreamEndsIsToldOnce) {
                      absl::UnavailableError("task 1 was lost"));
     });
     for (int i = begin; i < end; ++i) {
-      transport.transfers().Cancel(1, KeyOf(i), &receivers[i],
-                                   absl::AbortedError("enough"));
+      CancelRequest(transport.transfers(), KeyOf(i),
+                    absl::AbortedError("enough"));
     }
     dropper.join();
   }
