@@ -2,9 +2,9 @@
 #define TUTTI_REMOTE_GRPC_CONTROL_SERVER_H_
 
 #include "framework/control/control_channel.h"
+#include "remote/grpc/connection/grpc_service.h"
 #include "remote/grpc/connection/in_flight.h"
 #include "remote/grpc/connection/open_counts.h"
-#include "remote/grpc/connection/served_call.h"
 #include "tutti/grpc_transport.h"
 
 namespace tutti {

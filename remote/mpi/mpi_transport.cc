@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,9 +20,11 @@
 #include "remote/mpi/messages/mpi_mailbox.h"
 #include "remote/mpi/messages/mpi_messages.h"
 #include "remote/mpi/messages/mpi_wire.h"
+#include "remote/mpi/messages/mpi_world.h"
 #include "remote/mpi/mpi_pulls.h"
 #include "remote/mpi/mpi_serves.h"
 #include "remote/transport.h"
+#include "remote/transport_registry.h"
 #include "tutti/environment.h"
 
 namespace tutti {
@@ -401,5 +404,30 @@ absl::StatusOr<std::shared_ptr<Transport>> CreateMpiTransport(
   }
   return std::make_shared<MpiTransport>(options);
 }
+
+namespace {
+
+// Starts MPI in this process, which mpirun must have started. MPI ends when the
+// last owner of the network releases it. Blocks until all processes of the job
+// call this. Errors: those of MpiRuntime::Start().
+absl::StatusOr<TaskNetwork> Connect(const NetworkSettings& settings) {
+  auto runtime = std::make_shared<MpiRuntime>(
+      MpiRuntime::Options{.environment = settings.environment});
+  RETURN_IF_ERROR(runtime->Start());
+  ASSIGN_OR_RETURN(const auto cluster, ClusterOf(*runtime));
+  return TaskNetwork{.cluster = cluster,
+                     .make_transport = [environment = settings.environment,
+                                        runtime, cluster](uint64_t incarnation)
+                         -> absl::StatusOr<std::shared_ptr<Transport>> {
+                       return CreateMpiTransport({.runtime = runtime.get(),
+                                                  .cluster = cluster,
+                                                  .incarnation = incarnation,
+                                                  .environment = environment});
+                     }};
+}
+
+REGISTER_TRANSPORT(MPI, Connect, MpiHeaderSaysItIsCudaAware());
+
+}  // namespace
 
 }  // namespace tutti

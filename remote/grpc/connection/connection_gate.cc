@@ -1,19 +1,24 @@
 #include "remote/grpc/connection/connection_gate.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 #include "framework/base/status_macros.h"
 #include "remote/grpc/connection/listen_address.h"
-#include "remote/grpc/connection/peer_name.h"
 #include "remote/grpc/connection/same_host_socket.h"
 
 namespace tutti {
@@ -46,6 +51,14 @@ bool MakeFit(int fd) {
   const int yes = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
   return true;
+}
+
+// Returns the name of an abstract address, which begins with NUL.
+std::string UnixName(const sockaddr_un& address, size_t size) {
+  constexpr size_t kBegin = offsetof(sockaddr_un, sun_path) + 1;
+  if (size <= kBegin || address.sun_path[0] != '\0') return "";
+  return absl::StrCat("unix-abstract:",
+                      absl::string_view(address.sun_path + 1, size - kBegin));
 }
 
 }  // namespace
@@ -247,6 +260,42 @@ void ConnectionGate::Close() {
 size_t ConnectionGate::num_unknown() const {
   MutexLock lock(&mu_);
   return static_cast<size_t>(num_unknown_);
+}
+
+std::string PeerNameOf(int fd) {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof(address);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return "";
+  }
+  if (address.ss_family == AF_UNIX) {
+    return UnixName(reinterpret_cast<const sockaddr_un&>(address), size);
+  }
+  char text[INET6_ADDRSTRLEN] = {};
+  if (address.ss_family == AF_INET) {
+    const auto* in = reinterpret_cast<const sockaddr_in*>(&address);
+    inet_ntop(AF_INET, &in->sin_addr, text, sizeof(text));
+    return absl::StrCat("ipv4:", text, ":", ntohs(in->sin_port));
+  }
+  const auto* in6 = reinterpret_cast<const sockaddr_in6*>(&address);
+  inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof(text));
+  return PlainPeerName(
+      absl::StrCat("ipv6:[", text, "]:", ntohs(in6->sin6_port)));
+}
+
+std::string PlainPeerName(const std::string& peer) {
+  std::string plain =
+      absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
+  // Drops the scope of a link-local address.
+  const size_t scope = plain.find('%');
+  const size_t end = plain.find(']');
+  if (scope < end && end != std::string::npos) plain.erase(scope, end - scope);
+  constexpr absl::string_view kMapped = "ipv6:[::ffff:";
+  if (!absl::StartsWith(plain, kMapped) || !absl::StrContains(plain, ".")) {
+    return plain;
+  }
+  return absl::StrCat(
+      "ipv4:", absl::StrReplaceAll(plain.substr(kMapped.size()), {{"]", ""}}));
 }
 
 }  // namespace tutti

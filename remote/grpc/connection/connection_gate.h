@@ -62,7 +62,7 @@ class ConnectionGate {
   // Starts to accept. Call once.
   void Start(OnConnection on_connection);
 
-  // Names the connection from `peer`, in gRPC's words (peer_name.h), as a
+  // Names the connection from `peer`, in gRPC's words (PeerNameOf), as a
   // task's. Ignores unknown peers.
   void Vouch(const std::string& peer) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -131,6 +131,15 @@ class ConnectionGate {
   };
   const std::shared_ptr<Self> self_;
 };
+
+// Returns gRPC's name of the other end of a connection, without escapes:
+// "ipv4:127.0.0.1:4711", "ipv6:[::1]:4711", "unix-abstract:00a3f". Empty if the
+// connection is gone, or the other end has no name.
+std::string PeerNameOf(int fd);
+
+// Returns the same name from gRPC's own text. An IPv4 address in IPv6 form
+// becomes IPv4.
+std::string PlainPeerName(const std::string& peer);
 
 }  // namespace tutti
 

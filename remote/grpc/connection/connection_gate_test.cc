@@ -17,7 +17,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/mutex.h"
-#include "remote/grpc/connection/peer_name.h"
 #include "remote/grpc/connection/reserved_ports.h"
 #include "remote/grpc/connection/same_host_socket.h"
 #include "tests/doubles/forbid_system_call.h"

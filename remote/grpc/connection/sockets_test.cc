@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "remote/grpc/connection/connection_gate.h"
 #include "remote/grpc/connection/file_descriptor.h"
 #include "remote/grpc/connection/listen_address.h"
-#include "remote/grpc/connection/peer_name.h"
 #include "remote/grpc/connection/reserved_ports.h"
 #include "remote/grpc/connection/same_host_socket.h"
 #include "remote/grpc/connection/test_certificates.h"

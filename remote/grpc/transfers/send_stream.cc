@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "remote/grpc/connection/call_identity.h"
-#include "remote/grpc/transfers/loan_watch.h"
 #include "remote/grpc/wire/slice_cursor.h"
 #include "remote/grpc/wire/status_codec.h"
 
@@ -84,7 +83,8 @@ class SendStream::Outgoing final : public ServedRequest {
   const std::shared_ptr<SendStream> stream_;
 };
 
-SendStream* SendStream::Begin(SendContext* shared, const ControlCaller& caller,
+SendStream* SendStream::Begin(TransferSender* shared,
+                              const ControlCaller& caller,
                               grpc::CallbackServerContext* context) {
   shared->in_flight().BeginMore();
   auto stream = std::make_shared<SendStream>(shared, caller, context);
@@ -244,8 +244,8 @@ void SendStream::CancelRequest(uint64_t id, const absl::Status& reason) {
   }
   if (loan != nullptr) {
     loan->Fail(reason);
-    WatchSend(std::move(loan), shared_, peer_,
-              [self = shared_from_this()] { self->Cancel(); });
+    shared_->WatchSend(std::move(loan), peer_,
+                       [self = shared_from_this()] { self->Cancel(); });
     WriteWhatIsReady();
   } else if (outgoing != nullptr) {
     Withdraw(outgoing, reason);

@@ -16,7 +16,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/slice.h"
 #include "remote/grpc/transfers/loan.h"
-#include "remote/grpc/transfers/send_context.h"
+#include "remote/grpc/transfers/transfer_sender.h"
 #include "remote/grpc/wire/transfer_wire.h"
 #include "remote/peer_memory.h"
 #include "tutti/environment.h"
@@ -28,17 +28,17 @@ namespace tutti {
 // message at a time; the deliveries under way share each message. A receiver on
 // the same host reads large deliveries directly from memory.
 //
-// Thread-safe. The context holds the stream until gRPC is done with it. Each
+// Thread-safe. The sender holds the stream until gRPC is done with it. Each
 // request holds it until the service has answered.
 class SendStream final : public grpc::ServerGenericBidiReactor,
                          public std::enable_shared_from_this<SendStream> {
  public:
   // Begins a stream; `shared` outlives it. At its end the stream calls End() of
   // `shared->open_streams()`.
-  static SendStream* Begin(SendContext* shared, const ControlCaller& caller,
+  static SendStream* Begin(TransferSender* shared, const ControlCaller& caller,
                            grpc::CallbackServerContext* context);
 
-  SendStream(SendContext* shared, const ControlCaller& caller,
+  SendStream(TransferSender* shared, const ControlCaller& caller,
              grpc::CallbackServerContext* context)
       : shared_(shared),
         caller_(caller),
@@ -104,7 +104,7 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
 
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
 
-  SendContext* const shared_;
+  TransferSender* const shared_;
   const ControlCaller caller_;
   grpc::CallbackServerContext* const context_;  // Valid until OnDone().
   const std::string peer_;

@@ -13,9 +13,9 @@
 
 #include "remote/grpc/connection/in_flight.h"
 #include "remote/grpc/transfers/loan.h"
-#include "remote/grpc/transfers/loan_watch.h"
 #include "remote/grpc/transfers/part_feeder.h"
 #include "remote/grpc/transfers/record_queue.h"
+#include "remote/grpc/transfers/transfer_sender.h"
 #include "remote/peer_memory.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
@@ -64,16 +64,16 @@ class LoanWatchTest : public testing::Test {
   LoanWatchTest() { options_.environment = simulated_.get(); }
   ~LoanWatchTest() override {
     simulated_.RunAll();
-    context_.in_flight().Wait();
+    sender_side_.Wait();
   }
 
   std::shared_ptr<Loan> MakeLoan() {
     return std::make_shared<Loan>(Delivery{.sender = &sender_},
                                   simulated_.get().queue,
-                                  &context_.in_flight());
+                                  &sender_side_.in_flight());
   }
   void Watch(std::shared_ptr<Loan> loan) {
-    WatchSend(std::move(loan), &context_, "peer", [this] { ++num_cancels_; });
+    sender_side_.WatchSend(std::move(loan), "peer", [this] { ++num_cancels_; });
   }
   void PassGrace() { simulated_.Advance(options_.cancel_grace); }
 
@@ -82,7 +82,7 @@ class LoanWatchTest : public testing::Test {
   IgnoringSender sender_;
   std::vector<std::string> broken_;
   int num_cancels_ = 0;
-  SendContext context_{
+  TransferSender sender_side_{
       &options_, /*service=*/nullptr,
       [this](const std::string& peer) { broken_.push_back(peer); }};
 };

@@ -176,7 +176,7 @@ void MpiEngine::Add(std::shared_ptr<MpiPoller> poller) {
 }
 
 void MpiEngine::Ring(int rank) {
-  if (Doorbell* const bell = doorbells_.Of(rank)) bell->Ring();
+  if (Doorbell* const bell = neighbours_.doorbell_of(rank)) bell->Ring();
 }
 
 // --- On MPI's thread ---------------------------------------------------------
@@ -185,7 +185,7 @@ void MpiEngine::Run(absl::Status* started, Work on_start) {
   *started = BringUp();
   const bool is_up = started->ok();
   if (is_up) {
-    mailbox_->RingAt(doorbells_.Of(world_.rank));
+    mailbox_->RingAt(neighbours_.doorbell_of(world_.rank));
   } else {
     mailbox_->Close();
   }
@@ -244,16 +244,17 @@ absl::Status MpiEngine::MeetLocal() {
   MPI_Comm_rank(local, &local_rank_);
   MPI_Comm_size(local, &local_size_);
   local_processors_ = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  std::vector<int> ranks(local_size_);
-  absl::Status status = MpiStatus(
-      MPI_Allgather(&world_.rank, 1, MPI_INT, ranks.data(), 1, MPI_INT, local),
-      "MPI_Allgather");
-  if (status.ok())
-    status = doorbells_.Share(local, ranks, world_.rank, world_.size);
-  const bool is_open = options_.same_host_memory && !world_.is_cuda_aware;
+  MpiNeighbours::Place place{
+      .ranks = std::vector<int>(local_size_),
+      .rank = world_.rank,
+      .size = world_.size,
+      .open = options_.same_host_memory && !world_.is_cuda_aware};
+  absl::Status status =
+      MpiStatus(MPI_Allgather(&world_.rank, 1, MPI_INT, place.ranks.data(), 1,
+                              MPI_INT, local),
+                "MPI_Allgather");
   if (status.ok()) {
-    status = memories_.Share(local, ranks, world_.rank, is_open,
-                             *options_.environment.random);
+    status = neighbours_.Share(local, place, *options_.environment.random);
   }
   MPI_Comm_free(&local);
   return status;
@@ -372,7 +373,7 @@ absl::Duration MpiEngine::SpinLimit(MpiPoller::State state) const {
 // that finds nothing may fetch what the next look finds. After a ring the
 // message may lie behind many others, which MPI fetches a little at a time.
 bool MpiEngine::Sleep() {
-  Doorbell& doorbell = *doorbells_.Of(world_.rank);
+  Doorbell& doorbell = *neighbours_.doorbell_of(world_.rank);
   doorbell.PrepareToSleep();
   const MpiPoller::State state =
       std::max(PollAll(/*is_last=*/true), PollAll(/*is_last=*/true));
@@ -387,7 +388,7 @@ bool MpiEngine::Sleep() {
   }
   // Ending processes do not ring.
   const bool is_waiting = is_ending_ || state >= MpiPoller::State::kWaiting;
-  if (!is_waiting && doorbells_.all_ring()) {
+  if (!is_waiting && neighbours_.all_ring()) {
     return doorbell.SleepUnlessRung(DefaultTime("ring pause"));
   }
   const bool is_expected = state == MpiPoller::State::kExpecting;

@@ -16,9 +16,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
-#include "remote/mpi/messages/mpi_doorbells.h"
 #include "remote/mpi/messages/mpi_mailbox.h"
-#include "remote/mpi/messages/mpi_memories.h"
+#include "remote/mpi/messages/mpi_neighbours.h"
 #include "remote/mpi/messages/mpi_requests.h"
 #include "remote/mpi/messages/mpi_ring.h"
 #include "remote/mpi/messages/mpi_world.h"
@@ -117,13 +116,15 @@ class MpiEngine {
 
   // Returns true if `rank` is known to be on this host; on MPI's thread alone.
   bool shares_memory_with(int rank) const {
-    return doorbells_.Of(rank) != nullptr;
+    return neighbours_.doorbell_of(rank) != nullptr;
   }
 
   // Returns the readable memory of a rank on this host. Null if unreadable or
   // unwanted, or if MPI itself moves bytes from GPU to GPU. On MPI's thread
   // alone.
-  const PeerMemory* memory_of(int rank) const { return memories_.Of(rank); }
+  const PeerMemory* memory_of(int rank) const {
+    return neighbours_.memory_of(rank);
+  }
 
   // Private copies of the communicator of all processes: for messages from any
   // process, and for bytes agreed upon.
@@ -182,8 +183,7 @@ class MpiEngine {
   int local_rank_ = 0;
   int local_size_ = 0;
   int local_processors_ = 0;
-  MpiDoorbells doorbells_;
-  MpiMemories memories_;
+  MpiNeighbours neighbours_;
   std::unique_ptr<MpiRing> ring_;
 
   std::atomic<int> last_message_tag_{0};

@@ -7,8 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/status_macros.h"
-#include "remote/mpi/messages/mpi_cuda.h"
 #include "remote/mpi/messages/mpi_requests.h"
+
+// Header of Open MPI, which may be configured without it.
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
 
 namespace tutti {
 namespace {
@@ -149,5 +153,13 @@ std::string MpiWorld::Describe() const {
   return absl::StrCat(library, ", ", LevelName(thread_level),
                       is_cuda_aware ? ", CUDA-aware" : ", not CUDA-aware");
 }
+
+#ifdef MPIX_CUDA_AWARE_SUPPORT
+bool MpiSaysItIsCudaAware() { return MPIX_Query_cuda_support() == 1; }
+bool MpiHeaderSaysItIsCudaAware() { return MPIX_CUDA_AWARE_SUPPORT == 1; }
+#else
+bool MpiSaysItIsCudaAware() { return false; }
+bool MpiHeaderSaysItIsCudaAware() { return false; }
+#endif
 
 }  // namespace tutti

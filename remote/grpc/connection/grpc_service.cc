@@ -1,11 +1,30 @@
-#include "remote/grpc/grpc_service.h"
+#include "remote/grpc/connection/grpc_service.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "remote/grpc/wire/control_messages.h"
+#include "remote/grpc/wire/status_codec.h"
 
 namespace tutti {
+namespace {
+
+// Owns itself until OnDone().
+class Refusal final : public grpc::ServerGenericBidiReactor {
+ public:
+  void OnDone() override { std::unique_ptr<Refusal>(this).reset(); }
+};
+
+}  // namespace
+
+grpc::ServerGenericBidiReactor* Refuse(const absl::Status& status,
+                                       grpc::CallbackServerContext* context) {
+  MarkAnswered(*context);
+  auto refusal = std::make_unique<Refusal>();
+  refusal->Finish(ToGrpc(status));
+  return refusal.release();
+}
 
 GrpcService::GrpcService(const GrpcTransportOptions* options,
                          ServedMethod* control, ServedMethod* transfers,

@@ -1,0 +1,64 @@
+#include "remote/grpc/transfers/transfer_sender.h"
+
+#include <utility>
+
+#include "remote/grpc/transfers/send_stream.h"
+
+namespace tutti {
+
+grpc::ServerGenericBidiReactor* TransferSender::Serve(
+    const ControlCaller& caller, grpc::CallbackServerContext* context) {
+  const absl::Status begun = open_streams_.Begin(caller.task);
+  if (!begun.ok()) return Refuse(begun, context);
+  return SendStream::Begin(this, caller, context);
+}
+
+void TransferSender::Drop(const ControlCaller& process,
+                          const absl::Status& reason) {
+  std::vector<std::shared_ptr<SendStream>> dropped;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [key, stream] : streams_) {
+      if (stream->caller() == process) dropped.push_back(stream);
+    }
+  }
+  for (const auto& stream : dropped) stream->Drop(reason);
+}
+
+void TransferSender::AddStream(const std::shared_ptr<SendStream>& stream) {
+  MutexLock lock(&mu_);
+  streams_.emplace(stream.get(), stream);
+}
+
+void TransferSender::RemoveStream(const SendStream* stream) {
+  std::shared_ptr<SendStream> removed;
+  MutexLock lock(&mu_);
+  const auto found = streams_.find(stream);
+  removed = std::move(found->second);  // Freed after the lock.
+  streams_.erase(found);
+}
+
+void TransferSender::AfterGrace(Work work) const {
+  Clock& clock = *options_->environment.clock;
+  clock.CallAt(clock.Now() + options_->cancel_grace, std::move(work));
+}
+
+// InFlight counts the Loan: this object lives as long as the Loan does.
+void TransferSender::WatchSend(std::shared_ptr<Loan> loan, std::string peer,
+                               Work cancel_stream) {
+  const std::weak_ptr<Loan> watched = std::exchange(loan, nullptr);
+  if (watched.expired()) return;
+  AfterGrace([this, watched, peer = std::move(peer),
+              cancel_stream = std::move(cancel_stream)]() mutable {
+    if (watched.expired()) return;
+    std::move(cancel_stream)();
+    const std::shared_ptr<Loan> held = watched.lock();
+    if (held == nullptr) return;
+    AfterGrace([this, watched, peer = std::move(peer)] {
+      const std::shared_ptr<Loan> still_held = watched.lock();
+      if (still_held != nullptr) Break(peer);
+    });
+  });
+}
+
+}  // namespace tutti
