@@ -4,7 +4,6 @@
 #include "framework/control/control_channel.h"
 #include "remote/grpc/connection/grpc_service.h"
 #include "remote/grpc/connection/in_flight.h"
-#include "remote/grpc/connection/open_counts.h"
 #include "tutti/grpc_transport.h"
 
 namespace tutti {

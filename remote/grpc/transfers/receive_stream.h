@@ -18,7 +18,6 @@
 #include "grpcpp/support/client_callback.h"
 #include "remote/grpc/connection/peers.h"
 #include "remote/grpc/transfers/part_feeder.h"
-#include "remote/grpc/transfers/record_queue.h"
 #include "remote/grpc/wire/slice_cursor.h"
 #include "remote/grpc/wire/transfer_wire.h"
 #include "remote/peer_memory.h"

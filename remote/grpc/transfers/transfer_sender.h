@@ -14,7 +14,6 @@
 #include "framework/control/control_channel.h"
 #include "remote/grpc/connection/grpc_service.h"
 #include "remote/grpc/connection/in_flight.h"
-#include "remote/grpc/connection/open_counts.h"
 #include "remote/grpc/transfers/loan.h"
 #include "remote/peer_memory.h"
 #include "remote/transfer_channel.h"

@@ -4,10 +4,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "remote/peer_memory.h"
 #include "tutti/peer_access.h"
 #include "tutti/tensor.h"
@@ -123,6 +126,23 @@ inline constexpr size_t kMaxStatusMessageBytes = 4096;
 // Largest size of the records in one message.
 inline constexpr size_t kMaxRecordsBytes = 256 * kRecordBytes;
 static_assert(kMaxRecordsBytes >= kRecordBytes + kMaxStatusMessageBytes);
+
+// Records that wait to be written to a stream, in order. Packs them into
+// messages of at most kMaxRecordsBytes. Not thread-safe.
+class RecordQueue {
+ public:
+  // Adds a record, and the message of its status.
+  void Add(const TransferRecord& record, absl::string_view message = "");
+
+  // Removes the records of the next message. REQUIRES: !empty().
+  std::string TakeMessage();
+
+  bool empty() const { return records_.empty(); }
+  void clear() { records_.clear(); }
+
+ private:
+  std::deque<std::string> records_;
+};
 
 }  // namespace tutti
 

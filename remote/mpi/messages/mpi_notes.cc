@@ -4,7 +4,6 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "remote/mpi/messages/mpi_pieces.h"
 
 namespace tutti {
 namespace {
@@ -14,15 +13,8 @@ constexpr int kMostAtATime = 64;
 
 }  // namespace
 
-MpiNotes::MpiNotes(MpiEngine* runtime)
-    : runtime_(runtime),
-      tag_(runtime->NewMessageTag()),
-      stream_(runtime, tag_, MostNoteBytes()),
-      incoming_(MostPieceBytes()) {}
-
 void MpiNotes::Open() {
-  MPI_Irecv(incoming_.data(), static_cast<int>(incoming_.size()), MPI_BYTE,
-            MPI_ANY_SOURCE, tag_, runtime_->messages(), &receive_);
+  messages_.PostReceive(absl::MakeSpan(incoming_), &receive_);
 }
 
 void MpiNotes::Close() {
@@ -33,7 +25,7 @@ void MpiNotes::Close() {
 
 void MpiNotes::Send(int task, const MpiNote& note) {
   EncodeNote(note, outgoing_);
-  stream_.Send(task, outgoing_);
+  messages_.Send(task, outgoing_);
 }
 
 bool MpiNotes::Receive(
@@ -44,14 +36,11 @@ bool MpiNotes::Receive(
     MPI_Status status;
     MPI_Test(&receive_, &has_come, &status);
     if (has_come == 0) return i > 0;
-    int num_bytes = 0;
-    MPI_Get_count(&status, MPI_BYTE, &num_bytes);
     std::optional<MpiNote> note;  // At most one: its pieces come in order.
-    stream_.OnPiece(status.MPI_SOURCE,
-                    absl::MakeConstSpan(incoming_).first(num_bytes),
-                    [&](int /*task*/, absl::string_view bytes) {
-                      note = DecodeNote(bytes);
-                    });
+    messages_.OnPiece(incoming_, status,
+                      [&](int /*task*/, absl::string_view bytes) {
+                        note = DecodeNote(bytes);
+                      });
     Open();
     if (note.has_value()) on_note(status.MPI_SOURCE, *note);
   }
