@@ -13,6 +13,7 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -26,6 +27,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "remote/mpi/messages/mpi_engine.h"
+#include "remote/mpi/messages/mpi_host_memory.h"
 #include "remote/mpi/messages/mpi_mailbox.h"
 #include "remote/transport.h"
 #include "tests/doubles/status_matchers.h"
@@ -402,6 +404,50 @@ TEST(MpiRuntimeTest, WaitsForWhoIsLateWhereNobodyIsCalledLost) {
     MPI_Recv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, kTag, MPI_COMM_WORLD,
              MPI_STATUS_IGNORE);
   }
+}
+
+// --- Memory that the processes share ----------------------------------------
+
+constexpr size_t kBytesOfEach = 64;
+
+class MpiHostMemoryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (mode != "multiple") GTEST_SKIP();
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  }
+
+  std::byte& OfRank(int rank) { return memory_.bytes()[kBytesOfEach * rank]; }
+
+  int rank_ = 0;
+  int size_ = 0;
+  MpiHostMemory memory_;
+};
+
+TEST_F(MpiHostMemoryTest, AllSeeWhatEachWrites) {
+  ASSERT_THAT(memory_.Share(MPI_COMM_WORLD, kBytesOfEach * size_), IsOk());
+  ASSERT_NE(memory_.bytes(), nullptr);
+  EXPECT_EQ(OfRank(rank_), std::byte{0});
+  OfRank(rank_) = static_cast<std::byte>(rank_ + 1);
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (int rank = 0; rank < size_; ++rank) {
+    EXPECT_EQ(OfRank(rank), static_cast<std::byte>(rank + 1));
+  }
+}
+
+// Rank 1 wants more than there is.
+TEST_F(MpiHostMemoryTest, IfOneCannotHaveItNobodyHas) {
+  if (size_ == 1) return;
+  const size_t num_bytes = rank_ == 1 ? 2 * kBytesOfEach : kBytesOfEach;
+  ASSERT_THAT(memory_.Share(MPI_COMM_WORLD, num_bytes), IsOk());
+  EXPECT_EQ(memory_.bytes(), nullptr);
+}
+
+TEST_F(MpiHostMemoryTest, IfItCannotBeMadeNobodyHasIt) {
+  const size_t num_bytes = rank_ == 0 ? SIZE_MAX : kBytesOfEach;
+  ASSERT_THAT(memory_.Share(MPI_COMM_WORLD, num_bytes), IsOk());
+  EXPECT_EQ(memory_.bytes(), nullptr);
 }
 
 }  // namespace
