@@ -1,5 +1,6 @@
 #include "remote/collective_remote_access.h"
 
+#include <iterator>
 #include <memory>
 #include <set>
 #include <utility>
@@ -141,8 +142,7 @@ CollectiveRemoteAccess::CollectiveRemoteAccess(Options options)
                .groups = options_.groups,
                .max_waiting = options_.max_waiting_requests,
                .early_lifetime = options_.early_ask_lifetime},
-              &rendezvous_),
-      early_cancels_(options_.max_early_cancels, options_.early_ask_lifetime) {}
+              &rendezvous_) {}
 
 CollectiveRemoteAccess::~CollectiveRemoteAccess() = default;
 
@@ -257,7 +257,9 @@ void CollectiveRemoteAccess::EndTransfers(int64_t step_id,
   std::erase_if(ended_executions_, [step_id](const ExecKey& exec) {
     return exec.step == step_id;
   });
-  early_cancels_.RemoveStep(step_id);
+  std::erase_if(early_cancels_, [step_id](const EarlyCancel& cancel) {
+    return cancel.exec.step == step_id;
+  });
 }
 
 bool CollectiveRemoteAccess::Report(const BufRendezvous::Ended& ended,
@@ -293,12 +295,17 @@ absl::Status CollectiveRemoteAccess::CancelFromPeer(
     MutexLock lock(&mu_);
     // The execution, or its step, has ended here already.
     if (!rendezvous_.StatusOf(exec).ok()) return absl::OkStatus();
-    if (!early_cancels_.Add({caller, exec, reason}, now)) {
+    while (!early_cancels_.empty() &&
+           early_cancels_.front().came_at + options_.early_ask_lifetime < now) {
+      early_cancels_.pop_front();
+    }
+    if (early_cancels_.size() >= options_.max_early_cancels) {
       return absl::ResourceExhaustedError(
           absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
                        " already knows ", early_cancels_.size(),
                        " failed executions of groups that it does not know"));
     }
+    early_cancels_.push_back({caller, exec, reason, now});
   }
   ApplyEarlyCancels(exec.group);  // The group may be known by now.
   return absl::OkStatus();
@@ -307,17 +314,22 @@ absl::Status CollectiveRemoteAccess::CancelFromPeer(
 // Applies the early reports whose group is known. The others stay: another
 // thread may learn of their group now.
 void CollectiveRemoteAccess::ApplyEarlyCancels(GroupKey group) {
-  std::vector<EarlyCancels::EarlyCancel> concerned;
+  std::vector<EarlyCancel> concerned;
   {
     MutexLock lock(&mu_);
-    concerned = early_cancels_.OfGroup(group);
+    absl::c_copy_if(early_cancels_, std::back_inserter(concerned),
+                    [group](const EarlyCancel& cancel) {
+                      return cancel.exec.group == group;
+                    });
   }
   for (const auto& cancel : concerned) {
     const absl::Status status =
         CancelKnown(cancel.caller, cancel.exec, cancel.reason);
     if (absl::IsNotFound(status)) continue;
     MutexLock lock(&mu_);
-    early_cancels_.Remove(cancel);
+    std::erase_if(early_cancels_, [&cancel](const EarlyCancel& other) {
+      return other.exec == cancel.exec && other.caller == cancel.caller;
+    });
   }
 }
 

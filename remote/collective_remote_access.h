@@ -16,7 +16,6 @@
 #include "framework/collective/group_directory.h"
 #include "framework/control/control_channel.h"
 #include "framework/peer/buf_rendezvous.h"
-#include "remote/early_cancels.h"
 #include "remote/served_requests.h"
 #include "remote/transfer_channel.h"
 #include "remote/transport.h"
@@ -148,6 +147,15 @@ class CollectiveRemoteAccess
   void TellOthers(const CollGroupParams& group, const ExecKey& exec,
                   const absl::Status& reason);
 
+  // Failed execution that another task reported before its group was known
+  // here.
+  struct EarlyCancel {
+    ControlCaller caller;
+    ExecKey exec;
+    absl::Status reason;
+    absl::Time came_at;
+  };
+
   // Messages of other tasks. Errors: also from GroupDirectory::Find().
   absl::Status CancelKnown(const ControlCaller& caller, const ExecKey& exec,
                            const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
@@ -162,7 +170,8 @@ class CollectiveRemoteAccess
   absl::flat_hash_map<int64_t, PerStepCollectiveRemoteAccess*> steps_
       ABSL_GUARDED_BY(mu_);
   std::deque<ExecKey> ended_executions_ ABSL_GUARDED_BY(mu_);
-  EarlyCancels early_cancels_ ABSL_GUARDED_BY(mu_);
+  std::deque<EarlyCancel> early_cancels_
+      ABSL_GUARDED_BY(mu_);  // In order of arrival.
 };
 
 }  // namespace tutti

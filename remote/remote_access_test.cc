@@ -528,6 +528,25 @@ TEST_P(CollectiveRemoteAccessTest, AFailureMayComeBeforeItsGroupIsKnown) {
   EXPECT_EQ(sent.end, reason);
 }
 
+// A report of another member, or of another execution, does not replace it.
+TEST_P(CollectiveRemoteAccessTest, TheFirstOfTheEarlyFailuresCounts) {
+  const auto cancel = [&](int caller, uint64_t execution, const char* why) {
+    ExecKey exec = Key(0, 1, /*generation=*/2).exec;
+    exec.execution = execution;
+    EXPECT_THAT(
+        tasks_[1]->access->CancelFromPeer({caller, IncarnationOf(caller)}, exec,
+                                          absl::AbortedError(why)),
+        IsOk());
+    return exec;
+  };
+  const ExecKey first = cancel(0, 1, "first");
+  cancel(2, 1, "second");
+  const ExecKey other = cancel(2, 2, "other");
+  tasks_[1]->groups->Add(Group(2));
+  EXPECT_EQ(tasks_[1]->step->StatusOf(first), absl::AbortedError("first"));
+  EXPECT_EQ(tasks_[1]->step->StatusOf(other), absl::AbortedError("other"));
+}
+
 TEST_P(CollectiveRemoteAccessTest, AFailureOfAGroupThatNeverComesIsForgotten) {
   Start(1, {.max_early_cancels = 1});
   const auto cancel = [&](uint64_t generation) {

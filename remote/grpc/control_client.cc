@@ -128,7 +128,7 @@ class ControlClient::OutgoingCall::Attempt final
     Peers& peers = *call_->client_->peers_;
     expected_ =
         peers.Identify(call_->task_, *context_, call_->options_.to_any_process);
-    grpc::GenericStub stub(peers.ControlChannel(call_->task_));
+    grpc::GenericStub stub(peers.Channel(call_->task_, Peers::kControlLane));
     stub.PrepareUnaryCall(context_.get(), kControlMethod, grpc::StubOptions(),
                           &request_, &reply_, this);
   }

@@ -293,30 +293,28 @@ class MpiTransport final : public Transport,
             ControlDone done) override {
     const absl::Status status = Check(task);
     if (!status.ok()) return std::move(done)(status);
-    mailbox_->Post([endpoint = endpoint_, task, request = std::move(request),
-                    options = std::move(options),
-                    done = std::move(done)]() mutable {
-      endpoint->Call(task, std::move(request), std::move(options),
-                     std::move(done));
+    Post([task, request = std::move(request), options = std::move(options),
+          done = std::move(done)](Endpoint& endpoint) mutable {
+      endpoint.Call(task, std::move(request), std::move(options),
+                    std::move(done));
     });
   }
 
   void AddWaiting(int change) override {
-    mailbox_->Post(
-        [endpoint = endpoint_, change] { endpoint->AddWaiting(change); });
+    Post([change](Endpoint& endpoint) { endpoint.AddWaiting(change); });
   }
 
   void Request(int task, const BufKey& key, const RecvRequest& recv) override {
     const absl::Status status = Check(task);
     if (!status.ok()) return recv.receiver->OnDelivery(recv.id, status, {});
-    mailbox_->Post([endpoint = endpoint_, task, key, recv] {
-      endpoint->Request(task, key, recv);
+    Post([task, key, recv](Endpoint& endpoint) {
+      endpoint.Request(task, key, recv);
     });
   }
 
   void Cancel(const Choice& choice, const absl::Status& reason) override {
-    mailbox_->Post([endpoint = endpoint_, choice, reason] {
-      endpoint->pulls().Cancel(choice, reason);
+    Post([choice, reason](Endpoint& endpoint) {
+      endpoint.pulls().Cancel(choice, reason);
     });
   }
   std::vector<BufKey> UnderWay(const Choice& choice) override {
@@ -324,16 +322,16 @@ class MpiTransport final : public Transport,
   }
 
   void Drop(const ControlCaller& process, const absl::Status& reason) override {
-    mailbox_->Post([endpoint = endpoint_, collectives = collectives_,
-                    task = process.task, reason] {
-      endpoint->Drop(task, reason);
+    Post([collectives = collectives_, task = process.task,
+          reason](Endpoint& endpoint) {
+      endpoint.Drop(task, reason);
       collectives->Drop(task, reason);
     });
   }
 
   void OnSilent(int task, const absl::Status& reason) override {
-    mailbox_->Post([endpoint = endpoint_, task, reason] {
-      endpoint->OnSilent(task, reason);
+    Post([task, reason](Endpoint& endpoint) {
+      endpoint.OnSilent(task, reason);
     });
   }
 
@@ -346,6 +344,14 @@ class MpiTransport final : public Transport,
 
  private:
   enum class State { kNew, kStarted, kOver };
+
+  // Runs `work` with the endpoint on MPI's thread.
+  template <typename WorkOfEndpoint>
+  void Post(WorkOfEndpoint work) {
+    mailbox_->Post([endpoint = endpoint_, work = std::move(work)]() mutable {
+      work(*endpoint);
+    });
+  }
 
   // Blocks until the operation started by `begin` on MPI's thread has ended.
   template <typename Begin>

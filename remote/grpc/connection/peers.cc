@@ -35,14 +35,6 @@ absl::Status Peers::CheckTask(int task) const {
       "there is no task ", task, ": the cluster has ", num_tasks, " tasks"));
 }
 
-std::shared_ptr<grpc::Channel> Peers::ControlChannel(int task) {
-  return Channel(task, kControlLane);
-}
-
-std::shared_ptr<grpc::Channel> Peers::TransferChannel(int task, int lane) {
-  return Channel(task, lane);
-}
-
 std::string Peers::SameHostAddress(int task) const {
   if (!options_->same_host_socket || options_->tls.enabled()) return "";
   return options_->cluster.addresses[task];

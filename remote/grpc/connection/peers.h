@@ -43,11 +43,11 @@ class Peers {
   // Errors: INVALID_ARGUMENT if there is no such task.
   absl::Status CheckTask(int task) const;
 
-  std::shared_ptr<grpc::Channel> ControlChannel(int task)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // Lane of control calls; the lanes of transfers are 0, 1, ...
+  static constexpr int kControlLane = -1;
 
   // Returns the channel of a lane. Each lane is a separate connection.
-  std::shared_ptr<grpc::Channel> TransferChannel(int task, int lane)
+  std::shared_ptr<grpc::Channel> Channel(int task, int lane)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns the incarnation of the last known process; 0 if none is known.
@@ -77,8 +77,6 @@ class Peers {
   void Close() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  static constexpr int kControlLane = -1;
-
   // Channel to a task. A channel over a Unix socket lives as long as its one
   // connection, which is kept here to be checked.
   struct Way {
@@ -95,8 +93,6 @@ class Peers {
     std::deque<uint64_t> replaced;  // Newest replaced incarnations.
   };
 
-  std::shared_ptr<grpc::Channel> Channel(int task, int lane)
-      ABSL_LOCKS_EXCLUDED(mu_);
   Way WayOnSameHost(int task, int lane) const;  // No channel if that fails.
   Way WayOverTcp(int task, int lane) const;
   grpc::ChannelArguments ArgumentsFor(int lane) const;

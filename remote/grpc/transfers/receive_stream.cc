@@ -56,7 +56,7 @@ void ReceiveStream::BindTo(int lane) {
       AddMemoryRequest({.host = NameOfHost(), .challenge = Encode(*challenge_)},
                        *context_);
     }
-    grpc::GenericStub stub(peers_->TransferChannel(task_, lane));
+    grpc::GenericStub stub(peers_->Channel(task_, lane));
     stub.PrepareBidiStreamingCall(context_.get(), kTransferMethod,
                                   grpc::StubOptions(), this);
   }
