@@ -264,17 +264,16 @@ class MpiTransport final : public Transport,
 
   // Costs are unknown between hosts, which some network connects.
   CostModel cost_model() const override {
-    const auto local_size = runtime_->local_size();
-    const auto processors = runtime_->local_processors();
-    const bool is_one_host =
-        local_size.ok() && processors.ok() && *local_size == num_tasks_;
-    return is_one_host ? MpiCostOnOneHost(num_tasks_, *processors)
-                       : CostModel();
+    const auto world = runtime_->world();
+    const bool is_one_host = world.ok() && (*world)->local_size == num_tasks_;
+    return is_one_host
+               ? MpiCostOnOneHost(num_tasks_, (*world)->local_processors)
+               : CostModel();
   }
 
   absl::Status Start(ControlService* control,
                      TransferService* transfers) override {
-    RETURN_IF_ERROR(runtime_->size().status());
+    RETURN_IF_ERROR(runtime_->world().status());
     State expected = State::kNew;
     if (!state_.compare_exchange_strong(expected, State::kStarted)) {
       return absl::FailedPreconditionError("the transport has been started");
@@ -337,7 +336,7 @@ class MpiTransport final : public Transport,
 
   void Shutdown() override {
     const State before = state_.exchange(State::kOver);
-    if (before != State::kStarted || !runtime_->size().ok()) return;
+    if (before != State::kStarted || !runtime_->world().ok()) return;
     Await([this](Work closed) { collectives_->Close(std::move(closed)); });
     Await([this](Work closed) { endpoint_->Close(std::move(closed)); });
   }

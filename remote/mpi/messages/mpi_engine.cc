@@ -123,52 +123,13 @@ std::string MpiEngine::WhoIsLost() const {
   return Names(lost_);
 }
 
-absl::Status MpiEngine::CheckRunning() const {
+absl::StatusOr<const MpiWorld*> MpiEngine::world() const {
   MutexLock lock(&mu_);
-  if (phase_ == Phase::kRunning) return absl::OkStatus();
+  if (phase_ == Phase::kRunning) return &world_;
   return absl::FailedPreconditionError(
       phase_ == Phase::kNew
           ? "MPI has not been initialized; start the MPI runtime first"
           : "MPI has not been initialized; the MPI runtime was shut down");
-}
-
-absl::StatusOr<int> MpiEngine::size() const {
-  RETURN_IF_ERROR(CheckRunning());
-  return world_.size;
-}
-
-absl::StatusOr<int> MpiEngine::rank() const {
-  RETURN_IF_ERROR(CheckRunning());
-  return world_.rank;
-}
-
-absl::StatusOr<int> MpiEngine::local_rank() const {
-  RETURN_IF_ERROR(CheckRunning());
-  return local_rank_;
-}
-
-absl::StatusOr<int> MpiEngine::local_size() const {
-  RETURN_IF_ERROR(CheckRunning());
-  return local_size_;
-}
-
-absl::StatusOr<int> MpiEngine::local_processors() const {
-  RETURN_IF_ERROR(CheckRunning());
-  return local_processors_;
-}
-
-absl::StatusOr<std::vector<std::string>> MpiEngine::hosts() const {
-  RETURN_IF_ERROR(CheckRunning());
-  return world_.hosts;
-}
-
-absl::StatusOr<std::string> MpiEngine::Describe() const {
-  RETURN_IF_ERROR(CheckRunning());
-  return world_.Describe();
-}
-
-bool MpiEngine::is_cuda_aware() const {
-  return CheckRunning().ok() && world_.is_cuda_aware;
 }
 
 void MpiEngine::Add(std::shared_ptr<MpiPoller> poller) {
@@ -241,11 +202,11 @@ absl::Status MpiEngine::MeetLocal() {
           : MpiStatus(MPI_Comm_split(world_.messages, /*color=*/world_.rank,
                                      /*key=*/0, &local),
                       "MPI_Comm_split"));
-  MPI_Comm_rank(local, &local_rank_);
-  MPI_Comm_size(local, &local_size_);
-  local_processors_ = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  MPI_Comm_rank(local, &world_.local_rank);
+  MPI_Comm_size(local, &world_.local_size);
+  world_.local_processors = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   MpiNeighbours::Place place{
-      .ranks = std::vector<int>(local_size_),
+      .ranks = std::vector<int>(world_.local_size),
       .rank = world_.rank,
       .size = world_.size,
       .open = options_.same_host_memory && !world_.is_cuda_aware};
@@ -358,7 +319,7 @@ MpiPoller::State MpiEngine::PollAll(bool is_last) {
 // Returns how long to spin. Where processes share processors, a spinning
 // process takes time from those that have the bytes.
 absl::Duration MpiEngine::SpinLimit(MpiPoller::State state) const {
-  if (local_processors_ < local_size_) return options_.spin_limit;
+  if (world_.local_processors < world_.local_size) return options_.spin_limit;
   switch (state) {
     case MpiPoller::State::kMoving:
       return options_.moving_spin_limit;

@@ -81,15 +81,15 @@ class MpiEngine {
   // Returns the lost ranks, "rank 2 (why), rank 3 (why)", or empty.
   std::string WhoIsLost() const ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Returns what is known of the job. Errors: FAILED_PRECONDITION if MPI is not
+  // initialised.
+  absl::StatusOr<const MpiWorld*> world() const ABSL_LOCKS_EXCLUDED(mu_);
+
   // Same as in MpiRuntime.
-  absl::StatusOr<int> size() const;
-  absl::StatusOr<int> rank() const;
-  absl::StatusOr<int> local_rank() const;
-  absl::StatusOr<int> local_size() const;
-  absl::StatusOr<int> local_processors() const;
-  absl::StatusOr<std::vector<std::string>> hosts() const;
-  bool is_cuda_aware() const ABSL_LOCKS_EXCLUDED(mu_);
-  absl::StatusOr<std::string> Describe() const;
+  bool is_cuda_aware() const {
+    const auto known = world();
+    return known.ok() && (*known)->is_cuda_aware;
+  }
 
   // Runs `work` on MPI's thread, soon, in the order of the calls. If the thread
   // has ended, runs it inside this call.
@@ -159,7 +159,6 @@ class MpiEngine {
     absl::Time last_look_ = absl::InfiniteFuture();
   };
 
-  absl::Status CheckRunning() const ABSL_LOCKS_EXCLUDED(mu_);
   void Run(absl::Status* started, Work on_start) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Functions for MPI's thread.
@@ -180,9 +179,6 @@ class MpiEngine {
 
   // Set by Start(), then constant.
   MpiWorld world_;
-  int local_rank_ = 0;
-  int local_size_ = 0;
-  int local_processors_ = 0;
   MpiNeighbours neighbours_;
   std::unique_ptr<MpiRing> ring_;
 

@@ -118,9 +118,9 @@ void AwaitSignal() {
 // MPI's thread of rank 1 stands still in the middle of a long message to rank
 // 0. Rank 0 signals it after two messages of rank 2.
 TEST(MpiMessagesTest, ASenderThatStandsStillKeepsBackItsOwnMessagesAlone) {
-  if (*mpi->size() < 3) GTEST_SKIP() << "It takes three processes.";
+  if ((*mpi->world())->size < 3) GTEST_SKIP() << "It takes three processes.";
   Party& party = NewParty();
-  switch (*mpi->rank()) {
+  switch ((*mpi->world())->rank) {
     case 0: {
       // Keep the order: rank 2 must send after rank 1 has begun.
       const auto [task, pid] = party.ReceiveFirst();
@@ -158,9 +158,9 @@ TEST(MpiMessagesTest, ASenderThatStandsStillKeepsBackItsOwnMessagesAlone) {
 TEST(MpiMessagesTest, AReceiverThatStandsStillKeepsBackWhatGoesToItAlone) {
   constexpr int kNumMessages = 1000;
   const std::string word(1000, 'w');  // Too long to go without MPI's memory.
-  if (*mpi->size() < 3) GTEST_SKIP() << "It takes three processes.";
+  if ((*mpi->world())->size < 3) GTEST_SKIP() << "It takes three processes.";
   Party& party = NewParty();
-  switch (*mpi->rank()) {
+  switch ((*mpi->world())->rank) {
     case 0: {
       const auto [task, pid] = party.ReceiveFirst();
       EXPECT_EQ(task, 1);
@@ -207,7 +207,7 @@ TEST(MpiMessagesTest, MessagesOfAllLengthsComeInOrderFromAll) {
     return std::string(static_cast<size_t>(index * index % 5000), 'x')
         .insert(0, absl::StrCat(sender, ".", index));
   };
-  const int size = *mpi->size(), rank = *mpi->rank();
+  const int size = (*mpi->world())->size, rank = (*mpi->world())->rank;
   Party& party = NewParty();
   OnMpiThread(*mpi, [&] {
     for (int index = 0; index < kNumMessages; ++index) {

@@ -1,10 +1,20 @@
 #include <memory>
 #include <utility>
 
+#include "framework/base/status_macros.h"
 #include "remote/mpi/messages/mpi_engine.h"
 #include "tutti/mpi_transport.h"
 
 namespace tutti {
+namespace {
+
+template <typename T>
+absl::StatusOr<T> FieldOf(const MpiEngine& engine, T MpiWorld::* field) {
+  ASSIGN_OR_RETURN(const MpiWorld* const world, engine.world());
+  return world->*field;
+}
+
+}  // namespace
 
 MpiRuntime::MpiRuntime(Options options)
     : engine_(std::make_unique<MpiEngine>(std::move(options))) {}
@@ -15,30 +25,35 @@ absl::Status MpiRuntime::Start() { return engine_->Start(); }
 
 void MpiRuntime::Shutdown() { engine_->Shutdown(); }
 
-absl::StatusOr<int> MpiRuntime::size() const { return engine_->size(); }
+absl::StatusOr<int> MpiRuntime::size() const {
+  return FieldOf(*engine_, &MpiWorld::size);
+}
 
-absl::StatusOr<int> MpiRuntime::rank() const { return engine_->rank(); }
+absl::StatusOr<int> MpiRuntime::rank() const {
+  return FieldOf(*engine_, &MpiWorld::rank);
+}
 
 absl::StatusOr<int> MpiRuntime::local_rank() const {
-  return engine_->local_rank();
+  return FieldOf(*engine_, &MpiWorld::local_rank);
 }
 
 absl::StatusOr<int> MpiRuntime::local_size() const {
-  return engine_->local_size();
+  return FieldOf(*engine_, &MpiWorld::local_size);
 }
 
 absl::StatusOr<int> MpiRuntime::local_processors() const {
-  return engine_->local_processors();
+  return FieldOf(*engine_, &MpiWorld::local_processors);
 }
 
 absl::StatusOr<std::vector<std::string>> MpiRuntime::hosts() const {
-  return engine_->hosts();
+  return FieldOf(*engine_, &MpiWorld::hosts);
 }
 
 bool MpiRuntime::is_cuda_aware() const { return engine_->is_cuda_aware(); }
 
 absl::StatusOr<std::string> MpiRuntime::Describe() const {
-  return engine_->Describe();
+  ASSIGN_OR_RETURN(const MpiWorld* const world, engine_->world());
+  return world->Describe();
 }
 
 }  // namespace tutti

@@ -41,6 +41,11 @@ struct MpiWorld {
   std::string library;
   std::vector<std::string> hosts;  // By rank.
 
+  // Set by MpiEngine: this process among those in shared memory.
+  int local_rank = 0;
+  int local_size = 0;
+  int local_processors = 0;
+
   // Private copies of the communicator of all processes: for messages from any
   // process, and for bytes agreed upon.
   MPI_Comm messages = MPI_COMM_NULL;
