@@ -85,20 +85,23 @@ absl::Status WaitingSender::Wait() {
 
 absl::Status WaitingReceiver::OnPart(int32_t /*id*/, size_t offset,
                                      absl::Span<const std::byte> part) {
-  MutexLock lock(&mu_);
-  if (offset != num_bytes_ || part.size() > bytes_.size() - offset) {
-    return absl::InternalError("a part at the wrong place");
+  {
+    MutexLock lock(&mu_);
+    if (offset != num_bytes_ || part.size() > bytes_.size() - offset) {
+      return absl::InternalError("a part at the wrong place");
+    }
+    std::byte* const place = bytes_.data() + offset;
+    if (part.data() == place) {
+      ++num_in_place_;
+    } else {
+      std::memcpy(place, part.data(), part.size());
+    }
+    part_sizes_.push_back(part.size());
+    num_bytes_ += part.size();
+    changed_.SignalAll();
   }
-  std::byte* const place = bytes_.data() + offset;
-  if (part.data() == place) {
-    ++num_in_place_;
-  } else {
-    std::memcpy(place, part.data(), part.size());
-  }
-  part_sizes_.push_back(part.size());
-  num_bytes_ += part.size();
-  changed_.SignalAll();
-  return absl::OkStatus();
+  return after_part_ == nullptr ? absl::OkStatus()
+                                : after_part_(offset + part.size());
 }
 
 void WaitingReceiver::OnDelivery(int32_t /*id*/, absl::Status status,
@@ -118,22 +121,6 @@ absl::Status WaitingReceiver::Wait() {
 void WaitingReceiver::WaitForPart() {
   MutexLock lock(&mu_);
   while (num_bytes_ == 0 && !is_reported_) changed_.Wait(&mu_);
-}
-
-absl::Status RefusingReceiver::OnPart(int32_t /*id*/, size_t offset,
-                                      absl::Span<const std::byte> /*part*/) {
-  return offset < offset_ ? absl::OkStatus() : refusal_;
-}
-
-void RefusingReceiver::OnDelivery(int32_t /*id*/, absl::Status status,
-                                  Delivery /*delivery*/) {
-  status_ = std::move(status);
-  reported_.DecrementCount();
-}
-
-absl::Status RefusingReceiver::Wait() {
-  reported_.Wait();
-  return status_;
 }
 
 ControlAnswer CallAndWait(ControlChannel& channel, int task,

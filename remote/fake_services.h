@@ -87,9 +87,14 @@ class WaitingSender final : public Sender {
 
 // Collects the bytes of one transfer: copies each part, unless the part already
 // lies in into().
-class WaitingReceiver final : public Receiver {
+class WaitingReceiver : public Receiver {
  public:
-  explicit WaitingReceiver(size_t num_bytes) : bytes_(num_bytes) {}
+  // Gets the number of bytes that have come, after each part. An error is that
+  // of the part.
+  using AfterPart = std::function<absl::Status(size_t num_received)>;
+
+  explicit WaitingReceiver(size_t num_bytes, AfterPart after_part = nullptr)
+      : bytes_(num_bytes), after_part_(std::move(after_part)) {}
 
   absl::Status OnPart(int32_t id, size_t offset,
                       absl::Span<const std::byte> part) override
@@ -113,6 +118,7 @@ class WaitingReceiver final : public Receiver {
 
  private:
   std::vector<std::byte> bytes_;
+  const AfterPart after_part_;
   std::vector<size_t> part_sizes_;
   size_t num_in_place_ = 0;
 
@@ -123,47 +129,25 @@ class WaitingReceiver final : public Receiver {
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
-// Collects the bytes, and calls `after_part` with their number after each part.
-class HookedReceiver final : public Receiver {
+// Stays in OnPart() once `pause_at` bytes have come, until GoOn().
+class PausingReceiver final : public WaitingReceiver {
  public:
-  HookedReceiver(size_t num_bytes, std::function<void(size_t)> after_part)
-      : bytes_(num_bytes), after_part_(std::move(after_part)) {}
+  explicit PausingReceiver(size_t num_bytes, size_t pause_at = 1)
+      : WaitingReceiver(num_bytes, [this, pause_at](size_t num_received) {
+          if (num_received >= pause_at && !std::exchange(has_paused_, true)) {
+            paused_.DecrementCount();
+            may_go_on_.Wait();
+          }
+          return absl::OkStatus();
+        }) {}
 
-  absl::Status OnPart(int32_t id, size_t offset,
-                      absl::Span<const std::byte> part) override {
-    absl::Status status = bytes_.OnPart(id, offset, part);
-    after_part_(offset + part.size());
-    return status;
-  }
-  void OnDelivery(int32_t id, absl::Status status, Delivery delivery) override {
-    bytes_.OnDelivery(id, std::move(status), delivery);
-  }
-
-  WaitingReceiver& bytes() { return bytes_; }
+  void WaitForPause() { paused_.Wait(); }
+  void GoOn() { may_go_on_.DecrementCount(); }
 
  private:
-  WaitingReceiver bytes_;
-  const std::function<void(size_t)> after_part_;
-};
-
-// Takes the parts before `offset`, and refuses the part that begins there.
-class RefusingReceiver final : public Receiver {
- public:
-  RefusingReceiver(size_t offset, absl::Status refusal)
-      : offset_(offset), refusal_(std::move(refusal)) {}
-
-  absl::Status OnPart(int32_t id, size_t offset,
-                      absl::Span<const std::byte> part) override;
-  void OnDelivery(int32_t id, absl::Status status, Delivery delivery) override;
-
-  // Blocks until the transfer has ended.
-  absl::Status Wait();
-
- private:
-  const size_t offset_;
-  const absl::Status refusal_;
-  BlockingCounter reported_{1};
-  absl::Status status_;
+  bool has_paused_ = false;  // Owned by the thread of the parts.
+  BlockingCounter paused_{1};
+  BlockingCounter may_go_on_{1};
 };
 
 // Call whose answer the test waits for.

@@ -651,17 +651,29 @@ class RefusalsTest : public testing::Test {
   TestTasks tasks_{2};
 };
 
-TEST_F(RefusalsTest, AnotherVersionIsToldBoth) {
-  ExpectRefused("tutti-protocol", "7", grpc::StatusCode::FAILED_PRECONDITION,
-                "the caller speaks version \"7\" of the protocol, task 0");
-  ExpectRefused("tutti-protocol", "7", grpc::StatusCode::FAILED_PRECONDITION,
-                absl::StrCat("speaks version \"", kProtocolVersion, "\""));
-}
-
-TEST_F(RefusalsTest, AnotherJobIsToldBoth) {
-  ExpectRefused("tutti-job-bin", "other job",
-                grpc::StatusCode::FAILED_PRECONDITION,
-                "the caller is of job \"other job\", task 0");
+TEST_F(RefusalsTest, ACallThatIsMeantOtherwiseIsToldBoth) {
+  struct Case {
+    const char* field;
+    const char* value;
+    grpc::StatusCode code;
+    std::string text;
+  };
+  using enum grpc::StatusCode;
+  for (const Case& wrong : std::vector<Case>{
+           {"tutti-protocol", "7", FAILED_PRECONDITION,
+            "the caller speaks version \"7\" of the protocol, task 0"},
+           {"tutti-protocol", "7", FAILED_PRECONDITION,
+            absl::StrCat("speaks version \"", kProtocolVersion, "\"")},
+           {"tutti-job-bin", "other job", FAILED_PRECONDITION,
+            "the caller is of job \"other job\", task 0"},
+           {"tutti-callee", "1", FAILED_PRECONDITION,
+            "the caller wanted task 1, this is task 0"},
+           {"tutti-callee-incarnation", "12", FAILED_PRECONDITION,
+            "restarted: incarnation 12 before, 1001 now"},
+           {"tutti-caller-incarnation", "0", INVALID_ARGUMENT,
+            "the caller says that it is incarnation 0 of task 1"}}) {
+    ExpectRefused(wrong.field, wrong.value, wrong.code, wrong.text);
+  }
 }
 
 TEST_F(RefusalsTest, WithoutTheTokenNothingElseIsLookedAt) {
@@ -697,23 +709,6 @@ TEST_F(RefusalsTest, FieldsThatCannotBeReadAreRefused) {
     fields.erase(field);
     ExpectRefused(fields, grpc::StatusCode::INVALID_ARGUMENT, field);
   }
-}
-
-TEST_F(RefusalsTest, NobodyCallsAsIncarnationZero) {
-  ExpectRefused("tutti-caller-incarnation", "0",
-                grpc::StatusCode::INVALID_ARGUMENT,
-                "the caller says that it is incarnation 0 of task 1");
-}
-
-TEST_F(RefusalsTest, ACallForAnotherTaskIsToldWhoThisIs) {
-  ExpectRefused("tutti-callee", "1", grpc::StatusCode::FAILED_PRECONDITION,
-                "the caller wanted task 1, this is task 0");
-}
-
-TEST_F(RefusalsTest, ACallForAnotherIncarnationIsToldBoth) {
-  ExpectRefused("tutti-callee-incarnation", "12",
-                grpc::StatusCode::FAILED_PRECONDITION,
-                "restarted: incarnation 12 before, 1001 now");
 }
 
 TEST_F(RefusalsTest, AnotherMethodIsRefused) {

@@ -82,11 +82,12 @@ TEST_F(MpiTransportTest, WhatCannotBeReadAnyMoreIsSent) {
   if (!Mode().is_closed) return;
   constexpr size_t kNumBytes = 5 * kChunkBytes + 3;
   bool is_forbidden = false;
-  HookedReceiver receiver(kNumBytes, [&](size_t num_received) {
+  WaitingReceiver receiver(kNumBytes, [&](size_t num_received) {
     if (num_received == 2 * kMemoryBlockBytes) {
       is_forbidden =
           ForbidSystemCall(SYS_process_vm_readv);  // Runs on MPI's thread.
     }
+    return absl::OkStatus();
   });
   const int other = (rank() + 2) % size();
   const std::vector<std::byte> bytes = Pattern(kNumBytes, rank());
@@ -94,10 +95,10 @@ TEST_F(MpiTransportTest, WhatCannotBeReadAnyMoreIsSent) {
   EXPECT_EQ(Reads(other), !IsUnwilling(rank()) && !IsUnwilling(other));
   Request(other, 1, receiver, kNumBytes);
   table_.Provide(KeyOf(1), {.bytes = bytes, .sender = &sender});
-  EXPECT_THAT(receiver.bytes().Wait(), IsOk());
+  EXPECT_THAT(receiver.Wait(), IsOk());
   EXPECT_THAT(sender.Wait(), IsOk());
   EXPECT_TRUE(is_forbidden);
-  EXPECT_TRUE(receiver.bytes().bytes() == Pattern(kNumBytes, other));
+  EXPECT_TRUE(receiver.bytes() == Pattern(kNumBytes, other));
 }
 
 TEST_F(MpiTransportTest, WhatIsReadComesWhereItGoes) {
@@ -160,12 +161,13 @@ TEST_F(MpiTransportTest, BytesThatWereTakenBackBeforeTheEndAreNoResult) {
   constexpr size_t kNumBlocks = 3;
   const std::vector<std::byte> bytes(kNumBlocks * kMemoryBlockBytes);
   WaitingSender sender;
-  HookedReceiver receiver(bytes.size(), [&](size_t num_received) {
-    if (num_received < bytes.size()) return;
+  WaitingReceiver receiver(bytes.size(), [&](size_t num_received) {
+    if (num_received < bytes.size()) return absl::OkStatus();
     MPI_Send(nullptr, 0, MPI_BYTE, /*dest=*/0, is_read,
              Mpi().engine().messages());
     MPI_Recv(nullptr, 0, MPI_BYTE, /*source=*/0, may_go_on,
              Mpi().engine().messages(), MPI_STATUS_IGNORE);
+    return absl::OkStatus();
   });
   if (rank() == 1) Request(0, 1, receiver, bytes.size());
   if (rank() == 0) {
@@ -184,9 +186,8 @@ TEST_F(MpiTransportTest, BytesThatWereTakenBackBeforeTheEndAreNoResult) {
     });
   }
   if (rank() == 1) {
-    EXPECT_THAT(
-        receiver.bytes().Wait(),
-        StatusIs(absl::StatusCode::kUnavailable, HasSubstr("has shut down")));
+    EXPECT_THAT(receiver.Wait(), StatusIs(absl::StatusCode::kUnavailable,
+                                          HasSubstr("has shut down")));
   }
   transport_->Shutdown();
   SetUp();
@@ -715,7 +716,10 @@ TEST_F(MpiTransportTest, PullsThatFollowOneAnotherUseTheSameMemory) {
 TEST_F(MpiTransportTest, ABorrowerThatRefusesAPartIsToldItsReason) {
   const std::vector<std::byte> bytes = Pattern(20 * kChunkBytes, rank());
   WaitingSender sender;
-  RefusingReceiver receiver(/*offset=*/1, absl::DataLossError("does not fit"));
+  WaitingReceiver receiver(bytes.size(), [](size_t num_received) {
+    return num_received <= kChunkBytes ? absl::OkStatus()
+                                       : absl::DataLossError("does not fit");
+  });
   table_.Provide(KeyOf(1), {.bytes = bytes, .sender = &sender});
   Request(next(), 1, receiver, bytes.size());
   EXPECT_THAT(receiver.Wait(),

@@ -360,7 +360,8 @@ TEST_P(EveryWayTest, ABorrowerThatRefusesAPartIsToldItsReason) {
   for (int i = 0; i < 3; ++i) {
     WaitingSender sender;
     tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .sender = &sender});
-    RefusingReceiver receiver(/*offset=*/0, absl::DataLossError("not these"));
+    WaitingReceiver receiver(
+        kLargeBytes, [](size_t) { return absl::DataLossError("not these"); });
     tasks.Request(0, 1, KeyOf(i), kLargeBytes, receiver);
     EXPECT_THAT(receiver.Wait(),
                 StatusIs(absl::StatusCode::kDataLoss, "not these"));
@@ -368,38 +369,6 @@ TEST_P(EveryWayTest, ABorrowerThatRefusesAPartIsToldItsReason) {
     EXPECT_TRUE(end.ok() || end == absl::DataLossError("not these")) << end;
   }
 }
-
-// Takes its first part when the test says so.
-class DelayedReceiver final : public Receiver {
- public:
-  absl::Status OnPart(int32_t /*id*/, size_t offset,
-                      absl::Span<const std::byte> part) override {
-    if (offset == 0) {
-      begun_.DecrementCount();
-      may_go_on_.Wait();
-    }
-    num_bytes_ += part.size();
-    return absl::OkStatus();
-  }
-  void OnDelivery(int32_t /*id*/, absl::Status status,
-                  Delivery /*delivery*/) override {
-    status_ = std::move(status);
-    reported_.DecrementCount();
-  }
-
-  void WaitForPart() { begun_.Wait(); }
-  void GoOn() { may_go_on_.DecrementCount(); }
-  absl::Status Wait() {
-    reported_.Wait();
-    return status_;
-  }
-  size_t num_bytes() const { return num_bytes_; }  // Call after Wait().
-
- private:
-  BlockingCounter begun_{1}, may_go_on_{1}, reported_{1};
-  size_t num_bytes_ = 0;
-  absl::Status status_;
-};
 
 TEST(TransfersTest, ManyLongReasonsFitIntoMessagesHoweverSmallTheirBound) {
   constexpr int kNumRequests = 512;
@@ -409,9 +378,9 @@ TEST(TransfersTest, ManyLongReasonsFitIntoMessagesHoweverSmallTheirBound) {
   });
   tasks.StartAll();
   LentBytes lent(tasks, kLargeBytes, -1);
-  DelayedReceiver large;
+  PausingReceiver large(kLargeBytes);
   tasks.Request(0, 1, KeyOf(-1), kLargeBytes, large);
-  large.WaitForPart();
+  large.WaitForPause();
   std::vector<std::unique_ptr<WaitingReceiver>> receivers;
   for (int i = 0; i < kNumRequests; ++i) {
     receivers.push_back(std::make_unique<WaitingReceiver>(4));
@@ -427,7 +396,7 @@ TEST(TransfersTest, ManyLongReasonsFitIntoMessagesHoweverSmallTheirBound) {
   tasks.table(1).WaitForRequests(0);  // Every reason is queued now.
   large.GoOn();
   EXPECT_THAT(large.Wait(), IsOk());
-  EXPECT_EQ(large.num_bytes(), kLargeBytes);
+  EXPECT_TRUE(large.bytes() == lent.bytes());
   EXPECT_THAT(lent.Wait(), IsOk());
   for (int i = 0; i < kNumRequests; ++i) {
     EXPECT_EQ(receivers[i]->Wait(), reason(i));
@@ -450,11 +419,11 @@ TEST(TransfersTest, TheKeyOfACancelledRequestIsFreeBeforeItsBorrowerIsTold) {
   });
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
   WaitingSender sender, second_lender;
-  DelayedReceiver first;
+  PausingReceiver first(kLargeBytes);
   WaitingReceiver second(4);
   tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
   tasks.Request(0, 1, KeyOf(0), kLargeBytes, first);
-  first.WaitForPart();
+  first.WaitForPause();
   CancelRequest(tasks.transport(0).transfers(), KeyOf(0),
                 absl::AbortedError("enough"));
   tasks.Request(0, 1, KeyOf(0), 4, second);
@@ -688,73 +657,59 @@ TEST(SameHostTest, WhatCannotBeReadAnyMoreIsSent) {
   ConnectedTasks tasks;
   LentBytes lent(tasks, kQueuedBytes);
   bool is_forbidden = false;
-  HookedReceiver receiver(kQueuedBytes, [&](size_t num_received_bytes) {
-    if (num_received_bytes == 2 * kMemoryBlockBytes) {
+  WaitingReceiver receiver(kQueuedBytes, [&](size_t num_received) {
+    if (num_received == 2 * kMemoryBlockBytes) {
       is_forbidden = ForbidSystemCall(SYS_process_vm_readv);
     }
+    return absl::OkStatus();
   });
   tasks.Request(0, 1, KeyOf(0), kQueuedBytes, receiver);
-  EXPECT_THAT(receiver.bytes().Wait(), IsOk());
+  EXPECT_THAT(receiver.Wait(), IsOk());
   EXPECT_THAT(lent.Wait(), IsOk());
-  EXPECT_TRUE(receiver.bytes().bytes() == lent.bytes());
+  EXPECT_TRUE(receiver.bytes() == lent.bytes());
   if (!is_forbidden) GTEST_SKIP() << "this system does not forbid it";
-  EXPECT_THAT(receiver.bytes().part_sizes(),
+  EXPECT_THAT(receiver.part_sizes(),
               Not(ElementsAreArray(Blocks(kQueuedBytes))));
 }
 
 TEST(SameHostTest, ATransferCancelledWhileItIsReadEndsWithTheReason) {
   ConnectedTasks tasks;
   LentBytes lent(tasks, kQueuedBytes);
-  BlockingCounter has_part(1), may_go_on(1);
-  HookedReceiver receiver(kQueuedBytes, [&](size_t num_received_bytes) {
-    ASSERT_EQ(num_received_bytes, kMemoryBlockBytes);  // No part follows it.
-    has_part.DecrementCount();
-    may_go_on.Wait();
-  });
+  PausingReceiver receiver(kQueuedBytes);
   tasks.Request(0, 1, KeyOf(0), kQueuedBytes, receiver);
-  has_part.Wait();
+  receiver.WaitForPause();
   CancelRequest(tasks.transport(0).transfers(), KeyOf(0),
                 absl::AbortedError("enough"));
   EXPECT_THAT(lent.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
-  may_go_on.DecrementCount();
-  EXPECT_THAT(receiver.bytes().Wait(),
-              StatusIs(absl::StatusCode::kAborted, "enough"));
+  receiver.GoOn();
+  EXPECT_THAT(receiver.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_EQ(receiver.part_sizes().size(), 1u);
 }
 
 TEST(SameHostTest, BytesThatWereTakenBackBeforeTheyWereReadAreNoResult) {
   ConnectedTasks tasks;
   LentBytes lent(tasks, kQueuedBytes);
-  BlockingCounter has_all(1), may_go_on(1);
-  HookedReceiver receiver(kQueuedBytes, [&](size_t num_received_bytes) {
-    if (num_received_bytes < kQueuedBytes) return;
-    has_all.DecrementCount();
-    may_go_on.Wait();
-  });
+  PausingReceiver receiver(kQueuedBytes, /*pause_at=*/kQueuedBytes);
   tasks.Request(0, 1, KeyOf(0), kQueuedBytes, receiver);
-  has_all.Wait();
+  receiver.WaitForPause();
   tasks.Stop(1);
   EXPECT_THAT(lent.Wait(), IsUnavailable("connection closed"));
-  may_go_on.DecrementCount();
-  EXPECT_THAT(receiver.bytes().Wait(), IsUnavailable("task 1 ("));
+  receiver.GoOn();
+  EXPECT_THAT(receiver.Wait(), IsUnavailable("task 1 ("));
 }
 
 TEST(SameHostTest, AReceiverThatIsShutDownWhileItReadsEndsTheTransfer) {
   ConnectedTasks tasks;
   LentBytes lent(tasks, kLargeBytes);
-  BlockingCounter has_part(1), may_go_on(1);
-  HookedReceiver receiver(kLargeBytes, [&](size_t num_received_bytes) {
-    if (num_received_bytes > kMemoryBlockBytes) return;
-    has_part.DecrementCount();
-    may_go_on.Wait();
-  });
+  PausingReceiver receiver(kLargeBytes);
   tasks.Request(0, 1, KeyOf(0), kLargeBytes, receiver);
-  has_part.Wait();
+  receiver.WaitForPause();
   std::thread stops([&] { tasks.Stop(0); });
   // The stream closes before the read has ended.
   EXPECT_THAT(lent.Wait(), IsUnavailable("connection closed"));
-  may_go_on.DecrementCount();
+  receiver.GoOn();
   stops.join();
-  EXPECT_TRUE(absl::IsCancelled(receiver.bytes().Wait()));
+  EXPECT_TRUE(absl::IsCancelled(receiver.Wait()));
 }
 
 std::string Request(uint64_t id, int tag, size_t num_bytes) {
@@ -937,18 +892,18 @@ TEST_F(ForgedFramesTest, AnErrorWhileBytesAreReadEndsTheRequestOnce) {
        .offers_memory_of = 1,
        .finishes = false});
   WaitingReceiver first(8), third(8), again(8);
-  HookedReceiver second(kQueuedBytes, [&](size_t num_received_bytes) {
-    ASSERT_EQ(num_received_bytes, kMemoryBlockBytes);  // No part follows it.
+  WaitingReceiver second(kQueuedBytes, [&](size_t num_received) {
+    EXPECT_EQ(num_received, kMemoryBlockBytes);  // No part follows it.
     tasks.Request(0, 1, KeyOf(2), 8, third);
     EXPECT_THAT(third.Wait(), IsOk());  // The error has come by now.
     CancelRequest(tasks.transport(0).transfers(), KeyOf(1),
                   absl::AbortedError("enough"));
+    return absl::OkStatus();
   });
   tasks.Request(0, 1, KeyOf(0), 8, first);
   ASSERT_THAT(first.Wait(), IsOk());
   tasks.Request(0, 1, KeyOf(1), kQueuedBytes, second);
-  EXPECT_THAT(second.bytes().Wait(),
-              StatusIs(absl::StatusCode::kDataLoss, "wrong"));
+  EXPECT_THAT(second.Wait(), StatusIs(absl::StatusCode::kDataLoss, "wrong"));
   // The key is free again.
   tasks.Request(0, 1, KeyOf(1), 8, again);
   tasks.Stop(0);
