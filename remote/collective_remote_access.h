@@ -130,9 +130,10 @@ class CollectiveRemoteAccess
   void Remove(const PerStepCollectiveRemoteAccess& step, int64_t step_id)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // End waiting and late transfers. Cancel() returns false if the execution, or
-  // its step, had ended before. EndGroup() ends a group's executions together:
-  // one by one, each would search all waiting transfers for its own.
+  // End waiting and late transfers. Cancel() returns false if that is not the
+  // first end of the execution (BufRendezvous::EndExecution). EndGroup() ends a
+  // group's executions together: one by one, each would search all waiting
+  // transfers for its own.
   bool Cancel(const ExecKey& exec, const absl::Status& reason);
   void EndGroup(const CollGroupParams& group, int64_t step_id);
   void EndTransfers(int64_t step_id, const BufRendezvous::Ended& ended)
