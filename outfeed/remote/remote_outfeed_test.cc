@@ -1,32 +1,46 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "framework/peer/local_peer_access.h"
+#include "outfeed/frame.h"
+#include "outfeed/memory_channel.h"
 #include "outfeed/outfeed_testing.h"
+#include "outfeed/parcel.h"
 #include "outfeed/remote/remote_outfeed_pair.h"
 #include "outfeed/remote/remote_outfeed_testing.h"
 #include "outfeed/remote/stream_link.h"
+#include "outfeed/stream_tags.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/device.h"
 #include "tutti/environment.h"
 #include "tutti/local_runtime.h"
+#include "tutti/peer_access.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
 namespace remote_outfeed_test {
 
 using absl::StatusCode;
+using ::testing::_;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::Optional;
@@ -151,12 +165,506 @@ TEST_F(RemoteOutfeedTest, AnotherConnectionFollowsAnEnd) {
   EXPECT_THAT(Numbers(), ElementsAre(1, 2));
 }
 
+// Tests which events end the outfeed of another process's device, and who
+// receives the status.
+
+TEST_F(RemoteOutfeedTest, AFailedCallbackReachesTheSender) {
+  Connect();
+  StartReceiver();
+  on_item_ = [] { return absl::DataLossError("no disk"); };
+  SendNumber(1);
+  SendNumber(2);
+  job_.environment().RunAll();
+  const auto failed =
+      StatusIs(StatusCode::kDataLoss,
+               AllOf(HasSubstr(sending_device().full_name()),
+                     HasSubstr("callback failed"), HasSubstr("no disk")));
+  ExpectSendersGet(failed);
+  EXPECT_THAT(ended_, Optional(failed));
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+  Shutdown();
+  EXPECT_THAT(shutdown_.status, failed);
+}
+
+class BrokenItemsTest : public RemoteOutfeedTest,
+                        public testing::WithParamInterface<int> {
+ protected:
+  std::vector<Tensor> Broken() {
+    const Tensor header = (*sender_registry_->Find(kNumberId))->header;
+    switch (GetParam()) {
+      case 0:
+        return {Bytes(8)};  // The caller fills it.
+      case 1:
+        return {Number(1)};
+      case 2:
+        return {*MakeHeader(99)};
+      case 3:
+        return {header, Bytes(4)};
+      default:
+        return {header, header};
+    }
+  }
+};
+
+TEST_P(BrokenItemsTest, EndTheStreamAtBothEndsAfterTheItemsBefore) {
+  Connect();
+  StartReceiver();
+  SendNumber(1);
+  std::vector<Tensor> broken = Broken();
+  if (GetParam() == 0) std::memset(broken[0].mutable_data(), 7, 8);
+  SendRaw(std::move(broken));
+  SendNumber(2);
+  job_.environment().RunAll();
+  const auto error = StatusIs(
+      GetParam() == 2 ? StatusCode::kNotFound : StatusCode::kInvalidArgument,
+      HasSubstr("outfeed of " + sending_device().full_name()));
+  EXPECT_THAT(receiver_->statistics(0).status, error);
+  EXPECT_THAT(ended_, Optional(error));
+  ExpectSendersGet(error);
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, BrokenItemsTest, testing::Range(0, 5));
+
+TEST_F(RemoteOutfeedTest, OtherArraysForAnIdEndTheStream) {
+  EXPECT_THAT(receiver_registry_->Register(kLargeId, {Int32()}), IsOk());
+  Connect();
+  StartReceiver();
+  SendNumber(1);
+  sender().Send(kLargeId, {Numbered(kLargeBytes, 1)}, nullptr);
+  job_.environment().RunAll();
+  const auto error =
+      IsInvalidArgument("does not match previous shape (int32[])");
+  EXPECT_THAT(receiver_->statistics(0).status, error);
+  EXPECT_THAT(ended_, Optional(error));
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+}
+
+TEST_F(RemoteOutfeedTest, TheDestructionOfEitherEndReachesTheOther) {
+  for (const bool exports : {true, false}) {
+    items_.clear();
+    ended_.reset();
+    ++instance_key_;
+    Connect();
+    StartReceiver(/*max_queued_bytes=*/4);
+    SendNumber(1);
+    sender().Send(kLargeId, {Numbered(kLargeBytes, 1)}, nullptr);
+    if (exports) {
+      export_.reset();
+      job_.environment().RunAll();
+      EXPECT_THAT(receiver_->statistics(0).status,
+                  IsCancelled("sending end was destroyed"));
+      Shutdown();
+      receiver_.reset();
+    } else {
+      receiver_.reset();
+      job_.environment().RunAll();
+      remote_.reset();
+    }
+    EXPECT_TRUE(ended_.has_value());
+    ExpectSendersGet(IsCancelled());
+    export_.reset();
+    remote_.reset();
+  }
+}
+
+TEST_F(RemoteOutfeedTest, AReceivingEndThatNeverListenedEndsWithItsLoans) {
+  Connect();
+  int num_released = 0;
+  std::vector<std::byte> memory(kLargeBytes);
+  sender().Send(kLargeId,
+                {*Tensor::Wrap(DType::kUint8, TensorShape::Vector(kLargeBytes),
+                               memory.data(), [&] { ++num_released; })},
+                nullptr);
+  EXPECT_EQ(num_released, 0);
+  remote_.reset();
+  EXPECT_EQ(num_released, 1);
+  EXPECT_THAT(ended_, Optional(IsCancelled("receiving end, at /job:")));
+}
+
+// Code that runs at the end may destroy objects that the deleters need.
+TEST_F(RemoteOutfeedTest, TheArraysOfAHalfItemAreFreeBeforeTheEndIsTold) {
+  Connect();
+  StartReceiver();
+  std::vector<bool> had_ended;  // At each deleter.
+  std::vector<std::byte> memory(4);
+  Tensor number =
+      *Tensor::Wrap(DType::kInt32, TensorShape(), memory.data(),
+                    [&] { had_ended.push_back(ended_.has_value()); });
+  SendRaw({(*sender_registry_->Find(kPairId))->header, std::move(number)});
+  EXPECT_THAT(had_ended, IsEmpty());
+  export_.reset();
+  EXPECT_THAT(ended_, Optional(IsCancelled()));
+  EXPECT_THAT(had_ended, ElementsAre(false));
+}
+
+TEST_F(RemoteOutfeedTest, TheArraysOfABrokenTransferAreFreeBeforeTheEnd) {
+  for (const bool header_ends : {true, false}) {
+    ++instance_key_;
+    ended_.reset();
+    Connect();
+    StartReceiver();
+    std::vector<bool> had_ended;  // At each deleter.
+    std::vector<std::byte> memory(8);
+    const Tensor header = (*sender_registry_->Find(kPairId))->header;
+    std::memcpy(memory.data(), header.data(), memory.size());
+    std::vector<Tensor> arrays;
+    const auto add = [&](DType dtype, const TensorShape& shape, bool ends) {
+      arrays.push_back(*Tensor::Wrap(dtype, shape, memory.data(), [&, ends] {
+        if (ends) export_.reset();
+        had_ended.push_back(ended_.has_value());
+      }));
+    };
+    add(DType::kUint8, TensorShape::Vector(8), header_ends);
+    add(DType::kInt32, TensorShape(), false);
+    add(DType::kUint8, TensorShape::Vector(4), false);  // Wrong type.
+    add(DType::kUint8, TensorShape::Vector(5), false);
+    SendRaw(std::move(arrays));
+    EXPECT_THAT(ended_, Optional(IsInvalidArgument()));
+    EXPECT_THAT(had_ended, ElementsAre(false, false, false, false));
+    receiver_.reset();
+    export_.reset();
+    job_.environment().RunAll();
+    remote_.reset();
+  }
+}
+
+TEST_F(RemoteOutfeedTest, AnAbortOfTheStepEndsBothEnds) {
+  for (const bool listens : {false, true}) {
+    ++instance_key_;
+    ended_.reset();
+    Connect();
+    if (listens) StartReceiver();
+    SendNumber(1);
+    job_.manager().FindOrCreate(step_id_)->StartAbort(
+        absl::AbortedError("stopped"));
+    job_.environment().RunAll();
+    const auto stopped = IsAborted("stopped");
+    EXPECT_THAT(ended_, Optional(stopped));
+    ExpectSendersGet(stopped);
+    if (!listens) StartReceiver();  // Receives the end.
+    EXPECT_THAT(receiver_->statistics(0).status, stopped);
+    receiver_.reset();
+    export_.reset();
+    remote_.reset();
+    job_.manager().Cleanup(step_id_++);
+  }
+}
+
+// The sending end knows that the items were fetched.
+TEST_F(RemoteOutfeedTest, WhatHadComeBeforeAnAbortIsDelivered) {
+  std::vector<int32_t> expected(1500);  // More than fit into the inner channel.
+  std::iota(expected.begin(), expected.end(), 0);
+  const std::pair<std::optional<Tensor>, StatusCode> cases[] = {
+      {ShutdownHeader(), StatusCode::kOk},
+      {*MakeHeader(99), StatusCode::kNotFound},
+      {std::nullopt, StatusCode::kAborted}};
+  for (const auto& [last, code] : cases) {
+    ++instance_key_;
+    items_.clear();
+    ended_.reset();
+    Connect();
+    StartReceiver(/*max_queued_bytes=*/4);
+    std::vector<Tensor> arrays;
+    for (const int32_t number : expected) {
+      arrays.push_back((*sender_registry_->Find(kNumberId))->header);
+      arrays.push_back(Number(number));
+    }
+    if (last.has_value()) arrays.push_back(*last);
+    SendRaw(std::move(arrays));
+    job_.manager().FindOrCreate(step_id_)->StartAbort(
+        absl::AbortedError("stopped"));
+    job_.environment().RunAll();
+    EXPECT_EQ(Numbers(), expected);
+    EXPECT_THAT(ended_, Optional(StatusIs(code, _)));
+    EXPECT_EQ(receiver_->statistics(0).status, ended_);
+    receiver_.reset();
+    export_.reset();
+    remote_.reset();
+    job_.manager().Cleanup(step_id_++);
+  }
+}
+
+TEST_F(RemoteOutfeedTest, ConnectingFailsAsItsGroupDoes) {
+  OutfeedConnection connection = Connection(StreamLink::kReceiver);
+  connection.cancellation = std::make_shared<Cancellation>();
+  absl::Status status;
+  RemoteOutfeedDevice::Connect(
+      {.connection = connection, .registry = receiver_registry_},
+      [&](auto connected) { status = connected.status(); });
+  connection.cancellation->Cancel(absl::CancelledError("enough"));
+  job_.environment().RunAll();
+  EXPECT_THAT(status, IsCancelled("enough"));
+  RemoteOutfeedDevice::Connect(
+      {}, [&](auto connected) { status = connected.status(); });
+  EXPECT_THAT(status, IsInvalidArgument());
+  OutfeedExport::Connect({},
+                         [&](auto connected) { status = connected.status(); });
+  EXPECT_THAT(status, IsInvalidArgument());
+}
+
+TEST_F(RemoteOutfeedTest, ADeviceWithAListenerIsNotExported) {
+  const auto local = OutfeedReceiver::Create(
+      {.devices = {&sending_device()},
+       .callback = [](Device&, uint32_t,
+                      absl::Span<Tensor>) { return absl::OkStatus(); },
+       .environment = job_.environment().get()});
+  ASSERT_THAT((*local)->Start(), IsOk());
+  ConnectExport();
+  ConnectRemote();
+  job_.environment().RunAll();
+  EXPECT_THAT(export_status_, IsFailedPrecondition());
+  StartReceiver();
+  EXPECT_THAT(receiver_->statistics(0).status, IsFailedPrecondition());
+}
+
+// Fixture whose sending end posts arbitrary bytes.
+class SpoiltParcelsTest : public RemoteOutfeedTest {
+ protected:
+  void ConnectSpoilt() {
+    StreamLink::Connect(StreamLink::kSender, Connection(StreamLink::kSender),
+                        [this](auto link) { link_ = *std::move(link); });
+    ConnectRemote();
+    job_.environment().RunAll();
+    link_->WatchEnd([this](const absl::Status& status) { ended_ = status; });
+  }
+
+  // Returns the status of a stream that consists of this parcel.
+  absl::Status StatusAfter(const std::vector<std::byte>& parcel) {
+    ++instance_key_;
+    ended_.reset();
+    ConnectSpoilt();
+    StartReceiver();
+    link_->Post(TagOf(StreamTag::kParcel, 0), parcel, [](absl::Status) {});
+    job_.environment().RunAll();
+    const absl::Status status = receiver_->statistics(0).status;
+    EXPECT_EQ(ended_.value_or(absl::OkStatus()), status);
+    receiver_.reset();
+    link_->End(absl::CancelledError("over"));
+    job_.environment().RunAll();
+    remote_.reset();
+    return status;
+  }
+
+  std::shared_ptr<StreamLink> link_;
+};
+
+TEST_F(SpoiltParcelsTest, EndTheStreamAtBothEnds) {
+  std::vector<std::byte> parcel(kParcelBytes);
+  const auto written = [&](auto write) {
+    std::fill(parcel.begin(), parcel.end(), std::byte{0});
+    ParcelWriter writer(absl::MakeSpan(parcel));
+    write(writer);
+    writer.Finish();
+    return parcel;
+  };
+  const auto invalid = IsInvalidArgument();
+  EXPECT_THAT(StatusAfter(std::vector<std::byte>(kParcelBytes)), invalid);
+  EXPECT_THAT(StatusAfter(std::vector<std::byte>(100)), invalid);
+  EXPECT_THAT(
+      StatusAfter(std::vector<std::byte>(kParcelBytes, std::byte{0xff})),
+      invalid);
+  EXPECT_THAT(StatusAfter(written([](ParcelWriter& writer) {
+                writer.Add(ItemEntry{kNumberId});
+              })),
+              invalid);
+  EXPECT_THAT(StatusAfter(written(
+                  [](ParcelWriter& writer) { writer.Add(DefineEntry{0, 0}); })),
+              invalid);
+  EXPECT_THAT(StatusAfter(written([](ParcelWriter& writer) {
+                writer.Add(DefineEntry{77, 1});
+                writer.Add(SpecEntry{
+                    {DType::kFloat64, TensorShape::Vector(int64_t{1} << 60)}});
+                writer.Add(ItemEntry{77});
+                writer.Add(LargeEntry());
+              })),
+              testing::AnyOf(invalid, IsResourceExhausted()));
+}
+
+TEST_F(SpoiltParcelsTest, AnOrderlyEndNeedsNoQuestion) {
+  std::vector<std::byte> parcel(kParcelBytes);
+  ParcelWriter writer(absl::MakeSpan(parcel));
+  writer.Add(EndEntry{absl::OkStatus()});
+  writer.Finish();
+  ConnectSpoilt();
+  StartReceiver();
+  link_->Post(TagOf(StreamTag::kParcel, 0), parcel, [](absl::Status) {});
+  job_.environment().RunAll();
+  EXPECT_TRUE(receiver_->statistics(0).has_ended);
+  EXPECT_THAT(receiver_->statistics(0).status, IsOk());
+}
+
+// The sending end writes such an end if it has no memory for the next parcel.
+TEST_F(SpoiltParcelsTest, AnEndInTheMiddleOfAnItemIsTheStatusOfBothEnds) {
+  const absl::Status end = absl::ResourceExhaustedError(
+      "outfeed of " + sending_device().full_name() + ": no memory");
+  const std::vector<std::byte> number(4, std::byte{1});
+  std::vector<std::byte> parcel(kParcelBytes);
+  ParcelWriter writer(absl::MakeSpan(parcel));
+  writer.Add(DefineEntry{77, 2});
+  writer.Add(SpecEntry{Int32()});
+  writer.Add(SpecEntry{Int32()});
+  for (int i = 0; i < 3; ++i) {
+    if (i % 2 == 0) writer.Add(ItemEntry{77});
+    writer.Add(InlineEntry{number});
+  }
+  writer.Add(EndEntry{end});
+  writer.Finish();
+  EXPECT_EQ(StatusAfter(parcel), end);
+  EXPECT_THAT(items_, SizeIs(1));  // The whole item.
+}
+
+TEST_F(SpoiltParcelsTest, WholeItemsBeforeALostArrayAreDelivered) {
+  std::vector<std::byte> parcel(kParcelBytes);
+  ParcelWriter writer(absl::MakeSpan(parcel));
+  writer.Add(DefineEntry{77, 1});
+  writer.Add(SpecEntry{Int32()});
+  writer.Add(DefineEntry{kLargeId, 1});
+  writer.Add(SpecEntry{{DType::kUint8, TensorShape::Vector(kLargeBytes)}});
+  for (int i = 0; i < 5; ++i) {
+    writer.Add(ItemEntry{i % 2 == 0 ? 77 : kLargeId});
+    if (i % 2 == 0) {
+      writer.Add(InlineEntry{std::vector<std::byte>(4)});
+    } else {
+      writer.Add(LargeEntry());
+    }
+  }
+  writer.Finish();
+  const std::vector<std::byte> large(kLargeBytes);
+  const std::pair<std::vector<uint64_t>, size_t> cases[] = {
+      {{}, 1}, {{0}, 3}, {{1}, 1}, {{1, 0}, 5}};
+  for (const auto& [lent, num_items] : cases) {
+    ++instance_key_;
+    items_.clear();
+    ConnectSpoilt();
+    StartReceiver();
+    for (const uint64_t number : lent) {
+      link_->Post(TagOf(StreamTag::kLargeArray, number), large,
+                  [](absl::Status) {});
+    }
+    link_->Post(TagOf(StreamTag::kParcel, 0), parcel, [](absl::Status) {});
+    link_->End(absl::UnavailableError("lost"));
+    job_.environment().RunAll();
+    EXPECT_THAT(items_, SizeIs(num_items));
+    EXPECT_THAT(ended_, Optional(IsUnavailable()));
+    EXPECT_EQ(receiver_->statistics(0).status, ended_);
+    receiver_.reset();
+    remote_.reset();
+  }
+}
+
+// The receiving end sends a wrong word.
+TEST_F(RemoteOutfeedTest, AWrongCloseWordEndsTheStream) {
+  std::shared_ptr<StreamLink> link;
+  ConnectExport();
+  StreamLink::Connect(StreamLink::kReceiver, Connection(StreamLink::kReceiver),
+                      [&](auto connected) { link = *std::move(connected); });
+  job_.environment().RunAll();
+  const std::vector<std::byte> word(4, std::byte{1});
+  link->Post(TagOf(StreamTag::kClose, 0), word, [](absl::Status) {});
+  EXPECT_THAT(ended_, Optional(IsInternal()));
+  EXPECT_THAT(link->status(), IsInternal());
+}
+
+// Delays OnReleased() calls until the test runs them, as another thread may.
+struct LateReleases {
+  bool are_late = false;
+  std::vector<absl::AnyInvocable<void() &&>> late;
+
+  void TellAll() {
+    are_late = false;
+    for (auto& report : std::exchange(late, {})) std::move(report)();
+  }
+};
+
+class LatePeerAccess : public LocalPeerAccess {
+ public:
+  explicit LatePeerAccess(std::shared_ptr<LateReleases> releases)
+      : releases_(std::move(releases)) {}
+
+  void PostToPeer(const CollGroupMember& peer, const BufKey& key,
+                  const Offer& offer) override {
+    Offer late = offer;
+    late.sender = std::make_unique<Loan>(*releases_, *offer.sender).release();
+    LocalPeerAccess::PostToPeer(peer, key, late);
+  }
+
+ private:
+  // Deletes itself when the transfer ends.
+  class Loan : public Sender {
+   public:
+    Loan(LateReleases& releases, Sender& sender)
+        : releases_(releases), sender_(sender) {}
+    void OnReleased(int32_t id, absl::Status status) override {
+      const std::unique_ptr<Loan> self(this);
+      if (!releases_.are_late) return sender_.OnReleased(id, status);
+      releases_.late.push_back(
+          [&sender = sender_, id, status] { sender.OnReleased(id, status); });
+    }
+
+   private:
+    LateReleases& releases_;
+    Sender& sender_;
+  };
+
+  const std::shared_ptr<LateReleases> releases_;
+};
+
+// Calls `before_end` before End().
+class WatchedChannel : public MemoryChannel {
+ public:
+  explicit WatchedChannel(std::function<void()> before_end)
+      : MemoryChannel("watched", Options()),
+        before_end_(std::move(before_end)) {}
+
+  void End(const OutfeedListener& listener, absl::Status status) override {
+    before_end_();
+    MemoryChannel::End(listener, std::move(status));
+  }
+
+ private:
+  const std::function<void()> before_end_;
+};
+
+class LateReleasesTest : public RemoteOutfeedTest {
+ protected:
+  LateReleasesTest() : LateReleasesTest(std::make_shared<LateReleases>()) {}
+
+  const std::shared_ptr<LateReleases> releases_;
+
+ private:
+  explicit LateReleasesTest(const std::shared_ptr<LateReleases>& releases)
+      : RemoteOutfeedTest({.make_peer_access =
+                               [releases](int64_t /*step_id*/) {
+                                 return std::make_unique<LatePeerAccess>(
+                                     releases);
+                               }}),
+        releases_(releases) {}
+};
+
+// Otherwise another export of the device would find a listener there.
+TEST_F(LateReleasesTest, AStreamEndsOnceItsChannelIsLeft) {
+  sending_device().GiveOutfeedChannel(
+      std::make_shared<WatchedChannel>([releases = releases_, &ended = ended_] {
+        releases->TellAll();
+        EXPECT_EQ(ended, std::nullopt);
+      }));
+  Connect();
+  StartReceiver();
+  releases_->are_late = true;
+  SendNumber(1);
+  job_.environment().RunAll();
+  ASSERT_THAT(Numbers(), ElementsAre(1));
+  ASSERT_FALSE(releases_->late.empty());
+  export_.reset();
+  EXPECT_TRUE(releases_->late.empty());
+  EXPECT_THAT(ended_, Optional(IsCancelled()));
+}
+
 // Tests both ends of outfeeds between processes, with threads.
 
-constexpr uint32_t kSmallId = 1;
-constexpr uint32_t kLargeId = 2;
 constexpr int kNumItems = 20'000;
-constexpr int64_t kLargeBytes = 5000;
+constexpr int64_t kPairBytes = 5000;
 
 class RemoteOutfeedConcurrencyTest : public testing::Test {
  protected:
@@ -166,12 +674,12 @@ class RemoteOutfeedConcurrencyTest : public testing::Test {
     pair_ = std::make_unique<RemoteOutfeedPair>(Connection(0, instance_key),
                                                 Connection(1, instance_key));
     ASSERT_THAT(
-        pair_->registry().Register(kSmallId, {{DType::kInt32, TensorShape()}}),
+        pair_->registry().Register(kNumberId, {{DType::kInt32, TensorShape()}}),
         IsOk());
     ASSERT_THAT(
         pair_->registry().Register(
-            kLargeId, {{DType::kInt32, TensorShape()},
-                       {DType::kUint8, TensorShape::Vector(kLargeBytes)}}),
+            kPairId, {{DType::kInt32, TensorShape()},
+                      {DType::kUint8, TensorShape::Vector(kPairBytes)}}),
         IsOk());
     const auto on_item = [this](Device&, uint32_t, absl::Span<Tensor> arrays) {
       num_wrong_ += NumberIn(arrays[0]) == num_received_++ ? 0 : 1;
@@ -190,11 +698,11 @@ class RemoteOutfeedConcurrencyTest : public testing::Test {
   // Sends the items. Returns the status of the last send.
   absl::Status SendAll(int num_items) {
     const OutfeedSender sender = pair_->sender();
-    const Tensor large = Bytes(kLargeBytes);
+    const Tensor large = Bytes(kPairBytes);
     absl::Status status;
     for (int i = 0; i < num_items && status.ok(); ++i) {
-      status = i % 10 == 9 ? sender.SendAndWait(kLargeId, {Number(i), large})
-                           : sender.SendAndWait(kSmallId, {Number(i)});
+      status = i % 10 == 9 ? sender.SendAndWait(kPairId, {Number(i), large})
+                           : sender.SendAndWait(kNumberId, {Number(i)});
     }
     return status;
   }
