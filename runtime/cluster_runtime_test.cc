@@ -3,25 +3,208 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/cluster_runtime_testing.h"
+#include "absl/time/time.h"
+#include "remote/transport.h"
 #include "tests/cluster/loopback_network.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/collective.h"
+#include "tutti/environment.h"
+#include "tutti/executor.h"
 #include "tutti/implementation.h"
 #include "tutti/schedule.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace cluster_runtime_test {
 
+using ::testing::AnyOf;
+using ::testing::Eq;
 using ::testing::HasSubstr;
+
+ClusterSpec ThreeTasks(int this_task) {
+  return {.addresses = {"a:1", "b:1", "c:1"}, .this_task = this_task};
+}
+
+// Fixture with all tasks of a cluster. The seed decides the order of messages.
+class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
+ protected:
+  static constexpr int kNumTasks = 3;
+  static constexpr int kDevices = 2;
+  static constexpr int64_t kStep = 5;
+
+  // Result of an asynchronous operation.
+  struct Outcome {
+    std::optional<absl::Status> status;  // Unset until the operation ends.
+
+    StatusCallback Set() {
+      return [this](absl::Status ended) {
+        EXPECT_FALSE(status.has_value());
+        status = std::move(ended);
+      };
+    }
+  };
+
+  // A call of a device. All elements of the output have the same value.
+  struct Call {
+    Outcome outcome;
+    Tensor output;
+    std::shared_ptr<Cancellation> cancellation;  // May be null.
+
+    float result() const {
+      return reinterpret_cast<const float*>(output.data())[0];
+    }
+    friend absl::Status EndOf(const Call& call) {
+      return call.outcome.status.value_or(absl::UnknownError("not ended"));
+    }
+  };
+
+  void SetUp() override {
+    for (int task = 0; task < kNumTasks; ++task) Start(task);
+    Join();
+  }
+  void TearDown() override {
+    for (auto& runtime : runtimes_) runtime.reset();
+    environment_.RunAll();
+  }
+
+  void Start(int task) {
+    auto runtime = ClusterRuntime::Create(
+        {.cluster = ThreeTasks(task),
+         .environment = environment_.get(),
+         .devices_per_task = kDevices,
+         .make_transport = [this, task](uint64_t incarnation)
+             -> absl::StatusOr<std::shared_ptr<Transport>> {
+           return network_.Connect(task, incarnation);
+         }});
+    ASSERT_THAT(runtime, IsOk());
+    runtimes_[task] = *std::move(runtime);
+  }
+
+  void Join() {
+    std::vector<Outcome> joined(kNumTasks);
+    for (int task = 0; task < kNumTasks; ++task) {
+      runtimes_[task]->Join(After(absl::Seconds(60)), nullptr,
+                            joined[task].Set());
+    }
+    environment_.RunAll();
+    for (const Outcome& outcome : joined) {
+      ASSERT_EQ(outcome.status, absl::OkStatus());
+    }
+  }
+
+  absl::Time After(absl::Duration duration) {
+    return environment_.get().clock->Now() + duration;
+  }
+
+  static CollectiveRequest Request(int num_tasks) {
+    CollectiveRequest request;
+    request.group_key = 1;
+    request.group_size = num_tasks * kDevices;
+    request.instance_key = 1;
+    request.op = AllReduce{};
+    request.shape = TensorShape::Vector(1001);
+    return request;
+  }
+
+  // Calls with an input whose elements are all the device's rank + 1.
+  Call& CallDevice(int task, int device, const CollectiveRequest& request,
+                   absl::Time deadline = absl::InfiniteFuture()) {
+    Call& call = calls_.emplace_back();
+    CallDevice(task, device, request, call, deadline);
+    return call;
+  }
+  void CallDevice(int task, int device, const CollectiveRequest& request,
+                  Call& call, absl::Time deadline = absl::InfiniteFuture()) {
+    Tensor input = *Tensor::Allocate(request.dtype, request.shape);
+    std::fill_n(reinterpret_cast<float*>(input.mutable_data()),
+                input.num_elements(),
+                static_cast<float>(task * kDevices + device + 1));
+    runtimes_[task]->manager().FindOrCreate(step_)->ExecuteAsync(
+        {.device = runtimes_[task]->devices()[device],
+         .request = std::make_shared<const CollectiveRequest>(request),
+         .input = std::move(input),
+         .output = &call.output,
+         .deadline = deadline,
+         .cancellation = call.cancellation},
+        call.outcome.Set());
+  }
+
+  std::vector<Call*> CallAll(const std::vector<int>& tasks,
+                             InstanceKey instance = 1) {
+    CollectiveRequest request = Request(static_cast<int>(tasks.size()));
+    request.instance_key = instance;
+    std::vector<Call*> calls;
+    for (int task : tasks) {
+      for (int device = 0; device < kDevices; ++device) {
+        calls.push_back(&CallDevice(task, device, request));
+      }
+    }
+    return calls;
+  }
+
+  void RunOnAll() { ExpectSums(CallAll({0, 1, 2}), 1 + 2 + 3 + 4 + 5 + 6); }
+
+  // Cuts task 2 off, and lets the other tasks notice.
+  void LoseTask2() {
+    environment_.RunAll();
+    network_.Cut(2);
+    environment_.RunAll();
+    environment_.Advance(absl::Seconds(6));
+  }
+
+  // Ends the present step on all tasks.
+  void CleanUp(int task) {
+    Outcome cleaned;
+    runtimes_[task]->CleanupStep(step_, cleaned.Set());
+    environment_.RunAll();
+    EXPECT_EQ(cleaned.status, absl::OkStatus());
+  }
+
+  // A call of the task's in a step that was cleaned up.
+  void CallLate(const std::shared_ptr<CollectiveExecutor>& executor, int task,
+                const CollectiveRequest& request) {
+    Call late;
+    executor->ExecuteAsync(
+        {.device = runtimes_[task]->devices()[0],
+         .request = std::make_shared<const CollectiveRequest>(request),
+         .input = *Tensor::Allocate(request.dtype, request.shape),
+         .output = &late.output},
+        late.outcome.Set());
+    environment_.RunAll();
+    ExpectEnds({&late}, IsCancelled("step 5 has been cleaned up"));
+  }
+
+  // Runs all work, then expects that each call has ended with this sum.
+  void ExpectSums(const std::vector<Call*>& calls, float sum) {
+    environment_.RunAll();
+    for (const Call* call : calls) {
+      ASSERT_EQ(call->outcome.status, absl::OkStatus());
+      EXPECT_EQ(call->result(), sum);
+    }
+  }
+
+  SimulatedEnvironment environment_{GetParam()};
+  LoopbackNetwork network_{ThreeTasks(0), environment_.get().queue,
+                           /*part_elements=*/100};
+  int64_t step_ = kStep;
+  std::deque<Call> calls_;
+  std::vector<std::unique_ptr<ClusterRuntime>> runtimes_{kNumTasks};
+};
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ClusterRuntimeTest,
                          testing::Range(uint64_t{1}, uint64_t{9}));
@@ -465,6 +648,323 @@ TEST(ClusterRuntimeOptionsTest, RefusesWhatMakesNoCluster) {
         };
       },
       "the transport that was made is null");
+}
+
+// Tests how calls that fail, give up or are aborted end on all tasks.
+
+// Status with which the first device of `task` cancelled its call.
+absl::Status NotThisTimeOf(int task) {
+  return absl::CancelledError(
+      absl::StrCat("not this time (/job:worker/replica:0/task:", task,
+                   "/device:CPU:0 cancelled its call)"));
+}
+
+class FailedCallsTest : public ClusterRuntimeTest {};
+
+INSTANTIATE_TEST_SUITE_P(Seeds, FailedCallsTest,
+                         testing::Range(uint64_t{1}, uint64_t{9}));
+
+TEST_P(FailedCallsTest, ADeadlineThatPassesNamesWhoIsMissingOnAllTasks) {
+  const CollectiveRequest request = Request(kNumTasks);
+  std::vector<Call*> calls;
+  for (int device = 0; device < kDevices; ++device) {
+    calls.push_back(&CallDevice(0, device, request, After(absl::Seconds(3))));
+    calls.push_back(&CallDevice(1, device, request, After(absl::Seconds(3))));
+  }
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(4));
+  ExpectEnds(calls, IsDeadlineExceeded("4 of 6 members had joined"));
+}
+
+TEST_P(FailedCallsTest, AnExecutionThatFailsEndsOnAllTasks) {
+  RunOnAll();
+  const CollectiveRequest request = Request(kNumTasks);
+  std::vector<Call*> calls;
+  calls.push_back(&CallDevice(0, 0, request, After(absl::Seconds(1))));
+  calls.push_back(&CallDevice(0, 1, request));
+  calls.push_back(&CallDevice(1, 0, request));
+  calls.push_back(&CallDevice(1, 1, request));
+  calls.push_back(&CallDevice(2, 0, request));
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(2));
+  ExpectEnds(calls, IsDeadlineExceeded("called by /job:worker/replica:0/"
+                                       "task:0/device:CPU:0",
+                                       "run phase"));
+  const Call& late = CallDevice(2, 1, request);
+  environment_.RunAll();
+  ASSERT_TRUE(late.outcome.status.has_value());
+  EXPECT_EQ(late.outcome.status, calls[0]->outcome.status);
+}
+
+// Devices that call late receive the same error.
+TEST_P(FailedCallsTest, AFailureEndsThoseWhoWaitForMembersOfTheirOwnTask) {
+  CollectiveRequest request = Request(kNumTasks);
+  request.impl_details.implementation = "LocalThenRing";
+  for (int task = 0; task < kNumTasks; ++task) {
+    CallDevice(task, 0, request);
+    CallDevice(task, 1, request);
+  }
+  environment_.RunAll();
+  for (const bool is_late : {false, true}) {
+    std::vector<Call*> calls;
+    if (!is_late) calls.push_back(&CallDevice(2, 0, request));
+    calls.push_back(&CallDevice(0, 0, request, After(absl::Seconds(1))));
+    calls.push_back(&CallDevice(0, 1, request));
+    calls.push_back(&CallDevice(1, 0, request));
+    environment_.RunAll();
+    environment_.Advance(absl::Seconds(2));
+    if (is_late) calls.push_back(&CallDevice(2, 0, request));
+    environment_.RunAll();
+    for (const Call* call : calls) {
+      ASSERT_TRUE(call->outcome.status.has_value());
+    }
+    calls.push_back(&CallDevice(1, 1, request));
+    calls.push_back(&CallDevice(2, 1, request));
+    environment_.RunAll();
+    ExpectEnds(calls,
+               IsDeadlineExceeded("called by /job:worker/replica:0/task:0/"
+                                  "device:CPU:0"));
+  }
+}
+
+TEST_P(FailedCallsTest, AFailureEndsThoseWhoWaitForWhatTheyDependOn) {
+  CollectiveRequest first = Request(kNumTasks);
+  first.group_size = kNumTasks;
+  CollectiveRequest second = first;
+  second.instance_key = 2;
+  second.impl_details.dependencies = {{first.group_key, first.instance_key}};
+  for (int task = 0; task < kNumTasks; ++task) {
+    CallDevice(task, 0, first);
+    CallDevice(task, 0, second);
+  }
+  environment_.RunAll();
+  std::vector<Call*> calls;
+  for (int task = 0; task < kNumTasks; ++task) {
+    calls.push_back(&CallDevice(
+        task, 0, second,
+        task == 0 ? After(absl::Seconds(1)) : absl::InfiniteFuture()));
+  }
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(2));
+  ExpectEnds(calls, IsDeadlineExceeded("dependencies"));
+}
+
+// The culprit's task ends and forgets the execution as soon as the group is
+// settled. Other tasks may learn of the settled group after the failure.
+TEST_P(FailedCallsTest, ABufferThatDoesNotFitEndsTheFirstCallOnAllTasks) {
+  for (int culprit = 0; culprit < kNumTasks; ++culprit) {
+    CollectiveRequest request = Request(kNumTasks);
+    request.group_key = culprit + 1;
+    std::vector<Call*> calls;
+    for (int i = 0; i < kNumTasks; ++i) {
+      const int task = (culprit + i) % kNumTasks;
+      for (int device = 0; device < kDevices; ++device) {
+        Call& call = calls_.emplace_back();
+        if (task == culprit) {
+          call.output =
+              *Tensor::Allocate(request.dtype, TensorShape::Vector(7));
+        }
+        CallDevice(task, device, request, call);
+        calls.push_back(&call);
+      }
+    }
+    environment_.RunAll();
+    ExpectEnds(calls, IsInvalidArgument("7"));
+  }
+}
+
+TEST_P(FailedCallsTest, ACallThatGivesUpBeforeItIsSettledEndsOnAllTasks) {
+  const CollectiveRequest request = Request(kNumTasks);
+  std::vector<Call*> calls;
+  calls.push_back(&CallDevice(1, 0, request, After(absl::Seconds(1))));
+  calls.push_back(&CallDevice(1, 1, request));
+  calls.push_back(&CallDevice(0, 0, request));
+  calls.push_back(&CallDevice(2, 1, request));
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(2));
+  calls.push_back(&CallDevice(0, 1, request));  // Late calls.
+  calls.push_back(&CallDevice(2, 0, request));
+  environment_.RunAll();
+  ExpectEnds(calls, IsDeadlineExceeded("called by /job:worker/replica:0/task:1/"
+                                       "device:CPU:0"));
+  RunOnAll();
+}
+
+// Other tasks may already know how the call is settled, and run it.
+TEST_P(FailedCallsTest, ACallThatGivesUpJustAsItIsSettledEndsOnAllTasks) {
+  bool are_all_ok = false;
+  for (int num_events = 0; !are_all_ok; ++num_events) {
+    ASSERT_LT(num_events, 10'000);
+    CollectiveRequest request = Request(kNumTasks);
+    request.group_key = num_events + 1;
+    const auto cancellation = std::make_shared<Cancellation>();
+    std::vector<Call*> calls;
+    for (int task : {1, 0, 2}) {
+      for (int device = 0; device < kDevices; ++device) {
+        Call& call = calls_.emplace_back();
+        if (calls.empty()) call.cancellation = cancellation;
+        CallDevice(task, device, request, call);
+        calls.push_back(&call);
+      }
+    }
+    environment_.RunSome(num_events);
+    cancellation->Cancel(absl::CancelledError("not this time"));
+    environment_.RunAll();
+    are_all_ok = true;
+    for (const Call* call : calls) {
+      ASSERT_TRUE(call->outcome.status.has_value());
+      if (call->outcome.status->ok()) continue;
+      are_all_ok = false;
+      EXPECT_EQ(call->outcome.status, NotThisTimeOf(/*task=*/1));
+    }
+  }
+}
+
+TEST_P(FailedCallsTest, WhatIsPreparedRunsNothingThatWasGivenUp) {
+  const CollectiveRequest request = Request(kNumTasks);
+  const Call& given_up = CallDevice(1, 0, request, After(absl::Seconds(1)));
+  CallDevice(1, 1, request, After(absl::Seconds(1)));
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(2));
+  std::vector<std::shared_ptr<PreparedCollective>> prepared;
+  std::vector<Tensor> outputs(kNumTasks * kDevices);
+  for (int task = 0; task < kNumTasks; ++task) {
+    for (int device = 0; device < kDevices; ++device) {
+      runtimes_[task]->manager().FindOrCreate(step_)->Prepare(
+          {.device = runtimes_[task]->devices()[device],
+           .request = std::make_shared<const CollectiveRequest>(request),
+           .input = *Tensor::Allocate(request.dtype, request.shape),
+           .output = &outputs[task * kDevices + device]},
+          [&prepared](auto made) {
+            ASSERT_THAT(made, IsOk());
+            prepared.push_back(*std::move(made));
+          });
+    }
+  }
+  environment_.RunAll();
+  ASSERT_EQ(prepared.size(), outputs.size());
+  // Devices that gave up their first call are already in the next execution.
+  std::deque<Outcome> outcomes;
+  const auto start_all = [&] {
+    for (const auto& part : prepared) {
+      part->Start(outcomes.emplace_back().Set());
+    }
+    environment_.RunAll();
+  };
+  start_all();
+  int num_given_up = 0;
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.status == given_up.outcome.status) ++num_given_up;
+  }
+  EXPECT_EQ(num_given_up, (kNumTasks - 1) * kDevices);
+  start_all();
+  environment_.Advance(absl::Seconds(1));
+  int num_ok = 0;
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.status == absl::OkStatus()) ++num_ok;
+  }
+  EXPECT_EQ(num_ok, kNumTasks * kDevices);
+  runtimes_[0]->ReformGroup(request.group_key, absl::AbortedError("enough"));
+  environment_.RunAll();
+}
+
+TEST_P(FailedCallsTest, CallsOfAnAbortedStepEndOnAllTasks) {
+  const absl::Status reason = absl::AbortedError("task 1 has had enough");
+  runtimes_[1]->manager().FindOrCreate(step_)->StartAbort(reason);
+  const auto calls = CallAll({0, 1, 2});
+  environment_.RunAll();
+  ExpectEnds(calls, reason);
+}
+
+// Covers an instance settled before the abort: nobody requests bytes of it.
+TEST_P(FailedCallsTest, LaterCallsOfAnAbortedStepEndOnAllTasks) {
+  const auto call_all = [&] {
+    std::vector<Call*> calls;
+    for (int task = 0; task < kNumTasks; ++task) {
+      CollectiveRequest request = Request(kNumTasks);
+      request.group_size = kNumTasks;
+      request.op = Broadcast{.is_source = task == 0};
+      Call& call = calls_.emplace_back();
+      runtimes_[task]->manager().FindOrCreate(step_)->ExecuteAsync(
+          {.device = runtimes_[task]->devices()[0],
+           .request = std::make_shared<const CollectiveRequest>(request),
+           .input = task == 0 ? *Tensor::Allocate(request.dtype, request.shape)
+                              : Tensor(),
+           .output = &call.output},
+          call.outcome.Set());
+      calls.push_back(&call);
+    }
+    environment_.RunAll();
+    return calls;
+  };
+  ExpectEnds(call_all(), IsOk());
+  const absl::Status reason = absl::AbortedError("task 2 has had enough");
+  runtimes_[2]->manager().FindOrCreate(step_)->StartAbort(reason);
+  for (const Call* call : call_all()) {
+    EXPECT_THAT(call->outcome.status,  // Some calls may have ended before.
+                AnyOf(Eq(reason), Eq(absl::OkStatus())));
+  }
+  EXPECT_EQ(calls_.back().outcome.status, reason);
+}
+
+class FailedCallsStressTest : public ClusterRuntimeTest {};
+
+INSTANTIATE_TEST_SUITE_P(Seeds, FailedCallsStressTest,
+                         testing::Range(uint64_t{1}, uint64_t{301}));
+
+// All members take part in all executions, some late.
+TEST_P(FailedCallsStressTest, EveryCallEndsHoweverManyGiveUpAndReform) {
+  std::mt19937_64 draw(GetParam());
+  constexpr int kSteps = 30;
+  constexpr int kMembers = kNumTasks * kDevices;
+  std::vector<int> next(kMembers);
+  CollectiveRequest request = Request(kNumTasks);
+  for (int num_left = kSteps * kMembers; num_left > 0;) {
+    const auto member = static_cast<int>(draw() % kMembers);
+    if (next[member] < kSteps) {
+      step_ = kStep + next[member]++;
+      Call& call = calls_.emplace_back();
+      call.cancellation = std::make_shared<Cancellation>();
+      request.instance_key = step_ % 3;
+      CallDevice(member / kDevices, member % kDevices, request, call);
+      --num_left;
+    }
+    environment_.RunSome(static_cast<int>(draw() % 20));
+    if (draw() % 5 == 0 && !calls_.empty()) {
+      calls_[draw() % calls_.size()].cancellation->Cancel(
+          absl::CancelledError("at will"));
+    }
+    if (draw() % 40 == 0) {
+      runtimes_[draw() % kNumTasks]->ReformGroup(request.group_key,
+                                                 absl::AbortedError("at will"));
+    }
+  }
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(60));
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    EXPECT_TRUE(calls_[i].outcome.status.has_value()) << "call " << i;
+  }
+}
+
+// The second device of each task is not a member.
+TEST_P(FailedCallsTest, WhatFailedBeforeItWasSettledHoldsNobodyBack) {
+  CollectiveRequest first = Request(kNumTasks);
+  first.group_size = kNumTasks;
+  CollectiveRequest second = first;
+  second.instance_key = 2;
+  second.impl_details.dependencies = {{first.group_key, first.instance_key}};
+  for (int task = 0; task < kNumTasks; ++task) {
+    Call& call = calls_.emplace_back();
+    call.cancellation = std::make_shared<Cancellation>();
+    call.cancellation->Cancel(absl::CancelledError("not this time"));
+    CallDevice(task, 0, first, call);
+    CallDevice(task, 0, second);
+  }
+  environment_.RunAll();
+  for (int i = 0; i < 2 * kNumTasks; ++i) {
+    EXPECT_EQ(calls_[i].outcome.status,
+              i % 2 == 0 ? NotThisTimeOf(/*task=*/i / 2) : absl::OkStatus());
+  }
 }
 
 }  // namespace cluster_runtime_test
