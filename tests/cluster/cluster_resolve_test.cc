@@ -1,24 +1,38 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "framework/base/mutex.h"
+#include "framework/control/wire_codec.h"
+#include "resolvers/membership/cluster_control.h"
 #include "resolvers/messages/control_codec.h"
 #include "tests/cluster/cluster_resolve_testing.h"
 #include "tests/cluster/simulated_cluster.h"
+#include "tests/cluster/spoilt_messages.h"
 #include "tests/doubles/status_matchers.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
 #include "tutti/implementation.h"
 
 namespace tutti {
 namespace cluster_resolve_test {
 
+using absl::StatusCode;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -576,6 +590,503 @@ TEST_F(ClusterResolveTest, DemandsForDeterminismAreComparedAndMet) {
   const CallPtr second = AskAndRun(1, Request(/*key=*/2));
   ExpectEnds({first, second},
              IsInvalidArgument("differ in determinism", "by rank order"));
+}
+
+// Ends of groups on all tasks, and the generations that follow.
+
+class ClusterGroupEndTest : public ClusterResolveTest {
+ protected:
+  // Request by which a task ends its group.
+  static proto::ControlRequest EndOf(uint64_t generation) {
+    proto::ControlRequest request;
+    request.mutable_end_group()->set_group_key(kGroup);
+    request.mutable_end_group()->set_generation(generation);
+    request.mutable_end_group()->mutable_reason()->set_code(
+        static_cast<int>(StatusCode::kAborted));
+    return request;
+  }
+};
+
+TEST_F(ClusterGroupEndTest, AGroupThatCannotBeFormedFailsUntilItIsEnded) {
+  Begin({.num_tasks = 3});
+  const auto one = cluster_->Request(1, 0, AllReduceOf(kGroup, 3, 1));
+  const CallPtr two = AskAndRun(2, AllReduceOf(kGroup, 2, 1));
+  const CallPtr late = AskAndRun(0, AllReduceOf(kGroup, 3, 1));
+  ExpectEnds({one, two, late},
+             IsInvalidArgument("asks for size",
+                               "; the group has failed: "
+                               "ReformGroup() begins it anew"));
+  Resolver(2).EndGroup(kGroup, absl::CancelledError("start over"));
+  cluster_->RunFor(absl::Seconds(1));
+  Settle(Request());
+}
+
+TEST_F(ClusterGroupEndTest, ADeviceTooManyEndsTheGroupOnAllTasks) {
+  Begin({.num_tasks = 4});
+  std::vector<CallPtr> calls;
+  const auto request = AllReduceOf(kGroup, 2, 1);
+  for (int task : {1, 2}) calls.push_back(cluster_->Request(task, 0, request));
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectEnds(calls, IsOk());
+  const CallPtr third = AskAndRun(3, request);
+  EXPECT_THAT(third->status(), IsInvalidArgument("wants to join"));
+  ExpectGroupEnds(calls, IsInvalidArgument("wants to join"));
+}
+
+TEST_F(ClusterGroupEndTest, EndGroupReachesAllTasksAndTheNextGenerationForms) {
+  for (int ending = 0; ending < 4; ++ending) {
+    Begin({.num_tasks = 4, .seed = static_cast<uint64_t>(ending)});
+    uint64_t last_generation = 0;
+    for (int round = 0; round < 3; ++round) {
+      const auto calls = Settle(Request());
+      const auto waiting = cluster_->Request(3, 0, Request(2));
+      cluster_->RunFor(absl::Milliseconds(10));
+      EndGroup(ending, "enough");
+      cluster_->RunFor(absl::Milliseconds(5));
+      ExpectGroupEnds(calls, IsAborted("enough"));
+      EXPECT_THAT(waiting->status(), IsAborted("enough"));
+      EXPECT_GT(calls[0]->params().group->generation, last_generation);
+      last_generation = calls[0]->params().group->generation;
+      cluster_->RunFor(absl::Seconds(1));
+      ExpectNothingWaits();
+      EXPECT_EQ(led(0).num_groups(), 0u);
+    }
+  }
+}
+
+TEST_F(ClusterGroupEndTest, TheFirstReasonOfAnEndStays) {
+  Begin({.num_tasks = 3});
+  const auto calls = Settle(Request());
+  const auto end = [this](int task, absl::string_view why) {
+    Resolver(task).EndGroup(kGroup, absl::AbortedError(why));
+  };
+  end(1, "first");
+  cluster_->RunFor(absl::Milliseconds(10));
+  end(2, "second");
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectGroupEnds(calls, IsAborted("first"));
+}
+
+// Some watchers of a group run before this task has forgotten the group. The
+// leader may learn of the end first from a task that calls again.
+TEST_F(ClusterGroupEndTest, WhoAsksOnTheWordOfTheEndJoinsTheNextGeneration) {
+  for (int i = 0; i < 40; ++i) {
+    SCOPED_TRACE(absl::StrCat("round ", i));
+    const int asking = i % 2;
+    const int ending = i / 2 % 2;
+    Begin({.num_tasks = 2, .seed = static_cast<uint64_t>(i + 1)});
+    const auto calls = Settle(Request());
+    const auto group = calls[asking]->params().group;
+    std::vector<CallPtr> requested;
+    for (int watcher = 0; watcher < 16; ++watcher) {
+      group->cancellation->Watch([&](const absl::Status&) {
+        requested.push_back(cluster_->Request(asking, 0, Request()));
+      });
+    }
+    EndGroup(ending, "enough");
+    if (asking == ending) cluster_->RunFor(absl::Seconds(1));
+    const CallPtr other = AskAndRun(1 - asking, Request());
+    EXPECT_EQ(requested.size(), 16u);
+    requested.push_back(other);
+    ExpectEnds(requested, IsOk());
+    for (const CallPtr& call : requested) {
+      EXPECT_GT(call->params().group->generation, group->generation);
+    }
+  }
+}
+
+TEST_F(ClusterGroupEndTest, ALateEndOfAnOlderGenerationIsIgnored) {
+  Begin({.num_tasks = 2});
+  const auto old = Settle(Request());
+  EndGroup(0, "old");
+  cluster_->RunFor(absl::Seconds(1));
+  const auto calls = Settle(Request());
+  const proto::ControlRequest request =
+      EndOf(old[0]->params().group->generation);
+  for (int task : {0, 1}) {
+    (void)Send(1 - task, task, request);
+  }
+  for (const CallPtr& call : calls) {
+    EXPECT_FALSE(call->params().group->cancellation->cancelled());
+  }
+}
+
+TEST_F(ClusterGroupEndTest, EndGroupEndsAGroupThatIsBeingFormed) {
+  for (int ending : {0, 1, 2}) {
+    Begin({.num_tasks = 4});
+    std::vector<CallPtr> calls;
+    for (int task : {0, 1, 2}) {
+      calls.push_back(cluster_->Request(task, 0, Request()));
+    }
+    cluster_->RunFor(absl::Seconds(1));
+    EndGroup(ending, "never mind");
+    cluster_->RunFor(absl::Seconds(1));
+    ExpectEnds(calls, IsAborted("never mind"));
+    EXPECT_EQ(led(0).num_groups(), 0u);
+  }
+}
+
+TEST_F(ClusterGroupEndTest, EachCallEndsWithTheReasonOfItsOwnEnd) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Begin({.num_tasks = 2, .seed = seed, .max_delay = absl::Milliseconds(300)});
+    ParamResolverDistributed& resolver = *cluster_->control(1).param_resolver();
+    std::vector<CallPtr> calls;
+    for (InstanceKey key = 0; key < 8; ++key) {
+      calls.push_back(cluster_->Request(1, 0, Request(key)));
+    }
+    resolver.EndGroup(kGroup, absl::AbortedError("first"));
+    const CallPtr later = cluster_->Request(1, 0, Request(8));
+    resolver.EndGroup(kGroup, absl::AbortedError("second"));
+    cluster_->RunFor(absl::Seconds(20));
+    ExpectEnds(calls, absl::AbortedError("first"));
+    EXPECT_EQ(later->status(), absl::AbortedError("second"));
+  }
+}
+
+TEST_F(ClusterGroupEndTest, ATaskThatDoesNotWaitCannotEndAGroupBeingFormed) {
+  Begin({.num_tasks = 3});
+  const CallPtr call = AskAndRun(1, Request());
+  for (int task : {0, 2}) {
+    EndGroup(task, "not mine");
+  }
+  (void)Send(2, 0, EndOf(/*generation=*/0));
+  EXPECT_TRUE(call->waits());
+}
+
+// A bad generation from one member affects no other task, nor the member's
+// later calls.
+TEST_F(ClusterGroupEndTest, AGenerationThatCannotBeIsNotCountedOnFrom) {
+  for (int shift : {40, 41, 42, 61, 62}) {
+    SCOPED_TRACE(absl::StrCat("2^", shift));
+    const uint64_t generation = uint64_t{1} << shift;
+    Begin({.num_tasks = 3});
+    proto::ControlRequest request;
+    *request.mutable_complete_params() =
+        *EncodeMemberCall({.device = cluster_->Device(2, 0),
+                           .request = std::make_shared<const CollectiveRequest>(
+                               AllReduceOf(8, 2, 1)),
+                           .ended_generation = generation});
+    const ControlAnswer answer = Send(2, 0, request);
+    if (shift > 41) {
+      ASSERT_THAT(answer, IsOk());
+      EXPECT_THAT(DecodeError(answer->complete_params().failure().reason()),
+                  IsInvalidArgument("ended_generation"));
+    }
+    for (int round = 0; round < 3; ++round) {
+      for (InstanceKey key : {1, 2}) {
+        Settle(Request(key));
+      }
+      EndGroup(round, "enough");
+      cluster_->RunFor(absl::Seconds(1));
+    }
+  }
+}
+
+TEST_F(ClusterGroupEndTest, TheEndOfAGenerationThatCannotBeIsNotBelieved) {
+  for (int shift : {39, 40, 41, 61, 62}) {
+    SCOPED_TRACE(absl::StrCat("2^", shift));
+    Begin({.num_tasks = 3});
+    for (int liar : {1, 2}) {
+      Settle(Request());
+      const ControlAnswer answer =
+          Send(liar, liar == 1 ? 0 : 1, EndOf(uint64_t{1} << shift));
+      if (shift > 40) {
+        EXPECT_THAT(answer, IsInvalidArgument("says has ended"));
+      }
+      for (int task : {0, 1, 2}) {
+        EndGroup(task, "enough");
+      }
+      cluster_->RunFor(absl::Seconds(1));
+    }
+  }
+}
+
+// Changes every field of every request between tasks in every way. Each request
+// ends in a status, or waits as a valid one would, and the task continues to
+// serve.
+
+constexpr int kNumTasks = 3;
+
+proto::Error SomeError() {
+  return EncodeError(absl::AbortedError("a good reason"));
+}
+
+proto::Device DeviceMessage(DeviceAttributes device) {
+  device.locality.links = {{1, 5}};
+  device.libraries = {"Some"};
+  device.unit = "0000:1B:00.0";
+  proto::Device message;
+  EncodeDevice(device, &message);
+  message.set_index(1);
+  return message;
+}
+
+// A call with every field set.
+proto::ControlRequest FullCall(const DeviceAttributes& device) {
+  proto::ControlRequest message;
+  proto::CompleteParams& call = *message.mutable_complete_params();
+  *call.mutable_device() = DeviceMessage(device);
+  CollectiveRequest requested = AllReduceOf(kGroup, 3, 1);
+  requested.merge_op = ReductionKind::kMax;
+  requested.dtype = DType::kFloat64;
+  requested.rank = 1;
+  requested.impl_details = {.implementation = "RingReduce",
+                            .determinism = Determinism::kFixedLayout,
+                            .subdiv_offsets = {0, 1},
+                            .max_subdivs_per_device = 2,
+                            .rank_list = {2, 0, 1},
+                            .dependencies = {{kGroup, 3}}};
+  const auto encoded = EncodeMemberCall(
+      {.device = device,
+       .request = std::make_shared<const CollectiveRequest>(requested)});
+  EXPECT_THAT(encoded, IsOk());
+  *call.mutable_request() = encoded->request();
+  // Other types use these fields; the parser reads them for every type.
+  proto::Request& request = *call.mutable_request();
+  request.set_collective(1);
+  request.set_uneven(true);
+  request.set_is_source(true);
+  request.set_root(1);
+  for (int i = 0; i < 3; ++i) {
+    request.add_rows(i + 1);
+    request.add_send_rows(i + 1);
+    request.add_permutation(i);
+  }
+  request.set_merge_op_commutative(true);
+  request.set_merge_op_is_custom(true);
+  request.set_merge_op("mine");
+  request.set_final_op_is_custom(true);
+  request.set_final_op("last");
+  call.set_ended_generation(1);
+  call.set_living_generation(2);
+  call.set_step(3);
+  call.set_execution(4);
+  return message;
+}
+
+std::vector<proto::ControlRequest> AllRequests(const DeviceAttributes& device) {
+  std::vector<proto::ControlRequest> all(7);
+  *all[0].mutable_hello()->add_devices() = DeviceMessage(device);
+  all[0].mutable_hello()->set_num_tasks(kNumTasks);
+  all[1].mutable_heartbeat()->set_hold_ms(10);
+  all[2].mutable_describe_waiting()->set_group_key(kGroup);
+  all[2].mutable_describe_waiting()->set_instance_key(1);
+  all[3].mutable_step_sequence()->set_graph_key(1);
+  all[3].mutable_step_sequence()->set_number(1);
+  all[4].mutable_end_group()->set_group_key(kGroup);
+  all[4].mutable_end_group()->set_generation(1);
+  *all[4].mutable_end_group()->mutable_reason() = SomeError();
+  all[4].mutable_end_group()->add_lost_tasks(1);
+  proto::CancelExecution& cancel = *all[5].mutable_cancel_execution();
+  cancel.mutable_key()->set_generation(1);
+  cancel.mutable_key()->set_step(2);
+  cancel.mutable_key()->set_group(kGroup);
+  cancel.mutable_key()->set_instance(3);
+  cancel.mutable_key()->set_execution(4);
+  *cancel.mutable_reason() = SomeError();
+  all[6].mutable_cleanup_step()->set_step(2);
+  all.push_back(FullCall(device));
+  all.emplace_back().mutable_goodbye();
+  proto::SubmitTensors& submit = *all.emplace_back().mutable_submit_tensors();
+  submit.set_number(1);
+  submit.set_first_request(1);
+  submit.set_name_head("the name of ");
+  proto::TensorRequest& tensor = *submit.add_requests();
+  tensor.set_name("a tensor");
+  tensor.set_collective(1);
+  tensor.set_dtype(static_cast<int>(DType::kInt64));
+  tensor.add_shape(3);
+  tensor.set_merge_op("sum");
+  submit.set_slots("\x05");
+  all.emplace_back().mutable_await_decisions()->set_after(1);
+  proto::EndDecisions& end = *all.emplace_back().mutable_end_decisions();
+  *end.mutable_reason() = SomeError();
+  end.set_cancels_runs(true);
+  return all;
+}
+
+class SpoiltRequestsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    cluster_.StartAll();
+    all_ = AllRequests(cluster_.Device(1, 0));
+  }
+
+  // Answer of task 0 to task 1; nullopt if there is none within 50 ms.
+  std::optional<absl::Status> Answer(const proto::ControlRequest& request) {
+    const auto answer = std::make_shared<std::optional<absl::Status>>();
+    cluster_.Send({1, cluster_.Device(1, 0).incarnation}, 0, request,
+                  [answer](const ControlAnswer& given) {
+                    EXPECT_FALSE(answer->has_value()) << "answered twice";
+                    *answer = given.status();
+                  });
+    cluster_.RunFor(absl::Milliseconds(50));
+    return *answer;
+  }
+
+  void ExpectServes() {
+    proto::ControlRequest hello;
+    hello.mutable_hello()->set_num_tasks(kNumTasks);
+    EncodeDevice(cluster_.Device(1, 0), hello.mutable_hello()->add_devices());
+    const auto answer = Answer(hello);
+    EXPECT_THAT(answer, testing::Optional(IsOk()));
+  }
+
+  SimulatedCluster cluster_{{.num_tasks = kNumTasks, .devices_per_task = 2}};
+  std::vector<proto::ControlRequest> all_;
+};
+
+TEST_F(SpoiltRequestsTest, NoRequestAndNoFieldIsLeftOut) {
+  std::set<int> kinds;
+  for (const proto::ControlRequest& request : all_) {
+    kinds.insert(request.kind_case());
+    EXPECT_THAT(FieldsNotSet(request), IsEmpty()) << request.DebugString();
+  }
+  EXPECT_EQ(static_cast<int>(kinds.size()),
+            proto::ControlRequest::descriptor()->oneof_decl(0)->field_count());
+}
+
+TEST_F(SpoiltRequestsTest, EachEndsInAStatusAndTheTaskGoesOn) {
+  const std::set<absl::StatusCode> expected = {
+      absl::StatusCode::kOk,
+      absl::StatusCode::kInvalidArgument,
+      absl::StatusCode::kFailedPrecondition,
+      absl::StatusCode::kPermissionDenied,
+      absl::StatusCode::kResourceExhausted,
+      absl::StatusCode::kAborted,
+      absl::StatusCode::kAlreadyExists,  // For a tensor's name used twice.
+      // Because this test runs no collectives.
+      absl::StatusCode::kUnimplemented,
+  };
+  int num_refused = 0;
+  for (const proto::ControlRequest& request : all_) {
+    for (const SpoiltMessage& spoilt : SpoilEachField(request)) {
+      const auto answer =
+          Answer(static_cast<const proto::ControlRequest&>(*spoilt.message));
+      const bool may_wait = request.has_complete_params() ||
+                            request.has_heartbeat() ||
+                            request.has_await_decisions();
+      if (!answer.has_value()) {
+        EXPECT_TRUE(may_wait && !spoilt.is_absurd) << spoilt.what;
+        continue;
+      }
+      EXPECT_TRUE(expected.contains(answer->code()))
+          << spoilt.what << ": " << *answer;
+      EXPECT_LT(answer->message().size(), 4096u) << spoilt.what;
+      if (spoilt.is_absurd && request.has_complete_params()) {
+        EXPECT_THAT(*answer, IsInvalidArgument()) << spoilt.what;
+      }
+      if (!answer->ok()) ++num_refused;
+    }
+    ExpectServes();
+  }
+  EXPECT_GT(num_refused, 100);
+}
+
+// Many threads of each task call, cancel, end groups and reduce named tensors.
+
+constexpr int kTasks = 3;
+constexpr uint64_t kIncarnation = 5;
+
+// Registry of the running tasks.
+class Tasks {
+ public:
+  void Set(int task, std::shared_ptr<ClusterControl> control)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    std::swap(tasks_[task], control);
+    ended_.push_back(std::move(control));
+  }
+  std::shared_ptr<ClusterControl> Get(int task) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return tasks_[task];
+  }
+
+ private:
+  Mutex mu_;
+  std::vector<std::shared_ptr<ClusterControl>> ended_ ABSL_GUARDED_BY(mu_);
+  std::array<std::shared_ptr<ClusterControl>, kTasks> tasks_
+      ABSL_GUARDED_BY(mu_);
+};
+
+// Calls the other tasks' services on the calling thread.
+class DirectChannel : public ControlChannel {
+ public:
+  DirectChannel(int task, Tasks* tasks) : task_(task), tasks_(tasks) {}
+
+  void Call(int task, proto::ControlRequest request, ControlCallOptions options,
+            ControlDone done) override {
+    const auto control = tasks_->Get(task);
+    if (control == nullptr) {
+      return std::move(done)(absl::CancelledError("the test is over"));
+    }
+    if (options.cancellation == nullptr) {
+      options.cancellation = std::make_shared<Cancellation>();
+    }
+    control->Handle({task_, kIncarnation}, request, options.cancellation,
+                    std::move(done));
+  }
+
+ private:
+  const int task_;
+  Tasks* const tasks_;
+};
+
+TEST(ClusterConcurrencyTest, CallsCancellationsAndEndsFromManyThreads) {
+  DefaultEnvironment environment(/*num_workers=*/2);
+  std::vector<std::shared_ptr<DeviceManager>> devices;
+  Tasks tasks;
+  for (int task = 0; task < kTasks; ++task) {
+    std::vector<std::unique_ptr<Device>> own;
+    own.push_back(std::make_unique<CpuDevice>(DeviceAttributes{
+        .name = {"worker", 0, task, "CPU", 0}, .incarnation = kIncarnation}));
+    devices.push_back(*DeviceManager::Create(std::move(own)));
+    tasks.Set(
+        task,
+        ClusterControl::Create(
+            {.cluster = {.addresses = {"a:1", "b:1", "c:1"}, .this_task = task},
+             .environment = environment.get(),
+             .channel = std::make_shared<DirectChannel>(task, &tasks),
+             .directory = std::make_shared<GroupDirectory>(),
+             .devices = devices.back(),
+             .incarnation = kIncarnation}));
+  }
+  constexpr int kCalls = 300;
+  const auto run = [&](int task) {
+    BlockingCounter answered(kCalls);
+    std::vector<std::shared_ptr<Cancellation>> tokens;
+    for (int i = 0; i < kCalls; ++i) {
+      tokens.push_back(std::make_shared<Cancellation>());
+      tasks.Get(task)->param_resolver()->CompleteParamsAsync(
+          devices[task]->devices()[0]->attributes(),
+          std::make_shared<const CollectiveRequest>(
+              AllReduceOf(i % 3, kTasks, i % 7)),
+          CallNumber{.step_id = task, .execution = static_cast<uint64_t>(i)},
+          tokens.back(), [&](auto) { answered.DecrementCount(); });
+      if (i % 11 == task) {
+        tokens[i / 2]->Cancel(absl::CancelledError("at will"));
+      }
+      if (i % 50 == 10 * task) {
+        tasks.Get(task)->param_resolver()->EndGroup(
+            i % 3, absl::AbortedError("at will"));
+      }
+      tasks.Get(task)->param_resolver()->DescribeWaiting(
+          AllReduceOf(i % 3, kTasks, i % 7));
+    }
+    for (const auto& token : tokens) {
+      token->Cancel(absl::CancelledError("over"));
+    }
+    answered.Wait();
+  };
+  std::vector<std::thread> threads;
+  for (int task = 0; task < kTasks; ++task) threads.emplace_back(run, task);
+  for (std::thread& thread : threads) thread.join();
+  for (int task = 0; task < kTasks; ++task) {
+    const auto control = tasks.Get(task);
+    EXPECT_EQ(control->param_resolver()->num_waiting(), 0u);
+    EXPECT_EQ(control->param_resolver()->leader().num_waiting(), 0u);
+    tasks.Set(task, nullptr);
+  }
 }
 
 }  // namespace cluster_resolve_test

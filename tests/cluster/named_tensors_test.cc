@@ -1,6 +1,3 @@
-// Collectives on named tensors among the tasks of a cluster. The seed
-// determines the order of messages.
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,8 +15,10 @@
 #include "tests/cluster/named_tensor_job.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
+#include "tests/doubles/stoppable_environment.h"
 #include "tutti/collective.h"
 #include "tutti/device.h"
+#include "tutti/environment.h"
 #include "tutti/executor.h"
 
 namespace tutti {
@@ -27,6 +26,9 @@ namespace named_tensors_test {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
+
+// Collectives on named tensors among the tasks of a cluster. The seed
+// determines the order of messages.
 
 constexpr int kNumRanks = 3;
 
@@ -678,6 +680,48 @@ TEST_P(NamedTensorsTest, OneRankNeedsNobody) {
   environment_.RunAll();
   EXPECT_THAT(sum->status, IsOk());
   EXPECT_THAT(rows->Values(), ElementsAre(1, 1, 1));
+}
+
+class NamedTensorsConcurrencyTest : public testing::Test {
+ protected:
+  NamedTensorsConcurrencyTest() {
+    BlockingCounter joined(kNumRanks);
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      job_.runtime(rank).Join(environment_.Now() + absl::Seconds(60), nullptr,
+                              [&joined](const absl::Status& status) {
+                                EXPECT_THAT(status, IsOk());
+                                joined.DecrementCount();
+                              });
+    }
+    joined.Wait();
+  }
+  ~NamedTensorsConcurrencyTest() override { environment_.Stop(); }
+
+  RanksHere ranks() {
+    RanksHere ranks{.num_ranks = kNumRanks};
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      ranks.coordinators[rank] = &job_.at(rank);
+    }
+    return ranks;
+  }
+
+  StoppableEnvironment environment_;
+  NamedTensorJob job_{kNumRanks, environment_.get(), {}};
+};
+
+TEST_F(NamedTensorsConcurrencyTest, AllThreadsOfAllRanksMeet) {
+  ExpectAllThreadsMeet(ranks());
+}
+
+TEST_F(NamedTensorsConcurrencyTest, AShutdownAmongThreadsLeavesNobodyWaiting) {
+  const auto ran = ExpectAShutdownLeavesNoThreadWaiting(ranks(), /*by=*/1);
+  for (int rank = 0; rank < kNumRanks; ++rank) {
+    EXPECT_EQ(ran.at(rank), ran.at(1));
+  }
+}
+
+TEST_F(NamedTensorsConcurrencyTest, ChainsOfRequestsNeedNoStack) {
+  ExpectChainsEnd(ranks());
 }
 
 }  // namespace named_tensors_test
