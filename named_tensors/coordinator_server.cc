@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/if_alive.h"
 #include "framework/base/status_macros.h"
 #include "framework/control/wire_codec.h"
 #include "named_tensors/coordinator_codec.h"
@@ -261,10 +262,7 @@ void CoordinatorServer::Await(int task, uint64_t after, Cancellation* withdrawn,
   }
   if (withdrawn == nullptr) return;
   withdrawn->Watch(
-      [weak_self = weak_from_this(), task, id](const absl::Status& reason) {
-        const auto self = weak_self.lock();
-        if (self != nullptr) self->StopWaiting(task, id, reason);
-      });
+      IfAlive(weak_from_this(), &CoordinatorServer::StopWaiting, task, id));
 }
 
 void CoordinatorServer::StopWaiting(int task, uint64_t id,
@@ -352,10 +350,8 @@ void CoordinatorServer::ArmAlarm() {
       std::min(report, negotiation_.Oldest() + settings.stall_deadline);
   if (next >= rings_at_ || !DisarmAlarm()) return;
   rings_at_ = next;
-  alarm_ = options_.clock->CallAt(next, [weak_self = weak_from_this()] {
-    const auto self = weak_self.lock();
-    if (self != nullptr) self->OnAlarm();
-  });
+  alarm_ = options_.clock->CallAt(
+      next, IfAlive(weak_from_this(), &CoordinatorServer::OnAlarm));
 }
 
 // Returns false if the alarm rings just now.

@@ -15,7 +15,6 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "named_tensors/rank_requests.h"
 #include "named_tensors/tensor_request.h"
 #include "tutti/collective.h"
 #include "tutti/named_tensors.h"

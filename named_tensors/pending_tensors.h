@@ -3,6 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,12 +13,55 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "named_tensors/pending_tensor.h"
-#include "named_tensors/request_batches.h"
 #include "named_tensors/tensor_request.h"
 #include "proto/control.pb.h"
+#include "tutti/environment.h"
+#include "tutti/named_tensors.h"
 
 namespace tutti {
+
+// A request that has not ended.
+struct PendingTensor {
+  TensorRequest request;
+  NamedTensor tensor;
+  StatusCallback done;
+};
+using PendingTensorPtr = std::shared_ptr<PendingTensor>;
+
+// Requests of a rank, cut into messages to rank zero. Each message fits the
+// bound of a control message, whatever the names. Not thread-safe. Calls
+// nobody.
+class RequestBatches {
+ public:
+  struct Batch {
+    proto::SubmitTensors message;
+
+    // Ids of the requests in the message, which have consecutive numbers from
+    // `first_request`.
+    std::vector<uint64_t> ids;
+  };
+
+  // `slot` is the slot under which rank zero knows exactly this request, if
+  // any.
+  void Add(uint64_t id, TensorRequest request, std::optional<uint32_t> slot);
+
+  bool empty() const { return waiting_.empty(); }
+
+  // Takes the next requests that fit into one message. REQUIRES: !empty(), and
+  // messages arrive in the order of these calls.
+  Batch TakeNext();
+
+ private:
+  struct Entry {
+    uint64_t id = 0;
+    TensorRequest request;
+    std::optional<uint32_t> slot;
+  };
+
+  std::deque<Entry> waiting_;
+  uint64_t last_message_ = 0;
+  uint64_t next_request_ = 1;
+};
 
 // Requests of one rank: on their way to rank zero, undecided, or running. Not
 // thread-safe. Calls nobody.

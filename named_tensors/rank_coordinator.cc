@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/if_alive.h"
 #include "framework/base/status_macros.h"
 #include "framework/control/wire_codec.h"
 #include "named_tensors/decision_run.h"
@@ -169,16 +170,15 @@ void RankCoordinator::SendNext() {
     *request.mutable_submit_tensors() = pending_.TakeMessage();
   }
   Call(std::move(request),
-       [weak_self = weak_from_this()](const ControlAnswer& answer) {
-         const auto self = weak_self.lock();
-         if (self == nullptr) return;
-         if (!answer.ok()) return self->Fail(answer.status());
-         {
-           MutexLock lock(&self->mu_);
-           self->is_sending_ = false;
-         }
-         self->SendNext();
-       });
+       IfAlive(weak_from_this(),
+               [](RankCoordinator& self, const ControlAnswer& answer) {
+                 if (!answer.ok()) return self.Fail(answer.status());
+                 {
+                   MutexLock lock(&self.mu_);
+                   self.is_sending_ = false;
+                 }
+                 self.SendNext();
+               }));
 }
 
 // --- Decisions ---------------------------------------------------------------
@@ -190,10 +190,7 @@ void RankCoordinator::AwaitDecisions() {
     request.mutable_await_decisions()->set_after(last_decision_);
   }
   Call(std::move(request),
-       [weak_self = weak_from_this()](const ControlAnswer& answer) {
-         const auto self = weak_self.lock();
-         if (self != nullptr) self->OnDecisions(answer);
-       });
+       IfAlive(weak_from_this(), &RankCoordinator::OnDecisions));
 }
 
 void RankCoordinator::OnDecisions(const ControlAnswer& answer) {

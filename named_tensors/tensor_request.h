@@ -4,9 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "tutti/collective.h"
 #include "tutti/tensor.h"
 
@@ -40,6 +43,52 @@ std::string Quoted(absl::string_view name);
 // collective without names, and too many dimensions or bytes. Also for a merge
 // op on a gather, and for a missing or too long merge op on a reduction.
 absl::Status Validate(const TensorRequest& request);
+
+// Requests of the ranks for one name. Keeps the first request whole. Keeps of
+// the others only the differences: usually none, or the first dimension. Takes
+// no room for ranks without a request. A value.
+class RankRequests {
+ public:
+  // Starts with the first request, of any rank.
+  explicit RankRequests(TensorRequest first);
+
+  // Adds another request of that name. REQUIRES: called once per other rank.
+  void Add(int rank, TensorRequest request);
+
+  const std::string& name() const { return name_; }
+
+  // The first request, without the name. If all_equal(), all requests equal it.
+  const TensorRequest& first() const { return first_; }
+  bool all_equal() const { return rows_.empty() && others_.empty(); }
+
+  // Returns the request of `rank` without the name. REQUIRES: `rank` has a
+  // request.
+  TensorRequest Of(int rank) const;
+
+  // Returns all requests, indexed by rank. Only rank zero's has the name.
+  // REQUIRES: all ranks have a request.
+  std::vector<TensorRequest> OfAll(int num_ranks) const;
+
+ private:
+  std::string name_;
+  TensorRequest first_;
+
+  // Differences by rank: the first dimension if nothing else differs, else the
+  // whole request.
+  absl::flat_hash_map<int, int64_t> rows_;
+  absl::flat_hash_map<int, TensorRequest> others_;
+};
+
+// Checks that the requests of all ranks for one name form one collective. Pure.
+//
+// Errors: FAILED_PRECONDITION with the difference, the values found, and the
+// ranks with each value: "mismatched data types: one rank had type float32, but
+// another rank had type int32: ranks [0, 2] / [1]; a further one had type int8:
+// ranks [3]". Compares data types first, then operations, then shapes.
+absl::Status CheckRequestsAgree(absl::Span<const TensorRequest> by_rank);
+
+// Returns "[0, 2]"; lists only the first of many ranks.
+std::string RanksText(absl::Span<const int> ranks);
 
 }  // namespace tutti
 

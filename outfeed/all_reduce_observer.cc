@@ -1,4 +1,5 @@
 #include <cstring>
+#include <span>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -12,15 +13,6 @@
 namespace tutti {
 namespace {
 
-absl::StatusOr<Tensor> CopyOf(const Tensor& tensor) {
-  absl::StatusOr<Tensor> copy =
-      Tensor::Allocate(tensor.dtype(), tensor.shape());
-  if (copy.ok() && tensor.size_bytes() > 0) {
-    std::memcpy(copy->mutable_data(), tensor.data(), tensor.size_bytes());
-  }
-  return copy;
-}
-
 // Copies the outputs, one after the other, to a tensor of the request's shape.
 absl::StatusOr<Tensor> CopyOf(const SegmentList& segments,
                               const TensorShape& shape) {
@@ -31,16 +23,6 @@ absl::StatusOr<Tensor> CopyOf(const SegmentList& segments,
                 static_cast<size_t>(piece.end - piece.begin));
   }
   return copy;
-}
-
-absl::StatusOr<Tensor> StepAndExecution(int64_t step_id, uint64_t execution) {
-  const int64_t numbers[] = {step_id, static_cast<int64_t>(execution)};
-  absl::StatusOr<Tensor> tensor =
-      Tensor::Allocate(DType::kInt64, TensorShape::Vector(2));
-  if (tensor.ok()) {
-    std::memcpy(tensor->mutable_data(), numbers, sizeof(numbers));
-  }
-  return tensor;
 }
 
 }  // namespace
@@ -144,19 +126,23 @@ void AllReduceObserver::OnFinished(const Finished& finished) {
 // Sends the result. Errors: failures before the sender has the item.
 absl::Status AllReduceObserver::Send(const Source& source, uint32_t consumer_id,
                                      const Finished& finished) const {
-  ASSIGN_OR_RETURN(const auto copy,
-                   finished.segments == nullptr
-                       ? CopyOf(finished.output)
-                       : CopyOf(*finished.segments, finished.request.shape));
+  ASSIGN_OR_RETURN(
+      const auto copy,
+      finished.segments == nullptr
+          ? CopyOf(finished.output.dtype(), finished.output.shape(),
+                   {finished.output.data(), finished.output.size_bytes()})
+          : CopyOf(*finished.segments, finished.request.shape));
   if (!registry_->Find(consumer_id).ok()) {
     // Another thread may register the id meanwhile, with other arrays.
-    const absl::Status status = registry_->Register(
+    RETURN_IF_ERROR(registry_->Register(
         consumer_id, {{DType::kInt64, TensorShape::Vector(2)},
-                      {copy.dtype(), copy.shape()}});
-    if (!status.ok()) return status;
+                      {copy.dtype(), copy.shape()}}));
   }
+  const int64_t step_and_execution[] = {
+      finished.step_id, static_cast<int64_t>(finished.execution)};
   ASSIGN_OR_RETURN(const auto numbers,
-                   StepAndExecution(finished.step_id, finished.execution));
+                   CopyOf(DType::kInt64, TensorShape::Vector(2),
+                          std::as_bytes(std::span(step_and_execution))));
   source.sender.Send(
       consumer_id, {numbers, copy},
       [counts = source.counts](absl::Status status) { counts->End(status); });

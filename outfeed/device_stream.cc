@@ -14,11 +14,6 @@ namespace {
 // Callbacks in a row before other works get the thread of the work queue.
 constexpr size_t kItemsPerTurn = 256;
 
-absl::Status Annotated(const absl::Status& status, absl::string_view who) {
-  return absl::Status(status.code(),
-                      absl::StrCat("outfeed of ", who, ": ", status.message()));
-}
-
 // Calls `callback`. Turns an exception into a status.
 absl::Status Guarded(const OutfeedCallback& callback, Device& device,
                      uint32_t consumer_id, absl::Span<Tensor> arrays) {
@@ -56,7 +51,7 @@ absl::Status DeviceStream::Start() {
 void DeviceStream::Close() {
   options_.channel->Close(
       *this, ShutdownHeader(),
-      Annotated(absl::CancelledError("its receiver was shut down"), who_));
+      OutfeedError(absl::CancelledError("its receiver was shut down"), who_));
 }
 
 OutfeedStatistics DeviceStream::statistics() const {
@@ -166,12 +161,7 @@ bool DeviceStream::HasRoom(const OutfeedConsumer& consumer) {
 }
 
 bool DeviceStream::TakePayload(Tensor& array) {
-  absl::Status status = CheckArray(*consumer_, read_.size(), array);
-  if (status.ok() && IsShutdownHeader(array)) {
-    status = absl::InvalidArgumentError(absl::StrCat(
-        "an item of consumer id ", consumer_->id, " has ",
-        consumer_->arrays.size(), " arrays, found ", read_.size()));
-  }
+  const absl::Status status = CheckPayload(*consumer_, read_.size(), array);
   if (!status.ok()) return FailReading(status);
   read_.push_back(std::move(array));
   EndItemIfComplete();
@@ -189,7 +179,7 @@ void DeviceStream::EndItemIfComplete() {
 }
 
 bool DeviceStream::FailReading(const absl::Status& status) {
-  end_ = Annotated(status, who_);
+  end_ = OutfeedError(status, who_);
   return false;
 }
 
@@ -278,7 +268,7 @@ absl::Status DeviceStream::CallNext() {
     ++num_items_;
     return status;
   }
-  return Annotated(
+  return OutfeedError(
       absl::Status(status.code(),
                    absl::StrCat("the callback failed for an item "
                                 "of consumer id ",
@@ -334,10 +324,11 @@ void DeviceStream::Release(int64_t num_bytes) {
 
 void DeviceStream::EndChannel(const absl::Status& status) {
   options_.channel->End(
-      *this, !status.ok()
-                 ? status
-                 : Annotated(absl::CancelledError("its receiver was shut down"),
-                             who_));
+      *this,
+      !status.ok()
+          ? status
+          : OutfeedError(absl::CancelledError("its receiver was shut down"),
+                         who_));
   {
     MutexLock lock(&mu_);
     has_left_channel_ = true;

@@ -1,10 +1,10 @@
 #include "outfeed/frame.h"
 
 #include <array>
-#include <cstddef>
+#include <cstring>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
@@ -73,6 +73,34 @@ absl::StatusOr<uint32_t> ReadHeader(const Tensor& header) {
         "the start marker of a header is ", kOutfeedStart, ", found ", start));
   }
   return NumberAt(header.data() + 4);
+}
+
+absl::Status OutfeedError(const absl::Status& status,
+                          absl::string_view device) {
+  return absl::Status(status.code(), absl::StrCat("outfeed of ", device, ": ",
+                                                  status.message()));
+}
+
+absl::Status CheckPayload(const OutfeedConsumer& consumer, size_t index,
+                          const Tensor& array) {
+  RETURN_IF_ERROR(CheckArray(consumer, index, array));
+  return IsShutdownHeader(array) ? NumArraysError(consumer, index)
+                                 : absl::OkStatus();
+}
+
+absl::Status NumArraysError(const OutfeedConsumer& consumer, size_t found) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("an item of consumer id ", consumer.id, " has ",
+                   consumer.arrays.size(), " arrays, found ", found));
+}
+
+absl::StatusOr<Tensor> CopyOf(DType dtype, const TensorShape& shape,
+                              absl::Span<const std::byte> bytes) {
+  absl::StatusOr<Tensor> copy = Tensor::Allocate(dtype, shape);
+  if (copy.ok() && !bytes.empty()) {
+    std::memcpy(copy->mutable_data(), bytes.data(), bytes.size());
+  }
+  return copy;
 }
 
 }  // namespace tutti

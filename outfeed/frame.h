@@ -1,9 +1,14 @@
 #ifndef TUTTI_OUTFEED_FRAME_H_
 #define TUTTI_OUTFEED_FRAME_H_
 
+#include <cstddef>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "tutti/outfeed.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
@@ -27,9 +32,25 @@ Tensor ShutdownHeader();
 // True for the buffer of ShutdownHeader(); false for an equal copy.
 bool IsShutdownHeader(const Tensor& array);
 
+// Adds the name of the device whose outfeed has failed.
+absl::Status OutfeedError(const absl::Status& status, absl::string_view device);
+
 // Returns the consumer's id. Errors: INVALID_ARGUMENT, with the bytes found, if
 // `header` is no header.
 absl::StatusOr<uint32_t> ReadHeader(const Tensor& header);
+
+// Checks array `index` of an item of the consumer, as a device sends it.
+// Errors: INVALID_ARGUMENT for another type or shape, and for the header that
+// ends the stream.
+absl::Status CheckPayload(const OutfeedConsumer& consumer, size_t index,
+                          const Tensor& array);
+
+// Error of an item of the consumer that has another number of arrays.
+absl::Status NumArraysError(const OutfeedConsumer& consumer, size_t found);
+
+// Returns a new tensor that holds the bytes. REQUIRES: they have its size.
+absl::StatusOr<Tensor> CopyOf(DType dtype, const TensorShape& shape,
+                              absl::Span<const std::byte> bytes);
 
 }  // namespace tutti
 

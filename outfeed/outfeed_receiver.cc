@@ -142,7 +142,7 @@ absl::Status OutfeedReceiver::Streams::StartStreams(size_t& num_started) {
   state_ = State::kStarted;
   ending_->Expect(streams_.size());
   for (const auto& stream : streams_) {
-    if (absl::Status status = stream->Start(); !status.ok()) return status;
+    RETURN_IF_ERROR(stream->Start());
     ++num_started;
   }
   return absl::OkStatus();
@@ -162,7 +162,7 @@ void OutfeedReceiver::Streams::Shutdown(StatusCallback done) {
 
 absl::StatusOr<std::unique_ptr<OutfeedReceiver>> OutfeedReceiver::Create(
     Options options) {
-  if (absl::Status status = Validate(options); !status.ok()) return status;
+  RETURN_IF_ERROR(Validate(options));
   const auto registry = options.registry != nullptr
                             ? std::move(options.registry)
                             : std::make_shared<OutfeedRegistry>();

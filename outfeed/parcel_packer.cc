@@ -56,23 +56,22 @@ absl::Status ParcelPacker::CheckBounds(const OutfeedConsumer& consumer) const {
 }
 
 absl::Status ParcelPacker::Define(const OutfeedConsumer& consumer) {
-  absl::Status status = Add(
-      DefineEntry{consumer.id, static_cast<uint32_t>(consumer.arrays.size())});
+  RETURN_IF_ERROR(Add(
+      DefineEntry{consumer.id, static_cast<uint32_t>(consumer.arrays.size())}));
   for (const ArraySpec& array : consumer.arrays) {
-    if (!status.ok()) return status;
-    status = Add(SpecEntry{array});
+    RETURN_IF_ERROR(Add(SpecEntry{array}));
   }
-  if (status.ok()) defined_.insert(consumer.id);
-  return status;
+  defined_.insert(consumer.id);
+  return absl::OkStatus();
 }
 
 absl::Status ParcelPacker::AddArray(Tensor& array) {
   const size_t num_bytes = array.size_bytes();
   const auto cost = static_cast<int64_t>(num_bytes) + kEntryCostBytes;
   if (num_bytes <= kMaxInlineBytes) {
-    absl::Status status = Add(InlineEntry{{array.data(), num_bytes}});
-    if (status.ok()) open_.cost_bytes += cost;
-    return status;
+    RETURN_IF_ERROR(Add(InlineEntry{{array.data(), num_bytes}}));
+    open_.cost_bytes += cost;
+    return absl::OkStatus();
   }
   RETURN_IF_ERROR(Add(LargeEntry()));
   loans_.push_back({.kind = StreamTag::kLargeArray,

@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "outfeed/parcel.h"
-#include "outfeed/stream_tags.h"
 #include "tutti/outfeed.h"
 #include "tutti/tensor.h"
 

@@ -111,7 +111,7 @@ const ArraySpec& StreamReader::NextArray() {
 
 absl::StatusOr<StreamReader::Step> StreamReader::Take(
     const InlineEntry& entry) {
-  if (absl::Status status = Expect(Place::kItem); !status.ok()) return status;
+  RETURN_IF_ERROR(Expect(Place::kItem));
   const ArraySpec& spec = NextArray();
   if (entry.bytes.size() != BytesOf(spec)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -123,7 +123,7 @@ absl::StatusOr<StreamReader::Step> StreamReader::Take(
 
 absl::StatusOr<StreamReader::Step> StreamReader::Take(
     const LargeEntry& /*entry*/) {
-  if (absl::Status status = Expect(Place::kItem); !status.ok()) return status;
+  RETURN_IF_ERROR(Expect(Place::kItem));
   const ArraySpec& spec = NextArray();
   if (BytesOf(spec) == 0) {
     return absl::InvalidArgumentError(

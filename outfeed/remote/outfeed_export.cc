@@ -17,7 +17,6 @@
 #include "outfeed/memory_channel.h"
 #include "outfeed/parcel_packer.h"
 #include "outfeed/remote/stream_link.h"
-#include "outfeed/stream_tags.h"
 #include "tutti/device.h"
 #include "tutti/outfeed.h"
 #include "tutti/tensor.h"
@@ -55,8 +54,7 @@ class OutfeedExport::Core : public OutfeedListener,
   using Loan = ParcelPacker::Loan;
 
   absl::Status Annotated(const absl::Status& status) const {
-    return absl::Status(status.code(), absl::StrCat("outfeed of ", who_, ": ",
-                                                    status.message()));
+    return OutfeedError(status, who_);
   }
   absl::Status Refusal() const {
     return Annotated(absl::CancelledError("its receiver was shut down"));
@@ -211,12 +209,7 @@ bool OutfeedExport::Core::HasRoom(const OutfeedConsumer& consumer) {
 }
 
 bool OutfeedExport::Core::TakePayload(Tensor& array) {
-  absl::Status status = CheckArray(*consumer_, read_.size(), array);
-  if (status.ok() && IsShutdownHeader(array)) {
-    status = absl::InvalidArgumentError(absl::StrCat(
-        "an item of consumer id ", consumer_->id, " has ",
-        consumer_->arrays.size(), " arrays, found ", read_.size()));
-  }
+  const absl::Status status = CheckPayload(*consumer_, read_.size(), array);
   if (!status.ok()) return EndReading(Annotated(status));
   read_.push_back(std::move(array));
   return PackIfComplete();

@@ -1,7 +1,6 @@
 #include "outfeed/remote/remote_channel.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <utility>
 #include <variant>
@@ -67,8 +66,7 @@ RemoteChannel::RemoteChannel(std::string name, std::shared_ptr<StreamLink> link,
 // Adds the device's name, unless the sending end has done so.
 absl::Status RemoteChannel::Annotated(const absl::Status& status) const {
   if (absl::StrContains(status.message(), name_)) return status;
-  return absl::Status(status.code(), absl::StrCat("outfeed of ", name_, ": ",
-                                                  status.message()));
+  return OutfeedError(status, name_);
 }
 
 std::shared_ptr<RemoteChannel::Tap> RemoteChannel::TapOf(
@@ -134,11 +132,11 @@ void RemoteChannel::End(const OutfeedListener& listener, absl::Status status) {
 // --- Transfers of the link ---------------------------------------------------
 
 void RemoteChannel::Begin() {
-  for (uint64_t number = 0; number < kNumSlots; ++number) AskForParcel(number);
+  for (uint64_t number = 0; number < kNumSlots; ++number) RequestParcel(number);
   Advance();
 }
 
-void RemoteChannel::AskForParcel(uint64_t number) {
+void RemoteChannel::RequestParcel(uint64_t number) {
   link_->Receive(
       TagOf(StreamTag::kParcel, number),
       absl::MakeSpan(slots_[number % kNumSlots]),
@@ -161,7 +159,7 @@ void RemoteChannel::OnLargeArray(size_t num_before,
                                  const absl::Status& status) {
   {
     MutexLock lock(&mu_);
-    --num_large_asked_;
+    --num_large_requested_;
     if (!status.ok()) {
       num_before_lost_ =
           std::min(num_before, num_before_lost_.value_or(num_before));
@@ -182,21 +180,10 @@ void RemoteChannel::OnTransferred(const absl::Status& status) {
 // --- Reading -----------------------------------------------------------------
 
 void RemoteChannel::Advance() {
-  {
-    MutexLock lock(&mu_);
-    is_due_ = true;
-    if (is_stepping_) return;
-    is_stepping_ = true;
-  }
-  for (;;) {
-    {
-      MutexLock lock(&mu_);
-      is_stepping_ = std::exchange(is_due_, false);
-      if (!is_stepping_) return;
-    }
+  advance_.Run([this] {
     while (Step()) {
     }
-  }
+  });
 }
 
 bool RemoteChannel::Step() {
@@ -246,7 +233,7 @@ bool RemoteChannel::BeginParcel() {
 }
 
 bool RemoteChannel::EndParcel() {
-  AskForParcel(parcel_ + kNumSlots);
+  RequestParcel(parcel_ + kNumSlots);
   ++parcel_;
   state_ = State::kNextParcel;
   return true;
@@ -264,7 +251,7 @@ bool RemoteChannel::Flush() {
   bool has_lost = false;
   {
     MutexLock lock(&mu_);
-    if (num_large_asked_ > 0) return false;
+    if (num_large_requested_ > 0) return false;
     has_lost = num_before_lost_.has_value();
     if (has_lost) num_whole_ = *num_before_lost_;
     is_transferring_ = num_whole_ > 0;
@@ -303,11 +290,8 @@ bool RemoteChannel::Take(const StreamReader::Header& step) {
 
 bool RemoteChannel::Take(const StreamReader::InlineArray& step) {
   absl::StatusOr<Tensor> array =
-      Tensor::Allocate(step.spec->dtype, step.spec->shape);
+      CopyOf(step.spec->dtype, step.spec->shape, step.bytes);
   if (!array.ok()) return EndAfterBatch(Annotated(array.status()));
-  if (!step.bytes.empty()) {
-    std::memcpy(array->mutable_data(), step.bytes.data(), step.bytes.size());
-  }
   return AddArray(*std::move(array));
 }
 
@@ -324,7 +308,7 @@ bool RemoteChannel::Take(const StreamReader::LargeArray& step) {
   absl::StatusOr<Tensor> array =
       Tensor::Allocate(step.spec->dtype, step.spec->shape);
   if (!array.ok()) return EndAfterBatch(Annotated(array.status()));
-  AskForArray(*array);
+  RequestArray(*array);
   return AddArray(*std::move(array));
 }
 
@@ -344,10 +328,10 @@ bool RemoteChannel::AddArray(Tensor array) {
   return true;
 }
 
-void RemoteChannel::AskForArray(Tensor array) {
+void RemoteChannel::RequestArray(Tensor array) {
   {
     MutexLock lock(&mu_);
-    ++num_large_asked_;
+    ++num_large_requested_;
   }
   const auto into = absl::MakeSpan(array.mutable_data(), array.size_bytes());
   link_->Receive(
@@ -409,6 +393,37 @@ void RemoteChannel::FailInner(const absl::Status& status) {
   }
   if (tap == nullptr) return;
   inner_.Close(*tap, tap->MarkOf(status), status);
+}
+
+// --- RemoteOutfeedDevice -----------------------------------------------------
+
+void RemoteOutfeedDevice::Connect(Options options, ConnectCallback done) {
+  if (options.registry == nullptr) {
+    return std::move(done)(absl::InvalidArgumentError(
+        "the receiving end of an outfeed needs a registry"));
+  }
+  StreamLink::Connect(
+      StreamLink::kReceiver, std::move(options.connection),
+      [registry = std::move(options.registry), done = std::move(done)](
+          absl::StatusOr<std::shared_ptr<StreamLink>> link) mutable {
+        if (!link.ok()) return std::move(done)(link.status());
+        std::move(done)(std::unique_ptr<RemoteOutfeedDevice>(
+            new RemoteOutfeedDevice(*std::move(link), std::move(registry))));
+      });
+}
+
+RemoteOutfeedDevice::RemoteOutfeedDevice(
+    std::shared_ptr<StreamLink> link, std::shared_ptr<OutfeedRegistry> registry)
+    : Device(link->device(StreamLink::kSender)), link_(std::move(link)) {
+  GiveOutfeedChannel(
+      RemoteChannel::Create(full_name(), link_, std::move(registry)));
+}
+
+RemoteOutfeedDevice::~RemoteOutfeedDevice() {
+  link_->End(absl::CancelledError(
+      absl::StrCat("outfeed of ", full_name(), ": its receiving end, at ",
+                   link_->device(StreamLink::kReceiver).name.ToString(),
+                   ", was destroyed")));
 }
 
 }  // namespace tutti

@@ -13,11 +13,11 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "framework/base/mutex.h"
+#include "framework/base/run_again.h"
 #include "outfeed/memory_channel.h"
 #include "outfeed/parcel.h"
 #include "outfeed/remote/stream_link.h"
 #include "outfeed/stream_reader.h"
-#include "outfeed/stream_tags.h"
 #include "tutti/device.h"
 #include "tutti/environment.h"
 #include "tutti/outfeed.h"
@@ -68,7 +68,7 @@ class RemoteChannel : public OutfeedChannel,
       ABSL_LOCKS_EXCLUDED(mu_);
 
   void Begin();
-  void AskForParcel(uint64_t number);
+  void RequestParcel(uint64_t number);
   void OnParcel(uint64_t number, const absl::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
   void OnLargeArray(size_t num_before, const absl::Status& status)
@@ -92,7 +92,7 @@ class RemoteChannel : public OutfeedChannel,
   bool Take(const StreamReader::LargeArray& step);
   bool Take(const StreamReader::End& step);
   bool AddArray(Tensor array);
-  void AskForArray(Tensor array) ABSL_LOCKS_EXCLUDED(mu_);
+  void RequestArray(Tensor array) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Stops reading. Passes the end to the inner channel after all earlier items.
   bool EndAfterBatch(absl::Status status);
@@ -117,13 +117,13 @@ class RemoteChannel : public OutfeedChannel,
   enum class SlotState { kAwaited, kCome, kLost };
   std::array<SlotState, kNumSlots> slot_states_ ABSL_GUARDED_BY(mu_) = {};
   bool is_transferring_ ABSL_GUARDED_BY(mu_) = false;
-  int num_large_asked_ ABSL_GUARDED_BY(mu_) = 0;
+  int num_large_requested_ ABSL_GUARDED_BY(mu_) = 0;
 
   // Set when a large array was lost: the number of arrays in `batch_` that
   // belong to whole items before the first lost array.
   std::optional<size_t> num_before_lost_ ABSL_GUARDED_BY(mu_);
-  bool is_stepping_ ABSL_GUARDED_BY(mu_) = false;
-  bool is_due_ ABSL_GUARDED_BY(mu_) = false;
+
+  RunAgain advance_;
 
   // Owned by the stepping thread.
   StreamReader reader_;

@@ -25,7 +25,6 @@
 #include "outfeed/remote/remote_outfeed_pair.h"
 #include "outfeed/remote/remote_outfeed_testing.h"
 #include "outfeed/remote/stream_link.h"
-#include "outfeed/stream_tags.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/device.h"
 #include "tutti/environment.h"

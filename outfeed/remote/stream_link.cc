@@ -8,7 +8,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "outfeed/stream_tags.h"
+#include "framework/base/if_alive.h"
+#include "outfeed/parcel.h"
 #include "tutti/peer_access.h"
 #include "tutti/tensor.h"
 
@@ -124,16 +125,14 @@ StreamLink::~StreamLink() {
 }
 
 void StreamLink::WatchGroup() {
-  const Cancellation::WatchId watch = group_->cancellation->Watch(
-      [weak = weak_from_this()](const absl::Status& reason) {
-        if (const auto self = weak.lock()) self->End(reason);
-      });
+  const Cancellation::WatchId watch =
+      group_->cancellation->Watch(IfAlive(weak_from_this(), &StreamLink::End));
   MutexLock lock(&mu_);
   watch_ = watch;
 }
 
 void StreamLink::WatchPeer() {
-  Receive(TagOf(StreamTag::kWatch, 0), absl::MakeSpan(never_lent_),
+  Receive(TagOf(StreamTag::kWatch, 0), absl::MakeSpan(never_posted_),
           [self = shared_from_this()](const absl::Status& status) {
             if (!status.ok()) return;
             self->End(absl::InternalError(

@@ -111,7 +111,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   const std::shared_ptr<const CollGroupParams> group_;
   const ExecKey exec_;
   Cancellation ended_;
-  std::array<std::byte, 1> never_lent_ = {};  // Target of WatchPeer().
+  std::array<std::byte, 1> never_posted_ = {};  // Target of WatchPeer().
 
   mutable Mutex mu_;
   absl::Status status_ ABSL_GUARDED_BY(mu_);

@@ -3,6 +3,7 @@
 #include <set>
 #include <vector>
 
+#include "framework/base/if_alive.h"
 #include "framework/control/wire_codec.h"
 #include "resolvers/local/task_members.h"
 
@@ -30,9 +31,9 @@ void EndReporter::ReportGroupEnd(const CollGroupParams& group,
   }
 }
 
-void EndReporter::ReportGroupEnd(
-    int task, GroupKey key, uint64_t generation, const absl::Status& reason,
-    absl::AnyInvocable<void(const absl::Status&) &&> reported) {
+void EndReporter::ReportGroupEnd(int task, GroupKey key, uint64_t generation,
+                                 const absl::Status& reason,
+                                 ControlDone reported) {
   proto::ControlRequest request;
   proto::EndGroup* const message = request.mutable_end_group();
   message->set_group_key(key);
@@ -41,8 +42,9 @@ void EndReporter::ReportGroupEnd(
   for (int lost : options_.leadership->lost_tasks()) {
     message->add_lost_tasks(lost);
   }
-  Send(task, std::move(request), options_.clock->Now() + kLimit,
-       std::move(reported));
+  options_.channel->Call(task, std::move(request),
+                         {.deadline = options_.clock->Now() + kLimit},
+                         std::move(reported));
 }
 
 // Sends the report again if the leader does not take it, perhaps to another
@@ -53,22 +55,24 @@ void EndReporter::ReportGivenUp(const GivenUp& given_up, absl::Time limit) {
   if (*leader == options_.cluster.this_task) {
     return ReportAllGivenUp(given_up);
   }
-  Send(*leader, Encode(given_up), limit,
-       [weak_self = weak_from_this(), given_up, limit,
-        requested = *leader](const absl::Status& reported) {
-         const auto self = weak_self.lock();
-         if (self == nullptr || reported.ok()) return;
-         const auto leads_now = self->options_.leadership->leader();
-         const bool is_same = leads_now.ok() && *leads_now == requested;
-         if (is_same && !absl::IsUnavailable(reported)) return;
-         Clock* const clock = self->options_.clock;
-         const absl::Time next = clock->Now() + DefaultTime("call again");
-         if (next >= limit) return;
-         clock->CallAt(next, [weak_self, given_up, limit] {
-           const auto again = weak_self.lock();
-           if (again != nullptr) again->ReportGivenUp(given_up, limit);
-         });
-       });
+  options_.channel->Call(
+      *leader, Encode(given_up), {.deadline = limit},
+      IfAlive(weak_from_this(), &EndReporter::OnGivenUpReported, given_up,
+              limit, *leader));
+}
+
+void EndReporter::OnGivenUpReported(const GivenUp& given_up, absl::Time limit,
+                                    int leader, const ControlAnswer& answer) {
+  if (answer.ok()) return;
+  const auto leads_now = options_.leadership->leader();
+  const bool is_same = leads_now.ok() && *leads_now == leader;
+  if (is_same && !absl::IsUnavailable(answer.status())) return;
+  const absl::Time next = options_.clock->Now() + DefaultTime("call again");
+  if (next >= limit) return;
+  options_.clock->CallAt(
+      next, IfAlive(weak_from_this(), [given_up, limit](EndReporter& self) {
+        self.ReportGivenUp(given_up, limit);
+      }));
 }
 
 // Reports to all tasks, even those without a known part in the group: the group
@@ -80,18 +84,9 @@ void EndReporter::ReportAllGivenUp(const GivenUp& given_up) {
   const absl::Time deadline = options_.clock->Now() + kLimit;
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
     if (without.contains(task)) continue;
-    Send(task, Encode(given_up), deadline, [](const absl::Status&) {});
+    options_.channel->Call(task, Encode(given_up), {.deadline = deadline},
+                           [](const ControlAnswer&) {});
   }
-}
-
-void EndReporter::Send(
-    int task, proto::ControlRequest request, absl::Time deadline,
-    absl::AnyInvocable<void(const absl::Status&) &&> reported) {
-  options_.channel->Call(
-      task, std::move(request), {.deadline = deadline},
-      [reported = std::move(reported)](const ControlAnswer& answer) mutable {
-        std::move(reported)(answer.status());
-      });
 }
 
 }  // namespace tutti

@@ -5,7 +5,6 @@
 #include <memory>
 #include <utility>
 
-#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "framework/control/control_channel.h"
@@ -43,8 +42,7 @@ class EndReporter : public std::enable_shared_from_this<EndReporter> {
   // generation that this task waits for there.
   void ReportGroupEnd(
       int task, GroupKey key, uint64_t generation, const absl::Status& reason,
-      absl::AnyInvocable<void(const absl::Status&) &&> reported =
-          [](const absl::Status&) {});
+      ControlDone reported = [](const ControlAnswer&) {});
 
   // Reports a given-up execution to the leader, which reports it to all tasks.
   void ReportGivenUp(const GivenUp& given_up) {
@@ -54,8 +52,8 @@ class EndReporter : public std::enable_shared_from_this<EndReporter> {
  private:
   void ReportGivenUp(const GivenUp& given_up, absl::Time limit);
   void ReportAllGivenUp(const GivenUp& given_up);
-  void Send(int task, proto::ControlRequest request, absl::Time deadline,
-            absl::AnyInvocable<void(const absl::Status&) &&> reported);
+  void OnGivenUpReported(const GivenUp& given_up, absl::Time limit, int leader,
+                         const ControlAnswer& answer);
 
   const Options options_;
 };

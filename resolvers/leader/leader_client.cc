@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/if_alive.h"
 #include "framework/collective/request_fields.h"
 #include "framework/control/wire_codec.h"
 #include "resolvers/messages/control_codec.h"
@@ -76,14 +77,12 @@ void LeaderClient::Request(const DeviceAttributes& device,
   }
   if (!given_up.ok()) return Finish(question, given_up);
   if (cancellation != nullptr) {
-    cancellation->Watch(
-        [weak_self = weak_self_, weak_question = std::weak_ptr<LeaderRequest>(
-                                     question)](const absl::Status& reason) {
-          const auto self = weak_self.lock();
+    cancellation->Watch(IfAlive(
+        weak_self_, [weak_question = std::weak_ptr<LeaderRequest>(question)](
+                        LeaderClient& self, const absl::Status& reason) {
           const auto cancelled = weak_question.lock();
-          if (self == nullptr || cancelled == nullptr) return;
-          self->Finish(cancelled, reason);
-        });
+          if (cancelled != nullptr) self.Finish(cancelled, reason);
+        }));
   }
   Request(question);
 }
@@ -134,8 +133,8 @@ void LeaderClient::Finish(const LeaderRequestPtr& question, Answer answer) {
   if (answer.ok() && end_reason.has_value()) {
     options_.end_group(*(*answer)->group, *end_reason);
   }
-  StopAsking(question, was_polled,
-             answer.ok() ? absl::CancelledError("answered") : answer.status());
+  StopSending(question, was_polled,
+              answer.ok() ? absl::CancelledError("answered") : answer.status());
   std::move(done)(answer);
   if (answer.ok()) return;
   MutexLock lock(&mu_);
@@ -165,8 +164,8 @@ void LeaderClient::FinishAllOf(const LeaderRequest& question,
 }
 
 // Stops the messages of a question that has been removed.
-void LeaderClient::StopAsking(const LeaderRequestPtr& question, bool was_polled,
-                              const absl::Status& reason) {
+void LeaderClient::StopSending(const LeaderRequestPtr& question,
+                               bool was_polled, const absl::Status& reason) {
   question->withdrawn->Cancel(reason);
   if (!was_polled) return;
   poll_->End(question->id);
@@ -213,9 +212,9 @@ void LeaderClient::Request(const LeaderRequestPtr& question) {
   }
   if (!leader.ok()) return Finish(question, leader.status());
   if (was_polled) poll_->End(question->id);
-  if (*leader == this_task_) return AskHere(question, attempt);
+  if (*leader == this_task_) return RequestHere(question, attempt);
   NotifyWaiting();
-  AskThere(question, attempt);
+  SendRequest(question, attempt);
 }
 
 LeaderAttempt LeaderClient::BeginAttempt(LeaderRequest& question, int leader,
@@ -240,18 +239,15 @@ LeaderAttempt LeaderClient::BeginAttempt(LeaderRequest& question, int leader,
           .wait_until_reachable = !reached_.contains(leader)};
 }
 
-void LeaderClient::AskHere(const LeaderRequestPtr& question,
-                           const LeaderAttempt& attempt) {
+void LeaderClient::RequestHere(const LeaderRequestPtr& question,
+                               const LeaderAttempt& attempt) {
   options_.led->Join({.device = question->device,
                       .request = question->request,
                       .cancellation = question->withdrawn,
                       .ended_generation = attempt.ended_generation,
                       .living_generation = attempt.living_generation,
                       .asks_once = true},
-                     [weak_self = weak_self_, question](LeaderAnswer answer) {
-                       const auto self = weak_self.lock();
-                       if (self != nullptr) self->OnAnswer(question, answer);
-                     });
+                     IfAlive(weak_self_, &LeaderClient::OnAnswer, question));
   std::optional<absl::Status> ended;  // May precede the request.
   {
     MutexLock lock(&mu_);
@@ -261,22 +257,26 @@ void LeaderClient::AskHere(const LeaderRequestPtr& question,
   options_.led->EndAwaited(question->id.group_key, task_name_, *ended);
 }
 
-void LeaderClient::AskThere(const LeaderRequestPtr& question,
-                            const LeaderAttempt& attempt) {
-  const absl::Status sent =
-      SendToLeader(*question, attempt, *options_.channel,
-                   [weak_self = weak_self_, question, number = attempt.number,
-                    leader = attempt.leader](ControlAnswer reply) {
-                     const auto self = weak_self.lock();
-                     if (self == nullptr || !self->IsPresent(*question, number))
-                       return;
-                     self->OnReply(question, leader, std::move(reply));
-                   });
-  if (!sent.ok()) Finish(question, sent);
+void LeaderClient::SendRequest(const LeaderRequestPtr& question,
+                               const LeaderAttempt& attempt) {
+  auto message =
+      EncodeMemberCall({.device = question->device,
+                        .request = question->request,
+                        .ended_generation = attempt.ended_generation,
+                        .living_generation = attempt.living_generation,
+                        .number = question->number});
+  if (!message.ok()) return Finish(question, message.status());
+  proto::ControlRequest request;
+  *request.mutable_complete_params() = *std::move(message);
+  options_.channel->Call(attempt.leader, std::move(request),
+                         {.cancellation = question->withdrawn,
+                          .wait_until_reachable = attempt.wait_until_reachable},
+                         IfAlive(weak_self_, &LeaderClient::OnReply, question,
+                                 attempt.number, attempt.leader));
 }
 
-void LeaderClient::AskAgainSoon(const LeaderRequestPtr& question,
-                                const absl::Status& if_too_late) {
+void LeaderClient::RequestAgainSoon(const LeaderRequestPtr& question,
+                                    const absl::Status& if_too_late) {
   const absl::Time now = options_.clock->Now();
   bool gives_up = false;
   int attempt = 0;
@@ -289,12 +289,9 @@ void LeaderClient::AskAgainSoon(const LeaderRequestPtr& question,
   if (gives_up) return Finish(question, if_too_late);
   options_.clock->CallAt(
       now + DefaultTime("call again"),
-      [weak_self = weak_self_, question, attempt] {
-        const auto self = weak_self.lock();
-        if (self != nullptr && self->IsPresent(*question, attempt)) {
-          self->Request(question);
-        }
-      });
+      IfAlive(weak_self_, [question, attempt](LeaderClient& self) {
+        if (self.IsPresent(*question, attempt)) self.Request(question);
+      }));
 }
 
 // --- Answers -----------------------------------------------------------------
@@ -312,11 +309,12 @@ void LeaderClient::OnAnswer(const LeaderRequestPtr& question,
   FinishAllOf(*question, {question->request, *answer.params});
 }
 
-void LeaderClient::OnReply(const LeaderRequestPtr& question, int leader,
-                           ControlAnswer reply) {
+void LeaderClient::OnReply(const LeaderRequestPtr& question, int attempt,
+                           int leader, const ControlAnswer& reply) {
+  if (!IsPresent(*question, attempt)) return;
   if (absl::IsUnavailable(reply.status())) {
     if (options_.suspect != nullptr) options_.suspect(leader);
-    return AskAgainOrEnd(question, reply.status());
+    return RequestAgainOrEnd(question, reply.status());
   }
   if (!reply.ok()) return Finish(question, reply.status());
   OnReached(leader);
@@ -348,26 +346,26 @@ void LeaderClient::OnNotLeader(const LeaderRequestPtr& question, int requested,
   options_.may_not_lead(*lost, question.get());
   const auto leader = options_.leadership->leader();
   if (!leader.ok() || *leader != requested) return Request(question);
-  AskAgainSoon(question,
-               absl::UnavailableError(absl::StrCat(
-                   options_.cluster.Label(*leader),
-                   " does not lead, as far as it knows, though every task "
-                   "before it has been lost, as far as this one knows")));
+  RequestAgainSoon(question,
+                   absl::UnavailableError(absl::StrCat(
+                       options_.cluster.Label(*leader),
+                       " does not lead, as far as it knows, though every task "
+                       "before it has been lost, as far as this one knows")));
 }
 
 // Repeats a request only if its group is to be formed again. Members who formed
 // a group for the first time may be known to the lost leader alone: no call may
 // wait for them. Once that leader is known to be lost, the next leader forms
 // the group again from the members that are left.
-void LeaderClient::AskAgainOrEnd(const LeaderRequestPtr& question,
-                                 const absl::Status& reason) {
+void LeaderClient::RequestAgainOrEnd(const LeaderRequestPtr& question,
+                                     const absl::Status& reason) {
   bool is_formed_again = false;
   {
     MutexLock lock(&mu_);
     is_formed_again = settled_.IsFormedAgain(question->id.group_key);
   }
   if (!is_formed_again) return Finish(question, reason);
-  AskAgainSoon(question, reason);
+  RequestAgainSoon(question, reason);
 }
 
 void LeaderClient::OnFailure(const LeaderRequestPtr& question,
@@ -449,17 +447,13 @@ void LeaderClient::ReportEnd(GroupKey key,
   options_.reporter->ReportGroupEnd(
       leader, key, /*generation=*/0, reason,
       [self = weak_self_.lock(), key, waiting, leader, give_up,
-       reason](const absl::Status& reported) {
+       reason](const ControlAnswer& reported) {
         Clock* const clock = self->options_.clock;
         const absl::Time now = clock->Now();
         if (reported.ok() && now < give_up) {
-          clock->CallAt(
-              now + DefaultTime("call again"),
-              [weak_self = self->weak_self_, key, waiting, leader, give_up] {
-                const auto again = weak_self.lock();
-                if (again == nullptr) return;
-                again->ReportEnd(key, waiting, leader, give_up);
-              });
+          clock->CallAt(now + DefaultTime("call again"),
+                        IfAlive(self->weak_self_, &LeaderClient::ReportEnd, key,
+                                waiting, leader, give_up));
           return;
         }
         for (const LeaderRequestPtr& question : waiting) {
@@ -490,7 +484,7 @@ void LeaderClient::OnLeaderGone(int leader, const absl::Status& reason,
        QuestionsWhere([&](const LeaderRequest& question) {
          return question.leader == leader && &question != answered;
        })) {
-    AskAgainOrEnd(question, reason);
+    RequestAgainOrEnd(question, reason);
   }
 }
 

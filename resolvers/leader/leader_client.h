@@ -18,11 +18,9 @@
 #include "framework/collective/group_directory.h"
 #include "framework/control/control_channel.h"
 #include "resolvers/leader/end_reporter.h"
-#include "resolvers/leader/ending_calls.h"
 #include "resolvers/leader/given_up_executions.h"
 #include "resolvers/leader/group_learner.h"
 #include "resolvers/leader/leader_poll.h"
-#include "resolvers/leader/leader_request.h"
 #include "resolvers/leader/leader_requests.h"
 #include "resolvers/leader/leadership.h"
 #include "resolvers/leader/settled_groups.h"
@@ -204,30 +202,32 @@ class LeaderClient {
   void FinishAllOf(const LeaderRequest& question,
                    const SettledGroups::Member& settled)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void StopAsking(const LeaderRequestPtr& question, bool was_polled,
-                  const absl::Status& reason);
+  void StopSending(const LeaderRequestPtr& question, bool was_polled,
+                   const absl::Status& reason);
 
   // Requests.
   void Request(const LeaderRequestPtr& question) ABSL_LOCKS_EXCLUDED(mu_);
   LeaderAttempt BeginAttempt(LeaderRequest& question, int leader,
                              uint64_t ended_generation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void AskHere(const LeaderRequestPtr& question, const LeaderAttempt& attempt)
+  void RequestHere(const LeaderRequestPtr& question,
+                   const LeaderAttempt& attempt) ABSL_LOCKS_EXCLUDED(mu_);
+  void SendRequest(const LeaderRequestPtr& question,
+                   const LeaderAttempt& attempt);
+  void RequestAgainSoon(const LeaderRequestPtr& question,
+                        const absl::Status& if_too_late)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void AskThere(const LeaderRequestPtr& question, const LeaderAttempt& attempt);
-  void AskAgainSoon(const LeaderRequestPtr& question,
-                    const absl::Status& if_too_late) ABSL_LOCKS_EXCLUDED(mu_);
   void ReportEnd(GroupKey key, const std::vector<LeaderRequestPtr>& questions,
                  int leader, absl::Time give_up) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Answers.
   void OnAnswer(const LeaderRequestPtr& question, const LeaderAnswer& answer);
-  void OnReply(const LeaderRequestPtr& question, int leader,
-               ControlAnswer reply);
+  void OnReply(const LeaderRequestPtr& question, int attempt, int leader,
+               const ControlAnswer& reply);
   void OnNotLeader(const LeaderRequestPtr& question, int requested,
                    const proto::NotLeader& message);
-  void AskAgainOrEnd(const LeaderRequestPtr& question,
-                     const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+  void RequestAgainOrEnd(const LeaderRequestPtr& question,
+                         const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
   void OnFailure(const LeaderRequestPtr& question, uint64_t generation,
                  const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 

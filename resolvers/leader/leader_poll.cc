@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/if_alive.h"
 
 namespace tutti {
 namespace {
@@ -58,11 +59,9 @@ void LeaderPoll::End(InstanceId id) {
 
 void LeaderPoll::SchedulePoll(InstanceId id, const PollPtr& poll,
                               absl::Duration delay) {
-  poll->alarm = clock_->CallAt(clock_->Now() + delay,
-                               [weak_self = weak_from_this(), id, poll] {
-                                 if (const auto self = weak_self.lock())
-                                   self->Request(id, poll);
-                               });
+  poll->alarm =
+      clock_->CallAt(clock_->Now() + delay,
+                     IfAlive(weak_from_this(), &LeaderPoll::Request, id, poll));
 }
 
 bool LeaderPoll::IsPresent(InstanceId id, const PollPtr& poll) const {
@@ -78,14 +77,10 @@ void LeaderPoll::Request(InstanceId id, const PollPtr& poll) {
   proto::ControlRequest request;
   request.mutable_describe_waiting()->set_group_key(id.group_key);
   request.mutable_describe_waiting()->set_instance_key(id.instance_key);
-  channel_->Call(
-      poll->leader, std::move(request),
-      {.deadline = clock_->Now() + DefaultTime("poll answer"),
-       .cancellation = poll->cancellation},
-      [weak_self = weak_from_this(), id, poll](ControlAnswer answer) {
-        const auto self = weak_self.lock();
-        if (self != nullptr) self->OnAnswer(id, poll, std::move(answer));
-      });
+  channel_->Call(poll->leader, std::move(request),
+                 {.deadline = clock_->Now() + DefaultTime("poll answer"),
+                  .cancellation = poll->cancellation},
+                 IfAlive(weak_from_this(), &LeaderPoll::OnAnswer, id, poll));
 }
 
 void LeaderPoll::OnAnswer(InstanceId id, const PollPtr& poll,

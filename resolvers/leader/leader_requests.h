@@ -42,6 +42,16 @@ struct LeaderRequest {
 };
 using LeaderRequestPtr = std::shared_ptr<LeaderRequest>;
 
+// Request and its receiver at one moment: the request may be repeated
+// meanwhile.
+struct LeaderAttempt {
+  int number = 0;
+  int leader = 0;
+  uint64_t ended_generation = 0;
+  uint64_t living_generation = 0;
+  bool wait_until_reachable = false;
+};
+
 // Requests that wait for an answer. Not thread-safe.
 class LeaderRequests {
  public:
@@ -84,6 +94,26 @@ class LeaderRequests {
   absl::flat_hash_map<InstanceId, OfInstance> questions_;
   size_t size_ = 0;
   uint64_t last_place_ = 0;
+};
+
+// Calls whose callback is running with an error. Keeps that error for reports:
+// the caller's deadline may pass at that moment. Not thread-safe.
+class EndingCalls {
+ public:
+  void Begin(const InstanceId& id, const absl::Status& error);
+
+  // REQUIRES: a Begin() of the instance for each End().
+  void End(const InstanceId& id);
+
+  // Returns the last error of the instance's calls, or "".
+  std::string ErrorOf(const InstanceId& id) const;
+
+ private:
+  struct OfInstance {
+    int num_calls = 0;
+    std::string error;
+  };
+  absl::flat_hash_map<InstanceId, OfInstance> calls_;
 };
 
 }  // namespace tutti

@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "framework/base/ended_steps.h"
-#include "resolvers/leader/ending_calls.h"
 #include "resolvers/leader/given_up_executions.h"
 #include "resolvers/leader/leader_requests.h"
 #include "resolvers/leader/settled_groups.h"

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/if_alive.h"
 #include "framework/base/status_macros.h"
 #include "framework/control/wire_codec.h"
 #include "resolvers/local/led_groups.h"
@@ -50,16 +51,8 @@ void ParamResolverDistributed::Initialize() {
        .task_name = task_name_,
        .max_unsettled = options_.max_unsettled,
        .formed_group_failed =
-           [weak_self = weak_from_this()](const CollGroupParams& group,
-                                          const absl::Status& reason) {
-             const auto self = weak_self.lock();
-             if (self != nullptr) self->EndEverywhere(group, reason);
-           },
-       .new_groups_changed =
-           [weak_self = weak_from_this()] {
-             const auto self = weak_self.lock();
-             if (self != nullptr) self->NotifyWaiting();
-           }});
+           IfAlive(weak_from_this(), &ParamResolverDistributed::EndEverywhere),
+       .new_groups_changed = options_.waits_changed});
   leader_service_ = std::make_shared<LeaderService>(
       LeaderService::Options{.cluster = options_.cluster,
                              .led = led_,
@@ -90,7 +83,7 @@ void ParamResolverDistributed::Initialize() {
           .may_not_lead =
               [this](const std::vector<int>& tasks,
                      const LeaderRequest* answered) {
-                EndLedBy(tasks, answered);
+                OnMayNotLead(tasks, answered);
               }},
       shared_from_this());
 }
@@ -114,11 +107,8 @@ void ParamResolverDistributed::CompleteParamsAsync(
 void ParamResolverDistributed::OnLearned(const CollGroupParams& group,
                                          int leader) {
   group.cancellation->Watch(
-      [weak_self = weak_from_this(), key = group.key,
-       generation = group.generation](const absl::Status& reason) {
-        const auto self = weak_self.lock();
-        if (self != nullptr) self->OnGenerationEnded(key, generation, reason);
-      });
+      IfAlive(weak_from_this(), &ParamResolverDistributed::OnGenerationEnded,
+              group.key, group.generation));
   const auto leads_now = options_.leadership->leader();
   if (!leads_now.ok() || *leads_now != leader) {
     EndEverywhere(group, LedByLost(leader));
@@ -327,13 +317,8 @@ void ParamResolverDistributed::OnRefused(const absl::Status& why) {
   client_->EndAll(why);
 }
 
-void ParamResolverDistributed::OnMayNotLead(const std::vector<int>& tasks) {
-  EndLedBy(tasks, /*answered=*/nullptr);
-}
-
-// Marks the tasks lost. Does not repeat `answered`: its caller does.
-void ParamResolverDistributed::EndLedBy(const std::vector<int>& tasks,
-                                        const LeaderRequest* answered) {
+void ParamResolverDistributed::OnMayNotLead(const std::vector<int>& tasks,
+                                            const LeaderRequest* answered) {
   for (int task : tasks) {
     if (!options_.leadership->MarkLost(task)) continue;
     EndWhatWasLed(task, LedByLost(task));

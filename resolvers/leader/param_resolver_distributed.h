@@ -145,8 +145,10 @@ class ParamResolverDistributed
   // gone on without this process.
   void OnRefused(const absl::Status& why);
 
-  // Handles another task's message that `tasks` may not lead.
-  void OnMayNotLead(const std::vector<int>& tasks);
+  // Handles another task's message that `tasks` may not lead: marks them lost.
+  // Does not repeat `answered`, which its caller repeats.
+  void OnMayNotLead(const std::vector<int>& tasks,
+                    const LeaderRequest* answered = nullptr);
 
   // Handles the first contact with a process of the task. From now on a call
   // that cannot reach it fails, and groups with another process of the task
@@ -188,12 +190,7 @@ class ParamResolverDistributed
                            uint64_t generation);
   absl::Status LedByLost(int task) const;
   void EndWhatWasLed(int task, const absl::Status& reason);
-  void EndLedBy(const std::vector<int>& tasks, const LeaderRequest* answered);
   void EndIfLost(const CollGroupParams& group);
-
-  void NotifyWaiting() {
-    if (options_.waits_changed != nullptr) options_.waits_changed();
-  }
 
   const Options options_;
   const int this_task_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/if_alive.h"
 #include "framework/base/status_macros.h"
 #include "framework/choice/device_needs.h"
 #include "resolvers/local/instance_check.h"
@@ -102,13 +103,9 @@ void ParamResolverLocal::Join(MemberCall member,
       std::any_of(outbox.answers.begin(), outbox.answers.end(),
                   [&](const auto& answer) { return answer.first == call; });
   if (!answered && member.cancellation != nullptr) {
-    member.cancellation->Watch([weak_self = weak_from_this(),
-                                weak_call = std::weak_ptr<WaitingCall>(call)](
-                                   const absl::Status& reason) {
-      const auto self = weak_self.lock();
-      const auto call = weak_call.lock();
-      if (self != nullptr && call != nullptr) self->OnCancelled(call, reason);
-    });
+    member.cancellation->Watch(IfAlive(weak_from_this(),
+                                       &ParamResolverLocal::OnCancelled,
+                                       std::weak_ptr<WaitingCall>(call)));
   }
   Deliver(std::move(outbox));
 }
@@ -236,8 +233,10 @@ void ParamResolverLocal::SettleInstance(const LedGroupPtr& group,
   groups_.SetCompleted(*group, *instance, *std::move(completed), outbox);
 }
 
-void ParamResolverLocal::OnCancelled(const WaitingCallPtr& call,
-                                     const absl::Status& reason) {
+void ParamResolverLocal::OnCancelled(
+    const std::weak_ptr<WaitingCall>& weak_call, const absl::Status& reason) {
+  const WaitingCallPtr call = weak_call.lock();
+  if (call == nullptr) return;
   LeaderOutbox outbox;
   {
     MutexLock lock(&mu_);
@@ -323,41 +322,6 @@ bool ParamResolverLocal::IsFormedWithout(GroupKey group_key,
   const LedGroup* const group = groups_.Find(group_key);
   return group != nullptr && group->cancellation != nullptr &&
          !group->builder.HasMemberOfTask(task_name);
-}
-
-bool ParamResolverLocal::has_new_groups() {
-  MutexLock lock(&mu_);
-  return groups_.num_new() > 0;
-}
-
-bool ParamResolverLocal::HasGroup(GroupKey group_key) {
-  MutexLock lock(&mu_);
-  return groups_.Find(group_key) != nullptr;
-}
-
-uint64_t ParamResolverLocal::last_generation() {
-  MutexLock lock(&mu_);
-  return groups_.last_generation();
-}
-
-size_t ParamResolverLocal::num_groups() {
-  MutexLock lock(&mu_);
-  return groups_.num_groups();
-}
-
-size_t ParamResolverLocal::num_instances() {
-  MutexLock lock(&mu_);
-  return groups_.num_instances();
-}
-
-size_t ParamResolverLocal::num_entries() {
-  MutexLock lock(&mu_);
-  return groups_.num_entries();
-}
-
-uint64_t ParamResolverLocal::num_calls() {
-  MutexLock lock(&mu_);
-  return groups_.num_calls();
 }
 
 }  // namespace tutti

@@ -10,8 +10,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "framework/base/mutex.h"
-#include "resolvers/local/leader_outbox.h"
-#include "resolvers/local/led_group.h"
 #include "resolvers/local/led_groups.h"
 #include "resolvers/local/waiting_calls.h"
 #include "tutti/params.h"
@@ -117,31 +115,53 @@ class ParamResolverLocal
   // Returns true if some group has members that do not know the group yet. Such
   // a group waits for members, or for a member to come to an instance where
   // others are.
-  bool has_new_groups() ABSL_LOCKS_EXCLUDED(mu_);
+  bool has_new_groups() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return groups_.num_new() > 0;
+  }
 
   // Ends all groups. A waiting call may hold the resolver's owner: afterwards
   // no such call is left.
   void EndAll(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  bool HasGroup(GroupKey group_key) ABSL_LOCKS_EXCLUDED(mu_);
-  uint64_t last_generation() ABSL_LOCKS_EXCLUDED(mu_);
+  bool HasGroup(GroupKey group_key) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return groups_.Find(group_key) != nullptr;
+  }
+  uint64_t last_generation() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return groups_.last_generation();
+  }
 
   // Returns true if all members of the group have come, and none of them is of
   // the task.
   bool IsFormedWithout(GroupKey group_key, absl::string_view task_name)
       ABSL_LOCKS_EXCLUDED(mu_);
-  size_t num_groups() ABSL_LOCKS_EXCLUDED(mu_);
-  size_t num_instances() ABSL_LOCKS_EXCLUDED(mu_);
-  size_t num_entries() ABSL_LOCKS_EXCLUDED(mu_);
-  uint64_t num_calls()
-      ABSL_LOCKS_EXCLUDED(mu_);  // Calls that reached an instance.
+  size_t num_groups() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return groups_.num_groups();
+  }
+  size_t num_instances() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return groups_.num_instances();
+  }
+  size_t num_entries() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return groups_.num_entries();
+  }
+
+  // Returns the number of calls that reached an instance.
+  uint64_t num_calls() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return groups_.num_calls();
+  }
 
  private:
   explicit ParamResolverLocal(Options options);
 
   void Deliver(LeaderOutbox outbox);
-  void OnCancelled(const WaitingCallPtr& call, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnCancelled(const std::weak_ptr<WaitingCall>& call,
+                   const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Jobs of a LeaderOutbox.
   void FormGroup(const LedGroupPtr& group,

@@ -4,12 +4,39 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "resolvers/local/next_steps.h"
+#include "framework/base/mutex.h"
 #include "tutti/environment.h"
 #include "tutti/params.h"
 
 namespace tutti {
+
+// Largest step id. Ids have 56 bits, as in TensorFlow: runtimes may tag them
+// with the other bits.
+inline constexpr int64_t kMaxStepId = (int64_t{1} << 56) - 1;
+
+// Draws a random id to go on from.
+int64_t DrawStepId(Random& random);
+
+// Ids of the next step of each graph, for implementations of
+// StepSequenceInterface. Thread-safe.
+class NextSteps {
+ public:
+  // Returns kInvalidStepId if no id is known.
+  int64_t Get(int64_t graph_key) const ABSL_LOCKS_EXCLUDED(mu_);
+  void Set(int64_t graph_key, int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Records that the step was run. If it was not the graph's next step, the
+  // next id becomes unknown.
+  void Retire(int64_t graph_key, int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
+  void Forget(int64_t graph_key) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  mutable Mutex mu_;
+  absl::flat_hash_map<int64_t, int64_t> ids_ ABSL_GUARDED_BY(mu_);
+};
 
 // Step sequence of a single process, which agrees with no other. Refreshes
 // without waiting.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/if_alive.h"
 #include "framework/base/status_macros.h"
 #include "framework/control/wire_codec.h"
 #include "resolvers/membership/cluster_join.h"
@@ -51,10 +52,7 @@ void ClusterControl::Initialize() {
   MakeHealth();
   MakeResolvers();
   options_.directory->SetListener(
-      [weak_self = weak_from_this()](GroupKey key, uint64_t generation) {
-        const auto self = weak_self.lock();
-        if (self != nullptr) self->OnGroupChanged(key, generation);
-      });
+      IfAlive(weak_from_this(), &ClusterControl::OnGroupChanged));
 }
 
 void ClusterControl::MakeHealth() {
@@ -68,26 +66,10 @@ void ClusterControl::MakeHealth() {
             const auto self = weak_self.lock();
             return self == nullptr ? std::vector<int>() : self->WatchedTasks();
           },
-      .lost =
-          [weak_self = weak_from_this()](const ControlCaller& process,
-                                         const absl::Status& reason) {
-            const auto self = weak_self.lock();
-            if (self != nullptr) self->OnTaskLost(process, reason);
-          },
+      .lost = IfAlive(weak_from_this(), &ClusterControl::OnTaskLost),
       .silent = options_.task_silent,
-      .refused =
-          [weak_self = weak_from_this()](int task, const absl::Status& why) {
-            const auto self = weak_self.lock();
-            if (self != nullptr) self->OnRefused(task, why);
-          },
-      .found =
-          [weak_self = weak_from_this()](const ControlCaller& process) {
-            const auto self = weak_self.lock();
-            if (self == nullptr) return;
-            self->leave_->OnFound(process);
-            self->param_resolver_->OnFound(process.task);
-            self->CountDevicesLeft();
-          }});
+      .refused = IfAlive(weak_from_this(), &ClusterControl::OnRefused),
+      .found = IfAlive(weak_from_this(), &ClusterControl::OnFound)});
 }
 
 // Cancels in the name of this task, whose members are in all groups that it
@@ -120,16 +102,8 @@ void ClusterControl::MakeResolvers() {
              return health == nullptr ? absl::OkStatus()
                                       : health->LossOf(process);
            },
-       .suspect =
-           [weak_health](int task) {
-             const auto health = weak_health.lock();
-             if (health != nullptr) health->Suspect(task);
-           },
-       .waits_changed =
-           [weak_health] {
-             const auto health = weak_health.lock();
-             if (health != nullptr) health->Update();
-           }});
+       .suspect = IfAlive(weak_health, &TaskHealth::Suspect),
+       .waits_changed = IfAlive(weak_health, &TaskHealth::Update)});
 }
 
 // Returns the tasks that this one depends on: tasks in the same living groups,
@@ -179,23 +153,15 @@ void ClusterControl::OnTaskLost(const ControlCaller& process,
   if (options_.task_lost != nullptr) options_.task_lost(process, reason);
 }
 
-// Recounts the devices. If another thread is counting, that thread counts
-// again: the last count uses the newest state.
+void ClusterControl::OnFound(const ControlCaller& process) {
+  leave_->OnFound(process);
+  param_resolver_->OnFound(process.task);
+  CountDevicesLeft();
+}
+
+// The last of several counts uses the newest state.
 void ClusterControl::CountDevicesLeft() {
-  {
-    MutexLock lock(&mu_);
-    count_again_ = true;
-    if (is_counting_) return;
-    is_counting_ = true;
-  }
-  while (true) {
-    {
-      MutexLock lock(&mu_);
-      is_counting_ = std::exchange(count_again_, false);
-      if (!is_counting_) return;
-    }
-    CountDevicesLeftOnce();
-  }
+  count_.Run([this] { CountDevicesLeftOnce(); });
 }
 
 // Counts the devices of the tasks that are not lost. An unknown task may have
@@ -308,7 +274,6 @@ void ClusterControl::Handle(const ControlCaller& caller,
       }
       return options_.named_tensors->Handle(
           caller, request, std::move(withdrawn), std::move(done));
-    case proto::ControlRequest::kCleanupStep:
     default:
       return std::move(done)(AnswerNow(caller, request));
   }
@@ -339,7 +304,6 @@ ControlAnswer ClusterControl::AnswerNow(const ControlCaller& caller,
                        " sent a control message that asks for nothing that ",
                        "this version knows"));
   }
-  return RunsNothing();
 }
 
 absl::Status ClusterControl::RunsNothing() const {

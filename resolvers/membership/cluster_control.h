@@ -9,10 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "framework/base/mutex.h"
+#include "framework/base/run_again.h"
 #include "framework/collective/group_directory.h"
 #include "framework/control/control_channel.h"
 #include "resolvers/leader/leadership.h"
@@ -129,8 +128,9 @@ class ClusterControl : public ControlService,
   std::vector<int> WatchedTasks() const;
   void OnRefused(int task, const absl::Status& why);
   void OnTaskLost(const ControlCaller& process, const absl::Status& reason);
+  void OnFound(const ControlCaller& process);
+  void CountDevicesLeft();
   void CountDevicesLeftOnce();
-  void CountDevicesLeft() ABSL_LOCKS_EXCLUDED(mu_);
   void OnGroupChanged(GroupKey key, uint64_t generation);
   proto::Hello OwnHello() const;
   absl::Status OnHelloReply(int task, const proto::HelloReply& reply);
@@ -149,9 +149,7 @@ class ClusterControl : public ControlService,
 
   const Options options_;
   const std::shared_ptr<Cancellation> end_ = std::make_shared<Cancellation>();
-  Mutex mu_;
-  bool is_counting_ ABSL_GUARDED_BY(mu_) = false;
-  bool count_again_ ABSL_GUARDED_BY(mu_) = false;
+  RunAgain count_;
   std::shared_ptr<Leadership> leadership_;
   std::shared_ptr<TaskHealth> health_;
   std::shared_ptr<ClusterLeave> leave_;

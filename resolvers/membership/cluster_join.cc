@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/if_alive.h"
 #include "framework/base/rank_list.h"
 #include "resolvers/messages/control_codec.h"
 
@@ -58,10 +59,7 @@ void ClusterJoin::Begin() {
 void ClusterJoin::WatchCancellation() {
   if (options_.cancellation == nullptr) return;
   const Cancellation::WatchId watch = options_.cancellation->Watch(
-      [weak_self = weak_from_this()](const absl::Status& reason) {
-        const auto self = weak_self.lock();
-        if (self != nullptr) self->End(reason);
-      });
+      IfAlive(weak_from_this(), &ClusterJoin::End));
   MutexLock lock(&mu_);
   watch_ = watch;
 }
@@ -146,37 +144,33 @@ void ClusterJoin::OnError(int task, const absl::Status& status) {
                                    });
 }
 
-// Reports progress. If another thread is reporting, that thread reports again,
-// and runs `done`.
+// Reports progress, one call at a time, and then runs `done`.
 void ClusterJoin::Report() {
-  {
-    MutexLock lock(&mu_);
-    if (is_reporting_) return;
-    is_reporting_ = true;
-  }
-  while (ReportNext()) {
-  }
+  report_.Run([this] {
+    while (ReportNext()) {
+    }
+  });
 }
 
 // Returns false if there is nothing to report now, or after `done`.
 bool ClusterJoin::ReportNext() {
   std::vector<int> missing;
   StatusCallback done;
-  std::optional<absl::Status> end;
+  absl::Status end;
   {
     MutexLock lock(&mu_);
-    is_reporting_ = report_again_ || end_.has_value();
-    if (!is_reporting_) return false;
-    if (report_again_) {
-      report_again_ = false;
+    if (done_ == nullptr) return false;
+    if (std::exchange(report_again_, false)) {
       missing.assign(missing_.begin(), missing_.end());
+    } else if (end_.has_value()) {
+      done = std::exchange(done_, nullptr);
+      end = *end_;
     } else {
-      done = std::move(done_);
-      end = end_;
+      return false;
     }
   }
-  if (end.has_value()) {
-    std::move(done)(*std::move(end));
+  if (done != nullptr) {
+    std::move(done)(std::move(end));
     return false;
   }
   if (options_.progress != nullptr) options_.progress(missing);

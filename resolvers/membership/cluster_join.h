@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
+#include "framework/base/run_again.h"
 #include "framework/control/control_channel.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/environment.h"
@@ -75,12 +76,12 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
   const Options options_;
   const absl::Time began_;
   const std::shared_ptr<Cancellation> over_ = std::make_shared<Cancellation>();
+  RunAgain report_;
   Mutex mu_;
   std::set<int> missing_ ABSL_GUARDED_BY(mu_);
   std::string last_error_ ABSL_GUARDED_BY(mu_);
   int num_calls_ ABSL_GUARDED_BY(mu_) = 0;  // Calls under way.
   bool is_due_ ABSL_GUARDED_BY(mu_) = false;
-  bool is_reporting_ ABSL_GUARDED_BY(mu_) = false;
   bool report_again_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
   StatusCallback done_ ABSL_GUARDED_BY(mu_);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/if_alive.h"
 #include "framework/base/rank_list.h"
 
 namespace tutti {
@@ -53,9 +54,7 @@ void ClusterLeave::Begin(absl::Time deadline) {
     }
   }
   alarm_ = options_.environment.clock->CallAt(
-      deadline, [weak_self = weak_from_this()] {
-        if (const auto self = weak_self.lock()) self->OnDeadline();
-      });
+      deadline, IfAlive(weak_from_this(), &ClusterLeave::OnDeadline));
 }
 
 void ClusterLeave::End(const absl::Status& reason) {

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "framework/base/if_alive.h"
 
 namespace tutti {
 namespace {
@@ -47,12 +48,9 @@ void HeartbeatService::Answer(const ControlCaller& caller,
     if (num_of_task < kMaxOfTask) {
       ++num_of_task;
       id = ++last_id_;
-      const Clock::AlarmId alarm =
-          clock_->CallAt(clock_->Now() + absl::Milliseconds(hold_ms),
-                         [weak_self = weak_from_this(), id] {
-                           const auto self = weak_self.lock();
-                           if (self != nullptr) self->End(id, self->Reply());
-                         });
+      const Clock::AlarmId alarm = clock_->CallAt(
+          clock_->Now() + absl::Milliseconds(hold_ms),
+          IfAlive(weak_from_this(), &HeartbeatService::End, id, Reply()));
       waiting_.emplace(id, Waiting{caller.task, std::move(done), alarm});
     } else {
       refused = std::move(done);
@@ -64,11 +62,7 @@ void HeartbeatService::Answer(const ControlCaller& caller,
                      " heartbeats that wait for an answer")));
   }
   if (withdrawn == nullptr) return;
-  withdrawn->Watch(
-      [weak_self = weak_from_this(), id](const absl::Status& reason) {
-        const auto self = weak_self.lock();
-        if (self != nullptr) self->End(id, reason);
-      });
+  withdrawn->Watch(IfAlive(weak_from_this(), &HeartbeatService::End, id));
 }
 
 void HeartbeatService::End(uint64_t id, ControlAnswer answer) {

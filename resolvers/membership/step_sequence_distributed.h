@@ -12,7 +12,7 @@
 #include "framework/base/mutex.h"
 #include "framework/control/control_channel.h"
 #include "resolvers/leader/leadership.h"
-#include "resolvers/local/next_steps.h"
+#include "resolvers/local/step_sequence_local.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/environment.h"
 #include "tutti/params.h"

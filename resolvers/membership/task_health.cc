@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "framework/base/if_alive.h"
 #include "framework/base/status_macros.h"
 
 namespace tutti {
@@ -52,23 +53,8 @@ TaskHealth::~TaskHealth() {
 
 // --- Watched tasks ---------------------------------------------------------
 
-// Updates the heartbeats. If another thread is updating, that thread updates
-// again.
 void TaskHealth::Update() {
-  {
-    MutexLock lock(&mu_);
-    update_again_ = true;
-    if (is_updating_) return;
-    is_updating_ = true;
-  }
-  while (true) {
-    {
-      MutexLock lock(&mu_);
-      is_updating_ = std::exchange(update_again_, false);
-      if (!is_updating_) return;
-    }
-    ApplyWatched(options_.watched());
-  }
+  update_.Run([this] { ApplyWatched(options_.watched()); });
 }
 
 void TaskHealth::ApplyWatched(const std::vector<int>& tasks) {
@@ -161,21 +147,15 @@ void TaskHealth::Send(int task, const BeatPtr& beat) {
   }
   options_.channel->Call(
       task, std::move(request), std::move(options),
-      [weak_self = weak_from_this(), task, beat](const ControlAnswer& reply) {
-        const auto self = weak_self.lock();
-        if (self != nullptr) self->OnReply(task, beat, reply);
-      });
+      IfAlive(weak_from_this(), &TaskHealth::OnReply, task, beat));
 }
 
 void TaskHealth::ArmSilence(int task, const BeatPtr& beat) {
   Clock* const clock = options_.environment.clock;
   beat->silent_at = clock->Now() + options_.profile.silence_limit;
-  beat->alarm = clock->CallAt(beat->silent_at,
-                              [weak_self = weak_from_this(), task, beat] {
-                                const auto self = weak_self.lock();
-                                if (self != nullptr)
-                                  self->OnSilence(task, beat);
-                              });
+  beat->alarm = clock->CallAt(
+      beat->silent_at,
+      IfAlive(weak_from_this(), &TaskHealth::OnSilence, task, beat));
 }
 
 void TaskHealth::OnReply(int task, const BeatPtr& beat,
@@ -234,11 +214,8 @@ void TaskHealth::BeatAgain(int task, const BeatPtr& beat) {
     const absl::Duration hold = options_.profile.hold;
     const absl::Time now = clock->Now();
     if (now - beat->sent_at < hold / 2) {
-      beat->alarm =
-          clock->CallAt(now + hold, [weak_self = weak_from_this(), task, beat] {
-            const auto self = weak_self.lock();
-            if (self != nullptr) self->Send(task, beat);
-          });
+      beat->alarm = clock->CallAt(
+          now + hold, IfAlive(weak_from_this(), &TaskHealth::Send, task, beat));
       return;
     }
   }

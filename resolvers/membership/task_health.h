@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
+#include "framework/base/run_again.h"
 #include "framework/control/control_channel.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/environment.h"
@@ -172,8 +173,7 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
   Mutex mu_;
   std::vector<Task> tasks_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<int, BeatPtr> beats_ ABSL_GUARDED_BY(mu_);
-  bool is_updating_ ABSL_GUARDED_BY(mu_) = false;
-  bool update_again_ ABSL_GUARDED_BY(mu_) = false;
+  RunAgain update_;
 };
 
 }  // namespace tutti

@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "framework/collective/op_fields.h"
-#include "resolvers/messages/message_checks.h"
 #include "tutti/collective.h"
 
 namespace tutti {
@@ -85,23 +84,18 @@ absl::StatusOr<DeviceAttributes> DecodeDevice(const ClusterSpec& cluster,
                           ", but ", cluster.Label(owner.task), " has ",
                           owner.incarnation);
   }
-  absl::Status status = CheckType("device.type", message.type());
-  if (status.ok()) {
-    status = CheckRange("device.index", message.index(), 0, kMaxDeviceIndex);
-  }
-  if (status.ok()) {
-    status =
-        CheckCount("device.links", message.links_size(), kMaxDevicesOfTask);
-  }
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckType("device.type", message.type()));
+  RETURN_IF_ERROR(
+      CheckRange("device.index", message.index(), 0, kMaxDeviceIndex));
+  RETURN_IF_ERROR(
+      CheckCount("device.links", message.links_size(), kMaxDevicesOfTask));
   DeviceAttributes device;
   device.name = {cluster.job, 0, message.task(), message.type(),
                  message.index()};
   device.incarnation = message.incarnation();
   for (const proto::Link& link : message.links()) {
-    status = CheckRange("link.device_index", link.device_index(), 0,
-                        kMaxDeviceIndex);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckRange("link.device_index", link.device_index(), 0,
+                               kMaxDeviceIndex));
     device.locality.links.push_back({link.device_index(), link.strength()});
   }
   RETURN_IF_ERROR(DecodeLibraries(message, &device));
@@ -137,21 +131,15 @@ void EncodeOp(const CollectiveOp& op, proto::Request* message) {
 
 absl::StatusOr<CollectiveOp> DecodeOp(const proto::Request& message) {
   const int number = message.collective();
-  absl::Status status =
+  RETURN_IF_ERROR(
       CheckRange("request.collective", number, 0,
-                 static_cast<int64_t>(kAllCollectiveTypes.size()) - 1);
-  if (status.ok()) {
-    status = CheckCount("request.send_rows", message.send_rows_size(),
-                        kMaxGroupSize);
-  }
-  if (status.ok()) {
-    status = CheckCount("request.rows", message.rows_size(), kMaxGroupSize);
-  }
-  if (status.ok()) {
-    status = CheckCount("request.permutation", message.permutation_size(),
-                        kMaxGroupSize);
-  }
-  if (!status.ok()) return status;
+                 static_cast<int64_t>(kAllCollectiveTypes.size()) - 1));
+  RETURN_IF_ERROR(
+      CheckCount("request.send_rows", message.send_rows_size(), kMaxGroupSize));
+  RETURN_IF_ERROR(
+      CheckCount("request.rows", message.rows_size(), kMaxGroupSize));
+  RETURN_IF_ERROR(CheckCount("request.permutation", message.permutation_size(),
+                             kMaxGroupSize));
   CollectiveOp op = DefaultOp(static_cast<CollectiveType>(number));
   const auto decode = [&message](auto& typed) {
     if constexpr (requires { typed.uneven; }) typed.uneven = message.uneven();
@@ -208,25 +196,16 @@ absl::StatusOr<FinalOp> DecodeFinalOp(const proto::Request& message) {
 }
 
 absl::StatusOr<CollImplDetails> DecodeDetails(const proto::Request& message) {
-  absl::Status status =
-      CheckName("request.implementation", message.implementation());
-  if (status.ok()) {
-    status = CheckCount("request.subdiv_offsets", message.subdiv_offsets_size(),
-                        kMaxSubdivisions);
-  }
-  if (status.ok()) {
-    status = CheckCount("request.rank_list", message.rank_list_size(),
-                        kMaxGroupSize);
-  }
-  if (status.ok()) {
-    status = CheckCount("request.dependencies", message.dependencies_size(),
-                        kMaxDependencies);
-  }
-  if (status.ok()) {
-    status =
-        CheckRange("request.determinism", message.determinism(), 0, kNoDemand);
-  }
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(
+      CheckName("request.implementation", message.implementation()));
+  RETURN_IF_ERROR(CheckCount("request.subdiv_offsets",
+                             message.subdiv_offsets_size(), kMaxSubdivisions));
+  RETURN_IF_ERROR(
+      CheckCount("request.rank_list", message.rank_list_size(), kMaxGroupSize));
+  RETURN_IF_ERROR(CheckCount("request.dependencies",
+                             message.dependencies_size(), kMaxDependencies));
+  RETURN_IF_ERROR(
+      CheckRange("request.determinism", message.determinism(), 0, kNoDemand));
   CollImplDetails details;
   details.implementation = message.implementation();
   details.subdiv_offsets = ToVector<int>(message.subdiv_offsets());
@@ -273,19 +252,12 @@ proto::Request EncodeRequest(const CollectiveRequest& request) {
 }
 
 absl::StatusOr<CollectiveRequest> DecodeRequest(const proto::Request& message) {
-  absl::Status status =
-      CheckRange("request.group_size", message.group_size(), 1, kMaxGroupSize);
-  if (status.ok()) {
-    status = CheckType("request.device_type", message.device_type());
-  }
-  if (status.ok()) {
-    status = CheckRange("request.dtype", message.dtype(), 0,
-                        static_cast<int64_t>(kAllDTypes.size()) - 1);
-  }
-  if (status.ok()) {
-    status = CheckCount("request.shape", message.shape_size(), kMaxDims);
-  }
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(
+      CheckRange("request.group_size", message.group_size(), 1, kMaxGroupSize));
+  RETURN_IF_ERROR(CheckType("request.device_type", message.device_type()));
+  RETURN_IF_ERROR(CheckRange("request.dtype", message.dtype(), 0,
+                             static_cast<int64_t>(kAllDTypes.size()) - 1));
+  RETURN_IF_ERROR(CheckCount("request.shape", message.shape_size(), kMaxDims));
   ASSIGN_OR_RETURN(auto op, DecodeOp(message));
   auto shape = TensorShape::Create(ToVector<int64_t>(message.shape()));
   if (!shape.ok()) return InvalidMessage("request.", shape.status().message());
@@ -304,8 +276,7 @@ absl::StatusOr<CollectiveRequest> DecodeRequest(const proto::Request& message) {
   request.merge_op = std::move(merge_op);
   request.final_op = std::move(final_op);
   request.impl_details = std::move(details);
-  status = Validate(request);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Validate(request));
   return request;
 }
 
@@ -339,13 +310,10 @@ absl::StatusOr<proto::CompleteParams> EncodeMemberCall(const MemberCall& call) {
   message.set_step(call.number.step_id);
   message.set_execution(call.number.execution);
   const proto::Request& request = message.request();
-  absl::Status status = CheckType("the device type", request.device_type());
-  if (status.ok()) status = CheckName("the merge op", request.merge_op());
-  if (status.ok()) status = CheckName("the final op", request.final_op());
-  if (status.ok()) {
-    status = CheckName("the implementation", request.implementation());
-  }
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckType("the device type", request.device_type()));
+  RETURN_IF_ERROR(CheckName("the merge op", request.merge_op()));
+  RETURN_IF_ERROR(CheckName("the final op", request.final_op()));
+  RETURN_IF_ERROR(CheckName("the implementation", request.implementation()));
   return message;
 }
 
@@ -360,12 +328,8 @@ absl::StatusOr<MemberCall> DecodeMemberCall(
   call.ended_generation = message.ended_generation();
   call.living_generation = message.living_generation();
   call.number = {.step_id = message.step(), .execution = message.execution()};
-  absl::Status status =
-      CheckGeneration("ended_generation", call.ended_generation);
-  if (status.ok()) {
-    status = CheckGeneration("living_generation", call.living_generation);
-  }
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckGeneration("ended_generation", call.ended_generation));
+  RETURN_IF_ERROR(CheckGeneration("living_generation", call.living_generation));
   if (call.living_generation != 0 &&
       call.living_generation <= call.ended_generation) {
     return InvalidMessage("living_generation is ", call.living_generation,
@@ -407,13 +371,10 @@ absl::StatusOr<std::vector<DeviceAttributes>> DecodeDevices(
 absl::StatusOr<std::vector<int>> DecodeTasks(
     const ClusterSpec& cluster,
     const google::protobuf::RepeatedField<int32_t>& tasks) {
-  absl::Status status = CheckCount("tasks", tasks.size(), cluster.num_tasks());
+  RETURN_IF_ERROR(CheckCount("tasks", tasks.size(), cluster.num_tasks()));
   for (int task : tasks) {
-    if (status.ok()) {
-      status = CheckRange("tasks", task, 0, cluster.num_tasks() - 1);
-    }
+    RETURN_IF_ERROR(CheckRange("tasks", task, 0, cluster.num_tasks() - 1));
   }
-  if (!status.ok()) return status;
   return ToVector<int>(tasks);
 }
 

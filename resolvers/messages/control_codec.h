@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "framework/control/control_channel.h"
 #include "google/protobuf/repeated_field.h"
@@ -27,7 +28,15 @@ namespace tutti {
 inline constexpr uint64_t kMaxGeneration = uint64_t{1} << 62;
 
 inline constexpr int kMaxDevicesOfTask = 1024;
+inline constexpr int kMaxDeviceIndex = 65535;
 inline constexpr int kMaxLibrariesOfDevice = 16;
+inline constexpr int kMaxDims = 255;
+
+// Error of a field that breaks a bound.
+template <typename... Args>
+absl::Status InvalidMessage(const Args&... args) {
+  return absl::InvalidArgumentError(absl::StrCat(args...));
+}
 
 // Call of a member that joins a group.
 struct MemberCall {

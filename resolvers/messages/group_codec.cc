@@ -11,7 +11,6 @@
 #include "framework/collective/group_resources.h"
 #include "framework/collective/op_fields.h"
 #include "resolvers/messages/control_codec.h"
-#include "resolvers/messages/message_checks.h"
 
 namespace tutti {
 namespace {

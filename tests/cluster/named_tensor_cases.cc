@@ -15,7 +15,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
-#include "named_tensors/request_check.h"
 #include "named_tensors/tensor_request.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/environment.h"

@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
-#include "named_tensors/request_check.h"
+#include "named_tensors/tensor_request.h"
 #include "tests/cluster/named_call.h"
 #include "tests/cluster/named_tensor_cases.h"
 #include "tests/doubles/status_matchers.h"

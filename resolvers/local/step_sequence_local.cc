@@ -1,6 +1,4 @@
-#include "resolvers/local/next_steps.h"
-
-#include "tutti/params.h"
+#include "resolvers/local/step_sequence_local.h"
 
 namespace tutti {
 
