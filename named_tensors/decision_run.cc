@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -15,73 +17,96 @@
 namespace tutti {
 namespace {
 
-CollectiveRequest RequestOf(const DecisionGroup& group,
-                            const proto::Decision& decision,
-                            const PendingTensor& first) {
+// State of a decision's execution until it ends.
+struct Run {
+  DecisionGroup group;
+  proto::Decision decision;
+  std::vector<PendingTensorPtr> tensors;
+  StatusCallback done;
+  Tensor output;  // Output of the execution.
+  Tensor parts;   // Row r holds the part of rank r, for gathers in parts.
+
+  PendingTensor& first() const { return *tensors.front(); }
+  Device& device() const { return *group.device; }
+  size_t part_bytes() const {
+    return parts.size_bytes() / static_cast<size_t>(group.num_ranks);
+  }
+  std::byte* PartOf(int rank) {
+    return parts.mutable_data() + static_cast<size_t>(rank) * part_bytes();
+  }
+};
+using RunPtr = std::shared_ptr<Run>;
+
+CollectiveRequest RequestOf(const Run& run, CollectiveOp op,
+                            TensorShape shape) {
   CollectiveRequest request;
-  request.group_key = group.group_key;
-  request.group_size = group.num_ranks;
-  request.device_type = group.device->attributes().name.type;
-  request.rank = group.rank;
-  request.instance_key = decision.instance();
-  request.op = AllReduce{};
-  request.dtype = first.request.dtype;
-  request.merge_op = first.tensor.merge_op;
+  request.group_key = run.group.group_key;
+  request.group_size = run.group.num_ranks;
+  request.device_type = run.device().attributes().name.type;
+  request.rank = run.group.rank;
+  request.instance_key = run.decision.instance();
+  request.dtype = run.first().request.dtype;
+  if (std::holds_alternative<AllReduce>(op)) {
+    request.merge_op = run.first().tensor.merge_op;
+  }
+  request.op = std::move(op);
+  request.shape = std::move(shape);
   return request;
 }
 
-// State of an execution until it ends.
-struct Run {
-  DecisionGroup group;
-  Tensor output;
-  std::vector<PendingTensorPtr> tensors;
-  StatusCallback done;
-};
-
-void Execute(const proto::Decision& decision, CollectiveRequest request,
-             Tensor input, const std::shared_ptr<Run>& run,
+// Executes the decision's collective, with `input` or `segments`. An error of
+// these cancels the execution: the other ranks do not wait for this one.
+template <typename Inputs>
+void Execute(const RunPtr& run, CollectiveRequest request,
+             absl::StatusOr<Inputs> inputs, Tensor* output,
              StatusCallback done) {
-  const DecisionGroup& group = run->group;
-  group.executor->ExecuteAsync(
-      {.device = group.device.get(),
-       .request = std::make_shared<const CollectiveRequest>(std::move(request)),
-       .input = std::move(input),
-       .output = &run->output,
-       .cancellation = group.cancellation,
-       .execution = decision.execution()},
-      std::move(done));
+  CollectiveArgs args = {
+      .device = run->group.device.get(),
+      .request = std::make_shared<const CollectiveRequest>(std::move(request)),
+      .output = output,
+      .cancellation = run->group.cancellation,
+      .execution = run->decision.execution()};
+  if (!inputs.ok()) {
+    args.cancellation = std::make_shared<Cancellation>();
+    args.cancellation->Cancel(inputs.status());
+  } else if constexpr (std::is_same_v<Inputs, Tensor>) {
+    args.input = *std::move(inputs);
+  } else {
+    args.segments = *std::move(inputs);
+  }
+  run->group.executor->ExecuteAsync(std::move(args), std::move(done));
 }
 
-void Gather(const proto::Decision& decision, const std::shared_ptr<Run>& run) {
-  PendingTensor& pending = *run->tensors.front();
-  CollectiveRequest request = RequestOf(run->group, decision, pending);
-  const auto& rows = decision.rows();
+// Ends the run, and returns its output if the run is a gather.
+void Finish(const RunPtr& run, absl::Status status) {
+  if (status.ok() && run->first().request.type == CollectiveType::kAllGather) {
+    *run->first().tensor.output = std::move(run->output);
+  }
+  std::move(run->done)(std::move(status));
+}
+
+void Gather(const RunPtr& run) {
+  const auto& rows = run->decision.rows();
   const bool is_even =
       std::all_of(rows.begin(), rows.end(),
                   [&](int64_t of_rank) { return of_rank == rows[0]; });
   AllGather gather{.uneven = !is_even};
   if (!is_even) gather.rows.assign(rows.begin(), rows.end());
-  request.op = std::move(gather);
-  request.shape = pending.request.shape;
-  request.merge_op = MergeOp();
-  Execute(decision, std::move(request), pending.tensor.input, run,
-          [run, &pending](absl::Status status) {
-            if (status.ok()) *pending.tensor.output = std::move(run->output);
-            std::move(run->done)(std::move(status));
-          });
+  Execute<Tensor>(
+      run, RequestOf(*run, std::move(gather), run->first().request.shape),
+      run->first().tensor.input, &run->output,
+      [run](absl::Status status) { Finish(run, std::move(status)); });
 }
 
 // Reduces in the shape of a vector: all tensors of a size share one instance.
 // REQUIRES: output and size are checked.
-void Reduce(const proto::Decision& decision, const std::shared_ptr<Run>& run) {
-  PendingTensor& pending = *run->tensors.front();
-  CollectiveRequest request = RequestOf(run->group, decision, pending);
-  request.shape = TensorShape::Vector(pending.request.shape.num_elements());
-  Tensor input = *pending.tensor.input.Reshaped(request.shape);
-  run->output = *pending.tensor.output->Reshaped(request.shape);
-  Execute(
-      decision, std::move(request), std::move(input), run,
-      [run](absl::Status status) { std::move(run->done)(std::move(status)); });
+void Reduce(const RunPtr& run) {
+  const PendingTensor& pending = run->first();
+  const auto shape = TensorShape::Vector(pending.request.shape.num_elements());
+  run->output = *pending.tensor.output->Reshaped(shape);
+  Execute(run, RequestOf(*run, AllReduce{}, shape),
+          pending.tensor.input.Reshaped(shape), &run->output,
+          [run](absl::Status status) { Finish(run, std::move(status)); });
 }
 
 // Segment that fills up the decided length: few lengths make few instances.
@@ -97,96 +122,56 @@ absl::StatusOr<SegmentList::Segment> Padding(Device& device, DType dtype,
   return SegmentList::Segment{zeros, zeros};
 }
 
-absl::StatusOr<std::shared_ptr<const SegmentList>> SegmentsOf(
-    const proto::Decision& decision, const Run& run) {
+absl::StatusOr<std::shared_ptr<const SegmentList>> SegmentsOf(const Run& run) {
   std::vector<SegmentList::Segment> segments;
-  int64_t num_missing = decision.fused_elements();
+  int64_t num_missing = run.decision.fused_elements();
   for (const PendingTensorPtr& pending : run.tensors) {
     segments.push_back({pending->tensor.input, *pending->tensor.output});
     num_missing -= pending->request.shape.num_elements();
   }
   ASSIGN_OR_RETURN(
       auto padding,
-      Padding(*run.group.device, segments[0].input.dtype(), num_missing));
+      Padding(run.device(), segments[0].input.dtype(), num_missing));
   segments.push_back(std::move(padding));
   return SegmentList::Create(std::move(segments));
 }
 
-// Cancels the execution if this rank cannot take part: the other ranks do not
-// wait for it.
-void GiveUp(CollectiveArgs& args, const absl::Status& reason) {
-  args.cancellation = std::make_shared<Cancellation>();
-  args.cancellation->Cancel(reason);
-}
-
-void ReduceTogether(const proto::Decision& decision,
-                    const std::shared_ptr<Run>& run) {
-  CollectiveRequest request =
-      RequestOf(run->group, decision, *run->tensors.front());
-  request.shape = TensorShape::Vector(decision.fused_elements());
-  CollectiveArgs args = {
-      .device = run->group.device.get(),
-      .request = std::make_shared<const CollectiveRequest>(std::move(request)),
-      .cancellation = run->group.cancellation,
-      .execution = decision.execution()};
-  auto segments = SegmentsOf(decision, *run);
-  if (segments.ok()) {
-    args.segments = *std::move(segments);
-  } else {
-    GiveUp(args, segments.status());
-  }
-  run->group.executor->ExecuteAsync(
-      std::move(args),
-      [run](absl::Status status) { std::move(run->done)(std::move(status)); });
+void ReduceTogether(const RunPtr& run) {
+  Execute(run,
+          RequestOf(*run, AllReduce{},
+                    TensorShape::Vector(run->decision.fused_elements())),
+          SegmentsOf(*run), /*output=*/nullptr,
+          [run](absl::Status status) { Finish(run, std::move(status)); });
 }
 
 // --- Gathers in equal parts --------------------------------------------------
 
-struct PartsRun {
-  proto::Decision decision;
-  std::shared_ptr<Run> run;
-  Tensor parts;   // Row r holds the part of rank r.
-  Tensor output;  // Output of the request.
-
-  PendingTensor& pending() const { return *run->tensors.front(); }
-  Device& device() const { return *run->group.device; }
-  size_t part_bytes() const {
-    return parts.size_bytes() / static_cast<size_t>(run->group.num_ranks);
-  }
-  std::byte* PartOf(int rank) {
-    return parts.mutable_data() + static_cast<size_t>(rank) * part_bytes();
-  }
-};
-
-absl::Status AllocateParts(PartsRun& run) {
-  const TensorRequest& request = run.pending().request;
+absl::Status AllocateParts(Run& run) {
+  const TensorRequest& request = run.first().request;
   const auto& rows = run.decision.rows();
   ASSIGN_OR_RETURN(const auto shape,
                    request.shape.WithFirstDim(
                        std::accumulate(rows.begin(), rows.end(), int64_t{0})));
   ASSIGN_OR_RETURN(const auto parts_shape,
-                   TensorShape::Create({run.run->group.num_ranks,
-                                        run.decision.fused_elements()}));
-  ASSIGN_OR_RETURN(auto output, run.device().Allocate(request.dtype, shape));
-  ASSIGN_OR_RETURN(auto parts,
+                   TensorShape::Create(
+                       {run.group.num_ranks, run.decision.fused_elements()}));
+  ASSIGN_OR_RETURN(run.output, run.device().Allocate(request.dtype, shape));
+  ASSIGN_OR_RETURN(run.parts,
                    run.device().Allocate(request.dtype, parts_shape));
-  run.output = std::move(output);
-  run.parts = std::move(parts);
   return absl::OkStatus();
 }
 
-void Copy(const PartsRun& run,
-          absl::FunctionRef<absl::Status(CopyPiece)> copies,
+void Copy(const Run& run, absl::FunctionRef<absl::Status(CopyPiece)> copies,
           StatusCallback done) {
-  CopyOnDevice(run.device(), *run.run->group.executor->environment().clock,
-               copies, std::move(done));
+  CopyOnDevice(run.device(), *run.group.executor->environment().clock, copies,
+               std::move(done));
 }
 
 // Copies the input to this rank's part. The rest of the part is sent, too, and
 // therefore cleared.
-absl::Status CopyInput(PartsRun& run, CopyPiece copy) {
-  const Tensor& input = run.pending().tensor.input;
-  std::byte* const part = run.PartOf(run.run->group.rank);
+absl::Status CopyInput(Run& run, CopyPiece copy) {
+  const Tensor& input = run.first().tensor.input;
+  std::byte* const part = run.PartOf(run.group.rank);
   if (run.device().has_host_memory()) {
     std::memset(part + input.size_bytes(), 0,
                 run.part_bytes() - input.size_bytes());
@@ -194,7 +179,7 @@ absl::Status CopyInput(PartsRun& run, CopyPiece copy) {
   return copy(part, input.data(), input.size_bytes());
 }
 
-absl::Status CopyOutput(PartsRun& run, CopyPiece copy) {
+absl::Status CopyOutput(Run& run, CopyPiece copy) {
   std::byte* into = run.output.mutable_data();
   for (int rank = 0; rank < run.decision.rows_size(); ++rank) {
     const size_t num_bytes =
@@ -205,44 +190,25 @@ absl::Status CopyOutput(PartsRun& run, CopyPiece copy) {
   return absl::OkStatus();
 }
 
-void OnPartsGathered(const std::shared_ptr<PartsRun>& run) {
-  Copy(
-      *run, [&run](CopyPiece copy) { return CopyOutput(*run, copy); },
+void GatherParts(const RunPtr& run, const absl::Status& ready) {
+  const int rank = run->group.rank;
+  Execute<Tensor>(
+      run,
+      RequestOf(*run, AllGather{},
+                *TensorShape::Create({1, run->decision.fused_elements()})),
+      ready.ok() ? run->parts.Slice(rank, rank + 1) : ready, &run->parts,
       [run](absl::Status status) {
-        if (status.ok()) {
-          *run->pending().tensor.output = std::move(run->output);
-        }
-        std::move(run->run->done)(std::move(status));
+        if (!status.ok()) return Finish(run, std::move(status));
+        run->group.executor->environment().queue->Schedule([run] {
+          Copy(
+              *run, [&run](CopyPiece copy) { return CopyOutput(*run, copy); },
+              [run](absl::Status status) { Finish(run, std::move(status)); });
+        });
       });
 }
 
-void GatherParts(const std::shared_ptr<PartsRun>& run,
-                 const absl::Status& ready) {
-  const DecisionGroup& group = run->run->group;
-  CollectiveRequest request = RequestOf(group, run->decision, run->pending());
-  request.op = AllGather{};
-  request.shape = *TensorShape::Create({1, run->decision.fused_elements()});
-  request.merge_op = MergeOp();
-  CollectiveArgs args = {
-      .device = group.device.get(),
-      .request = std::make_shared<const CollectiveRequest>(std::move(request)),
-      .output = &run->parts,
-      .cancellation = group.cancellation,
-      .execution = run->decision.execution()};
-  if (ready.ok()) {
-    args.input = *run->parts.Slice(group.rank, group.rank + 1);
-  } else {
-    GiveUp(args, ready);
-  }
-  group.executor->ExecuteAsync(std::move(args), [run](absl::Status status) {
-    if (!status.ok()) return std::move(run->run->done)(std::move(status));
-    run->run->group.executor->environment().queue->Schedule(
-        [run] { OnPartsGathered(run); });
-  });
-}
-
 // Gathers equally long parts and cuts the ranks' rows out of them.
-void GatherInParts(const std::shared_ptr<PartsRun>& run) {
+void GatherInParts(const RunPtr& run) {
   const absl::Status status = AllocateParts(*run);
   if (!status.ok()) return GatherParts(run, status);
   Copy(
@@ -254,20 +220,14 @@ void GatherInParts(const std::shared_ptr<PartsRun>& run) {
 
 void RunDecision(const DecisionGroup& group, const proto::Decision& decision,
                  std::vector<PendingTensorPtr> tensors, StatusCallback done) {
-  const auto run = std::make_shared<Run>();
-  run->group = group;
-  run->tensors = std::move(tensors);
-  run->done = std::move(done);
-  const bool gathers =
-      run->tensors.front()->request.type == CollectiveType::kAllGather;
+  const auto run = std::make_shared<Run>(
+      Run{group, decision, std::move(tensors), std::move(done)});
+  const bool gathers = run->first().request.type == CollectiveType::kAllGather;
   if (decision.fused_elements() == 0) {
-    return gathers ? Gather(decision, run) : Reduce(decision, run);
+    return gathers ? Gather(run) : Reduce(run);
   }
-  group.executor->environment().queue->Schedule([decision, run, gathers] {
-    if (!gathers) return ReduceTogether(decision, run);
-    GatherInParts(
-        std::make_shared<PartsRun>(PartsRun{.decision = decision, .run = run}));
-  });
+  group.executor->environment().queue->Schedule(
+      [run, gathers] { gathers ? GatherInParts(run) : ReduceTogether(run); });
 }
 
 void RunsInOrder::Add(Run run) {

@@ -42,9 +42,10 @@ void EndReporter::ReportGroupEnd(int task, GroupKey key, uint64_t generation,
   for (int lost : options_.leadership->lost_tasks()) {
     message->add_lost_tasks(lost);
   }
-  options_.channel->Call(task, std::move(request),
-                         {.deadline = options_.clock->Now() + kLimit},
-                         std::move(reported));
+  options_.channel->Call(
+      task, std::move(request),
+      {.deadline = options_.environment.clock->Now() + kLimit},
+      std::move(reported));
 }
 
 // Sends the report again if the leader does not take it, perhaps to another
@@ -67,9 +68,10 @@ void EndReporter::OnGivenUpReported(const GivenUp& given_up, absl::Time limit,
   const auto leads_now = options_.leadership->leader();
   const bool is_same = leads_now.ok() && *leads_now == leader;
   if (is_same && !absl::IsUnavailable(answer.status())) return;
-  const absl::Time next = options_.clock->Now() + DefaultTime("call again");
+  const absl::Time next =
+      options_.environment.clock->Now() + DefaultTime("call again");
   if (next >= limit) return;
-  options_.clock->CallAt(
+  options_.environment.clock->CallAt(
       next, IfAlive(weak_from_this(), [given_up, limit](EndReporter& self) {
         self.ReportGivenUp(given_up, limit);
       }));
@@ -81,7 +83,7 @@ void EndReporter::ReportAllGivenUp(const GivenUp& given_up) {
   const std::vector<int> lost = options_.leadership->lost_tasks();
   std::set<int> without = {lost.begin(), lost.end()};
   without.insert(options_.cluster.this_task);
-  const absl::Time deadline = options_.clock->Now() + kLimit;
+  const absl::Time deadline = options_.environment.clock->Now() + kLimit;
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
     if (without.contains(task)) continue;
     options_.channel->Call(task, Encode(given_up), {.deadline = deadline},

@@ -9,8 +9,7 @@
 #include "absl/time/time.h"
 #include "framework/control/control_channel.h"
 #include "resolvers/leader/given_up_executions.h"
-#include "resolvers/leader/leadership.h"
-#include "tutti/cluster_runtime.h"
+#include "resolvers/leader/resolver_options.h"
 #include "tutti/environment.h"
 #include "tutti/params.h"
 
@@ -25,14 +24,8 @@ class EndReporter : public std::enable_shared_from_this<EndReporter> {
  public:
   static constexpr absl::Duration kLimit = DefaultTime("end");
 
-  struct Options {
-    ClusterSpec cluster;
-    std::shared_ptr<ControlChannel> channel;
-    Clock* clock = nullptr;  // Outlives the object.
-    std::shared_ptr<const Leadership> leadership;
-  };
-
-  explicit EndReporter(Options options) : options_(std::move(options)) {}
+  explicit EndReporter(DistributedResolverOptions options)
+      : options_(std::move(options)) {}
 
   // Reports the end of a group's generation to the tasks of its members and to
   // the leader.
@@ -46,7 +39,7 @@ class EndReporter : public std::enable_shared_from_this<EndReporter> {
 
   // Reports a given-up execution to the leader, which reports it to all tasks.
   void ReportGivenUp(const GivenUp& given_up) {
-    ReportGivenUp(given_up, options_.clock->Now() + kLimit);
+    ReportGivenUp(given_up, options_.environment.clock->Now() + kLimit);
   }
 
  private:
@@ -55,7 +48,7 @@ class EndReporter : public std::enable_shared_from_this<EndReporter> {
   void OnGivenUpReported(const GivenUp& given_up, absl::Time limit, int leader,
                          const ControlAnswer& answer);
 
-  const Options options_;
+  const DistributedResolverOptions options_;
 };
 
 }  // namespace tutti

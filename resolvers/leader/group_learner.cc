@@ -88,7 +88,7 @@ absl::StatusOr<SettledGroups::GroupPtr> GroupLearner::Learn(
     is_new = added != before;
     if (is_new) added->leader = leader;
   }
-  if (is_new) options_.learned(*living, leader);
+  if (is_new) owner_.OnLearned(*living, leader);
   return added;
 }
 

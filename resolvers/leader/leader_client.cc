@@ -23,20 +23,18 @@ absl::Status Prefixed(const std::string& prefix, const absl::Status& status) {
 
 }  // namespace
 
-LeaderClient::LeaderClient(Options options,
-                           const std::shared_ptr<const void>& owner)
+LeaderClient::LeaderClient(DistributedResolverOptions options, Parts parts,
+                           Owner* owner,
+                           const std::shared_ptr<const void>& keeps_owner)
     : options_(std::move(options)),
+      parts_(std::move(parts)),
+      owner_(*owner),
       this_task_(options_.cluster.this_task),
       task_name_(options_.cluster.TaskName(this_task_)),
-      poll_(std::make_shared<LeaderPoll>(options_.cluster, options_.channel,
-                                         options_.clock)),
-      weak_self_(std::shared_ptr<LeaderClient>(owner, this)),
+      poll_(std::make_shared<LeaderPoll>(options_)),
+      weak_self_(std::shared_ptr<LeaderClient>(keeps_owner, this)),
       settled_(task_name_),
-      learner_({.cluster = options_.cluster,
-                .directory = options_.directory,
-                .policy = options_.policy,
-                .learned = options_.learned},
-               &mu_, &settled_) {}
+      learner_(&options_, owner, &mu_, &settled_) {}
 
 // --- Calls -------------------------------------------------------------------
 
@@ -70,7 +68,7 @@ void LeaderClient::Request(const DeviceAttributes& device,
   // Check after adding the request. A later GiveUp() finds the request or the
   // group.
   const absl::Status given_up =
-      options_.given_up->Find(KeyOf(question->id, number));
+      parts_.given_up->Find(KeyOf(question->id, number));
   if (answer.has_value()) {
     if (!given_up.ok()) answer = given_up;
     return std::move(question->done)(*std::move(answer));
@@ -131,7 +129,7 @@ void LeaderClient::Finish(const LeaderRequestPtr& question, Answer answer) {
     }
   }
   if (answer.ok() && end_reason.has_value()) {
-    options_.end_group(*(*answer)->group, *end_reason);
+    owner_.EndEverywhere(*(*answer)->group, *end_reason);
   }
   StopSending(question, was_polled,
               answer.ok() ? absl::CancelledError("answered") : answer.status());
@@ -181,7 +179,7 @@ std::string LeaderClient::DescribeWaiting(const CollectiveRequest& request) {
     if (question->leader < 0) return "";
     if (question->is_polled) return poll_->Describe(id);
   }
-  return options_.led->DescribeWaiting(request);
+  return parts_.led->DescribeWaiting(request);
 }
 
 bool LeaderClient::IsAwaited(GroupKey key) {
@@ -241,20 +239,20 @@ LeaderAttempt LeaderClient::BeginAttempt(LeaderRequest& question, int leader,
 
 void LeaderClient::RequestHere(const LeaderRequestPtr& question,
                                const LeaderAttempt& attempt) {
-  options_.led->Join({.device = question->device,
-                      .request = question->request,
-                      .cancellation = question->withdrawn,
-                      .ended_generation = attempt.ended_generation,
-                      .living_generation = attempt.living_generation,
-                      .asks_once = true},
-                     IfAlive(weak_self_, &LeaderClient::OnAnswer, question));
+  parts_.led->Join({.device = question->device,
+                    .request = question->request,
+                    .cancellation = question->withdrawn,
+                    .ended_generation = attempt.ended_generation,
+                    .living_generation = attempt.living_generation,
+                    .asks_once = true},
+                   IfAlive(weak_self_, &LeaderClient::OnAnswer, question));
   std::optional<absl::Status> ended;  // May precede the request.
   {
     MutexLock lock(&mu_);
     ended = question->end_reason;
   }
   if (!ended.has_value()) return;
-  options_.led->EndAwaited(question->id.group_key, task_name_, *ended);
+  parts_.led->EndAwaited(question->id.group_key, task_name_, *ended);
 }
 
 void LeaderClient::SendRequest(const LeaderRequestPtr& question,
@@ -277,7 +275,7 @@ void LeaderClient::SendRequest(const LeaderRequestPtr& question,
 
 void LeaderClient::RequestAgainSoon(const LeaderRequestPtr& question,
                                     const absl::Status& if_too_late) {
-  const absl::Time now = options_.clock->Now();
+  const absl::Time now = options_.environment.clock->Now();
   bool gives_up = false;
   int attempt = 0;
   {
@@ -287,7 +285,7 @@ void LeaderClient::RequestAgainSoon(const LeaderRequestPtr& question,
     gives_up = now - *question->in_vain_since > options_.takeover_limit;
   }
   if (gives_up) return Finish(question, if_too_late);
-  options_.clock->CallAt(
+  options_.environment.clock->CallAt(
       now + DefaultTime("call again"),
       IfAlive(weak_self_, [question, attempt](LeaderClient& self) {
         if (self.IsPresent(*question, attempt)) self.Request(question);
@@ -343,7 +341,7 @@ void LeaderClient::OnNotLeader(const LeaderRequestPtr& question, int requested,
                                const proto::NotLeader& message) {
   const auto lost = DecodeTasks(options_.cluster, message.lost_tasks());
   if (!lost.ok()) return Finish(question, lost.status());
-  options_.may_not_lead(*lost, question.get());
+  owner_.OnMayNotLead(*lost, question.get());
   const auto leader = options_.leadership->leader();
   if (!leader.ok() || *leader != requested) return Request(question);
   RequestAgainSoon(question,
@@ -425,9 +423,10 @@ void LeaderClient::EndAwaited(GroupKey key, const absl::Status& reason) {
     return;
   }
   if (*leader == this_task_) {
-    return options_.led->EndAwaited(key, task_name_, reason);
+    return parts_.led->EndAwaited(key, task_name_, reason);
   }
-  const absl::Time give_up = options_.clock->Now() + EndReporter::kLimit;
+  const absl::Time give_up =
+      options_.environment.clock->Now() + EndReporter::kLimit;
   ReportEnd(key, waiting, *leader, give_up);
 }
 
@@ -444,11 +443,11 @@ void LeaderClient::ReportEnd(GroupKey key,
     if (waiting.empty()) return;
     reason = *waiting.front()->end_reason;
   }
-  options_.reporter->ReportGroupEnd(
+  parts_.reporter->ReportGroupEnd(
       leader, key, /*generation=*/0, reason,
       [self = weak_self_.lock(), key, waiting, leader, give_up,
        reason](const ControlAnswer& reported) {
-        Clock* const clock = self->options_.clock;
+        Clock* const clock = self->options_.environment.clock;
         const absl::Time now = clock->Now();
         if (reported.ok() && now < give_up) {
           clock->CallAt(now + DefaultTime("call again"),
@@ -465,7 +464,7 @@ void LeaderClient::ReportEnd(GroupKey key,
 void LeaderClient::EndAll(const absl::Status& reason) {
   for (const LeaderRequestPtr& question :
        QuestionsWhere([](const LeaderRequest&) { return true; })) {
-    options_.given_up->Add(
+    parts_.given_up->Add(
         {.execution = KeyOf(question->id, question->number), .reason = reason});
     Finish(question, reason);
   }

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,14 +14,13 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
-#include "framework/collective/group_directory.h"
 #include "framework/control/control_channel.h"
 #include "resolvers/leader/end_reporter.h"
 #include "resolvers/leader/given_up_executions.h"
 #include "resolvers/leader/group_learner.h"
 #include "resolvers/leader/leader_poll.h"
 #include "resolvers/leader/leader_requests.h"
-#include "resolvers/leader/leadership.h"
+#include "resolvers/leader/resolver_options.h"
 #include "resolvers/leader/settled_groups.h"
 #include "resolvers/local/param_resolver_local.h"
 #include "resolvers/local/waiting_calls.h"
@@ -32,7 +30,6 @@
 #include "tutti/environment.h"
 #include "tutti/params.h"
 #include "tutti/peer_access.h"
-#include "tutti/selection.h"
 
 namespace tutti {
 
@@ -51,47 +48,18 @@ class LeaderClient {
  public:
   using Done = ParamResolverInterface::Done;
 
-  struct Options {
-    ClusterSpec cluster;
-    Clock* clock = nullptr;  // Outlives the object.
-    std::shared_ptr<ControlChannel> channel;
-    std::shared_ptr<GroupDirectory> directory;
-    std::shared_ptr<Leadership> leadership;
+  using Owner = LeaderClientOwner;
+
+  // Other parts of the owner.
+  struct Parts {
     std::shared_ptr<ParamResolverLocal> led;  // Used where this task leads.
     std::shared_ptr<EndReporter> reporter;
-    SelectionPolicy policy;  // Checks the leaders' decisions.
-
-    // Executions whose calls end at once.
-    std::shared_ptr<GivenUpExecutions> given_up;
-
-    // Same as in ParamResolverDistributed.
-    size_t max_entries = 0;
-    absl::Duration takeover_limit;
-    std::function<void(int task)> suspect;
-    std::function<void()> waits_changed;
-
-    // Callbacks below must be set.
-    //
-    // Reports a new generation, settled by `leader`, before any call ends with
-    // it. The callback must arrange for EndGeneration() when the generation
-    // ends.
-    std::function<void(const CollGroupParams& group, int leader)> learned;
-
-    // Reports that a call must end the group that has just been settled for it.
-    std::function<void(const CollGroupParams& group,
-                       const absl::Status& reason)>
-        end_group;
-
-    // Reports that `tasks` may not lead, as the receiver of a request says. The
-    // callback must call OnLeaderGone(), with `answered`, for each of them that
-    // led.
-    std::function<void(const std::vector<int>& tasks,
-                       const LeaderRequest* answered)>
-        may_not_lead;
+    std::shared_ptr<GivenUpExecutions> given_up;  // Their calls end at once.
   };
 
-  // Creates a part of `owner`.
-  LeaderClient(Options options, const std::shared_ptr<const void>& owner);
+  // Creates a part of `owner`, which `keeps_owner` keeps.
+  LeaderClient(DistributedResolverOptions options, Parts parts, Owner* owner,
+               const std::shared_ptr<const void>& keeps_owner);
 
   // Same as CompleteParamsAsync() of ParamResolverDistributed.
   void Request(const DeviceAttributes& device,
@@ -235,7 +203,9 @@ class LeaderClient {
     if (options_.waits_changed != nullptr) options_.waits_changed();
   }
 
-  const Options options_;
+  const DistributedResolverOptions options_;
+  const Parts parts_;
+  Owner& owner_;
   const int this_task_;
   const std::string task_name_;
   const std::shared_ptr<LeaderPoll> poll_;

@@ -17,12 +17,6 @@ std::string Milliseconds(absl::Duration duration) {
 
 }  // namespace
 
-LeaderPoll::LeaderPoll(ClusterSpec cluster,
-                       std::shared_ptr<ControlChannel> channel, Clock* clock)
-    : cluster_(std::move(cluster)),
-      channel_(std::move(channel)),
-      clock_(clock) {}
-
 LeaderPoll::~LeaderPoll() {
   for (const auto& [id, poll] : polls_) clock_->Cancel(poll->alarm);
 }

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
 #include "framework/control/control_channel.h"
+#include "resolvers/leader/resolver_options.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/collective.h"
 #include "tutti/environment.h"
@@ -23,9 +24,10 @@ namespace tutti {
 // Thread-safe. Sends nothing for calls that are answered sooner.
 class LeaderPoll : public std::enable_shared_from_this<LeaderPoll> {
  public:
-  // `clock` outlives the object.
-  LeaderPoll(ClusterSpec cluster, std::shared_ptr<ControlChannel> channel,
-             Clock* clock);
+  explicit LeaderPoll(const DistributedResolverOptions& options)
+      : cluster_(options.cluster),
+        channel_(options.channel),
+        clock_(options.environment.clock) {}
   ~LeaderPoll();
 
   // Begin and end the wait of a call at `leader`. Call both equally often.

@@ -15,6 +15,9 @@
 namespace tutti {
 namespace {
 
+// Largest number of waiting calls per task.
+constexpr int kMaxCallsOfTask = 4096;
+
 // Message about a group, encoded once for all its members.
 class EncodedGroup {
  public:
@@ -83,25 +86,24 @@ void LeaderService::CompleteParams(const ControlCaller& caller,
   // Check after Add(): from then on EndStep() finds the call.
   const ExecKey execution = KeyOf(
       {call->request->group_key, call->request->instance_key}, call->number);
-  absl::Status given_up = options_.given_up->Find(execution);
+  absl::Status given_up = given_up_->Find(execution);
   if (!given_up.ok()) {
     Remove(*number);
     return std::move(done)(EncodeAnswer({std::move(given_up)}, 0));
   }
   const uint64_t known_generation = call->living_generation;
-  options_.led->Join(
-      {.device = std::move(call->device),
-       .request = std::move(call->request),
-       .cancellation = end,
-       .ended_generation = call->ended_generation,
-       .living_generation = call->living_generation,
-       .asks_once = true,
-       .is_remote = true},
-      [self = shared_from_this(), number = *number, known_generation,
-       done = std::move(done)](LeaderAnswer answer) mutable {
-        self->Remove(number);
-        std::move(done)(EncodeAnswer(answer, known_generation));
-      });
+  led_->Join({.device = std::move(call->device),
+              .request = std::move(call->request),
+              .cancellation = end,
+              .ended_generation = call->ended_generation,
+              .living_generation = call->living_generation,
+              .asks_once = true,
+              .is_remote = true},
+             [self = shared_from_this(), number = *number, known_generation,
+              done = std::move(done)](LeaderAnswer answer) mutable {
+               self->Remove(number);
+               std::move(done)(EncodeAnswer(answer, known_generation));
+             });
 }
 
 proto::ControlReply LeaderService::NotLeaderReply() {
@@ -117,11 +119,11 @@ proto::ControlReply LeaderService::NotLeaderReply() {
 absl::StatusOr<uint64_t> LeaderService::Add(Waiting call) {
   MutexLock lock(&mu_);
   int& num_calls = num_calls_[call.task];
-  if (num_calls >= options_.max_calls_of_task) {
+  if (num_calls >= kMaxCallsOfTask) {
     return absl::ResourceExhaustedError(
         absl::StrCat(options_.cluster.Label(call.task), " has ", num_calls,
                      " calls that wait at the leader; wanted are at most ",
-                     options_.max_calls_of_task));
+                     kMaxCallsOfTask));
   }
   ++num_calls;
   calls_.emplace(++last_number_, std::move(call));
@@ -160,8 +162,7 @@ proto::ControlReply LeaderService::DescribeWaiting(
   request.group_key = message.group_key();
   request.instance_key = message.instance_key();
   proto::ControlReply reply;
-  reply.mutable_describe_waiting()->set_text(
-      options_.led->DescribeWaiting(request));
+  reply.mutable_describe_waiting()->set_text(led_->DescribeWaiting(request));
   return reply;
 }
 

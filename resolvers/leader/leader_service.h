@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -12,9 +12,8 @@
 #include "framework/base/mutex.h"
 #include "framework/control/control_channel.h"
 #include "resolvers/leader/given_up_executions.h"
-#include "resolvers/leader/leadership.h"
+#include "resolvers/leader/resolver_options.h"
 #include "resolvers/local/param_resolver_local.h"
-#include "tutti/cluster_runtime.h"
 #include "tutti/environment.h"
 
 namespace tutti {
@@ -25,23 +24,14 @@ namespace tutti {
 // Thread-safe. Errors: INVALID_ARGUMENT for an invalid message.
 class LeaderService : public std::enable_shared_from_this<LeaderService> {
  public:
-  struct Options {
-    ClusterSpec cluster;
-    std::shared_ptr<ParamResolverLocal> led;
-    std::shared_ptr<const Leadership> leadership;
-
-    // Executions whose calls end at once.
-    std::shared_ptr<GivenUpExecutions> given_up;
-
-    // Largest number of waiting calls per task.
-    int max_calls_of_task = 4096;
-
-    // Reports that a task takes this task for the leader: the leader may be
-    // gone.
-    std::function<void(int leader)> suspect;
-  };
-
-  explicit LeaderService(Options options) : options_(std::move(options)) {}
+  // `options`: suspects the leader that a caller takes this task for. Calls of
+  // executions in `given_up` end at once.
+  LeaderService(DistributedResolverOptions options,
+                std::shared_ptr<ParamResolverLocal> led,
+                std::shared_ptr<GivenUpExecutions> given_up)
+      : options_(std::move(options)),
+        led_(std::move(led)),
+        given_up_(std::move(given_up)) {}
 
   // Answers when the instance is settled. A withdrawn call leaves nothing
   // behind. More errors: RESOURCE_EXHAUSTED.
@@ -72,7 +62,9 @@ class LeaderService : public std::enable_shared_from_this<LeaderService> {
   void Remove(uint64_t number) ABSL_LOCKS_EXCLUDED(mu_);
   proto::ControlReply NotLeaderReply();
 
-  const Options options_;
+  const DistributedResolverOptions options_;
+  const std::shared_ptr<ParamResolverLocal> led_;
+  const std::shared_ptr<GivenUpExecutions> given_up_;
   Mutex mu_;
   absl::flat_hash_map<int, int> num_calls_ ABSL_GUARDED_BY(mu_);  // By task.
   absl::flat_hash_map<uint64_t, Waiting> calls_ ABSL_GUARDED_BY(mu_);

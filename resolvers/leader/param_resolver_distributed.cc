@@ -38,11 +38,7 @@ ParamResolverDistributed::ParamResolverDistributed(Options options)
     : options_(std::move(options)),
       this_task_(options_.cluster.this_task),
       task_name_(options_.cluster.TaskName(this_task_)),
-      reporter_(std::make_shared<EndReporter>(
-          EndReporter::Options{.cluster = options_.cluster,
-                               .channel = options_.channel,
-                               .clock = options_.environment.clock,
-                               .leadership = options_.leadership})) {}
+      reporter_(std::make_shared<EndReporter>(options_)) {}
 
 void ParamResolverDistributed::Initialize() {
   led_ = ParamResolverLocal::Create(
@@ -53,38 +49,9 @@ void ParamResolverDistributed::Initialize() {
        .formed_group_failed =
            IfAlive(weak_from_this(), &ParamResolverDistributed::EndEverywhere),
        .new_groups_changed = options_.waits_changed});
-  leader_service_ = std::make_shared<LeaderService>(
-      LeaderService::Options{.cluster = options_.cluster,
-                             .led = led_,
-                             .leadership = options_.leadership,
-                             .given_up = given_up_,
-                             .suspect = options_.suspect});
+  leader_service_ = std::make_shared<LeaderService>(options_, led_, given_up_);
   client_ = std::make_unique<LeaderClient>(
-      LeaderClient::Options{
-          .cluster = options_.cluster,
-          .clock = options_.environment.clock,
-          .channel = options_.channel,
-          .directory = options_.directory,
-          .leadership = options_.leadership,
-          .led = led_,
-          .reporter = reporter_,
-          .policy = options_.policy,
-          .given_up = given_up_,
-          .max_entries = options_.max_entries,
-          .takeover_limit = options_.takeover_limit,
-          .suspect = options_.suspect,
-          .waits_changed = options_.waits_changed,
-          .learned = [this](const CollGroupParams& group,
-                            int leader) { OnLearned(group, leader); },
-          .end_group =
-              [this](const CollGroupParams& group, const absl::Status& reason) {
-                EndEverywhere(group, reason);
-              },
-          .may_not_lead =
-              [this](const std::vector<int>& tasks,
-                     const LeaderRequest* answered) {
-                OnMayNotLead(tasks, answered);
-              }},
+      options_, LeaderClient::Parts{led_, reporter_, given_up_}, this,
       shared_from_this());
 }
 
@@ -257,7 +224,7 @@ absl::Status ParamResolverDistributed::OnEndGroup(
   RETURN_IF_ERROR(CheckCanEnd(caller, key, message.generation()));
   options_.directory->End(key, message.generation(), reason);
   led_->EndGeneration(key, message.generation(), reason);
-  OnMayNotLead(lost);
+  OnMayNotLead(lost, /*answered=*/nullptr);
   return absl::OkStatus();
 }
 

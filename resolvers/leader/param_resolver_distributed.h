@@ -18,6 +18,7 @@
 #include "resolvers/leader/leader_requests.h"
 #include "resolvers/leader/leader_service.h"
 #include "resolvers/leader/leadership.h"
+#include "resolvers/leader/resolver_options.h"
 #include "resolvers/local/param_resolver_local.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/environment.h"
@@ -41,50 +42,10 @@ namespace tutti {
 // that come late.
 class ParamResolverDistributed
     : public ParamResolverInterface,
+      public LeaderClient::Owner,
       public std::enable_shared_from_this<ParamResolverDistributed> {
  public:
-  struct Options {
-    ClusterSpec cluster;
-    Environment environment;
-
-    std::shared_ptr<ControlChannel> channel;
-
-    // Gets all groups of this task.
-    std::shared_ptr<GroupDirectory> directory;
-    std::shared_ptr<Leadership> leadership;
-
-    // Same as in ParamResolverLocal. The rules and costs of the leading task
-    // decide.
-    SelectionPolicy policy;
-
-    // Largest number of entries of the settled instances of this task's
-    // members. An instance has one entry for each member and one for each
-    // number in CollInstanceParams::rows. The instances that this task leads
-    // have the same limit once more.
-    size_t max_entries = size_t{1} << 19;
-
-    // Largest number of unsettled groups and instances that members of other
-    // tasks can make this task keep while it leads.
-    size_t max_unsettled = 1024;
-
-    // Time during which a request is repeated to a task that does not know yet
-    // that it leads.
-    absl::Duration takeover_limit = DefaultTime("takeover");
-
-    // Ends an execution of a generation that members of this task know. May be
-    // null.
-    std::function<void(const ExecKey& execution, const absl::Status& reason)>
-        cancel_execution;
-
-    // Returns why a process is known to be lost; OK if it is not. May be null.
-    std::function<absl::Status(const ControlCaller& process)> loss_of;
-
-    // Checks whether the task is gone. May be null.
-    std::function<void(int task)> suspect;
-
-    // Reports that WaitsFor() or WaitsForAny() may have changed. May be null.
-    std::function<void()> waits_changed;
-  };
+  using Options = DistributedResolverOptions;
 
   static std::shared_ptr<ParamResolverDistributed> Create(Options options);
   ~ParamResolverDistributed() override;
@@ -146,9 +107,9 @@ class ParamResolverDistributed
   void OnRefused(const absl::Status& why);
 
   // Handles another task's message that `tasks` may not lead: marks them lost.
-  // Does not repeat `answered`, which its caller repeats.
+  // Does not repeat `answered`, which its caller repeats; it may be null.
   void OnMayNotLead(const std::vector<int>& tasks,
-                    const LeaderRequest* answered = nullptr);
+                    const LeaderRequest* answered) override;
 
   // Handles the first contact with a process of the task. From now on a call
   // that cannot reach it fails, and groups with another process of the task
@@ -181,10 +142,11 @@ class ParamResolverDistributed
   void OnLeaderChanged();
 
   // Ends of groups.
-  void OnLearned(const CollGroupParams& group, int leader);
+  void OnLearned(const CollGroupParams& group, int leader) override;
   void OnGenerationEnded(GroupKey key, uint64_t generation,
                          const absl::Status& reason);
-  void EndEverywhere(const CollGroupParams& group, const absl::Status& reason);
+  void EndEverywhere(const CollGroupParams& group,
+                     const absl::Status& reason) override;
   absl::Status CheckMayEnd(const ControlCaller& caller, GroupKey key);
   absl::Status CheckCanEnd(const ControlCaller& caller, GroupKey key,
                            uint64_t generation);

@@ -243,7 +243,7 @@ absl::Status ClusterControl::OnHelloReply(int task,
   absl::Status status = health_->OnAnswered(owner);
   if (!status.ok()) return absl::UnavailableError(status.message());
   SetDevices(owner, std::move(devices));
-  param_resolver_->OnMayNotLead(lost);
+  param_resolver_->OnMayNotLead(lost, /*answered=*/nullptr);
   return absl::OkStatus();
 }
 
