@@ -51,7 +51,6 @@ class ByteBudget {
   bool StopWaiting(const Waiter& waiter) ABSL_LOCKS_EXCLUDED(mu_);
 
   int64_t used_bytes() const { return used_bytes_.load(); }
-  int64_t limit_bytes() const { return limit_bytes_; }
 
  private:
   struct Request {

@@ -33,12 +33,6 @@ void DeviceStream::Items::clear() {
   arrays.clear();
 }
 
-std::shared_ptr<DeviceStream> DeviceStream::Create(Options options,
-                                                   StatusCallback ended) {
-  return std::shared_ptr<DeviceStream>(
-      new DeviceStream(std::move(options), std::move(ended)));
-}
-
 DeviceStream::DeviceStream(Options options, StatusCallback ended)
     : options_(std::move(options)),
       who_(options_.device->full_name()),

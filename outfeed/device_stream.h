@@ -51,8 +51,8 @@ class DeviceStream : public OutfeedListener,
 
   // `ended` runs once with the stream's status, after the last callback, when
   // the channel is free for another listener.
-  static std::shared_ptr<DeviceStream> Create(Options options,
-                                              StatusCallback ended);
+  // Make a shared object.
+  DeviceStream(Options options, StatusCallback ended);
 
   // Call once. Errors: FAILED_PRECONDITION if the channel has a listener;
   // `ended` does not run then.
@@ -83,8 +83,6 @@ class DeviceStream : public OutfeedListener,
     std::vector<Tensor> arrays;
     int64_t num_bytes = 0;
   };
-
-  DeviceStream(Options options, StatusCallback ended);
 
   // Reading. Functions with a result return false if they leave the array.
   bool TakeArray(Tensor& array) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

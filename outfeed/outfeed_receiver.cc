@@ -173,12 +173,12 @@ absl::StatusOr<std::unique_ptr<OutfeedReceiver>> OutfeedReceiver::Create(
   std::vector<std::shared_ptr<DeviceStream>> streams;
   for (Device* device : options.devices) {
     ASSIGN_OR_RETURN(auto channel, OutfeedChannelOf(*device));
-    streams.push_back(
-        DeviceStream::Create({device, std::move(channel), registry, budget,
+    streams.push_back(std::make_shared<DeviceStream>(
+        DeviceStream::Options{device, std::move(channel), registry, budget,
                               callback, options.environment},
-                             [ending](absl::Status status) {
-                               ending->OnStreamEnded(std::move(status));
-                             }));
+        [ending](absl::Status status) {
+          ending->OnStreamEnded(std::move(status));
+        }));
   }
   return std::unique_ptr<OutfeedReceiver>(new OutfeedReceiver(
       registry, std::make_unique<Streams>(budget, ending, std::move(streams))));

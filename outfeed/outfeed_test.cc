@@ -624,14 +624,15 @@ class DeviceStreamTest : public testing::Test {
   absl::Status result_;  // Returned by the callback.
   std::vector<int32_t> numbers_;
   Outcome ended_;
-  const std::shared_ptr<DeviceStream> stream_ = DeviceStream::Create(
-      {&device_, channel_, registry_, budget_,
-       std::make_shared<const OutfeedCallback>(
-           [this](Device&, uint32_t, absl::Span<Tensor> arrays) {
-             numbers_.push_back(NumberIn(arrays[0]));
-             return result_;
-           }),
-       environment_.get()},
+  const std::shared_ptr<DeviceStream> stream_ = std::make_shared<DeviceStream>(
+      DeviceStream::Options{
+          &device_, channel_, registry_, budget_,
+          std::make_shared<const OutfeedCallback>(
+              [this](Device&, uint32_t, absl::Span<Tensor> arrays) {
+                numbers_.push_back(NumberIn(arrays[0]));
+                return result_;
+              }),
+          environment_.get()},
       ended_.Done());
 };
 

@@ -1,7 +1,5 @@
 #include "outfeed/stream_reader.h"
 
-#include <optional>
-#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,19 +27,9 @@ absl::StatusOr<StreamReader::Step> StreamReader::Next() {
   for (;;) {
     ASSIGN_OR_RETURN(std::optional<ParcelEntry> entry, parcel_.Next());
     if (!entry.has_value()) return ParcelEnd();
-    std::optional<absl::StatusOr<Step>> step;
-    absl::Status status = std::visit(
-        [&](const auto& taken) -> absl::Status {
-          auto result = Take(taken);
-          if constexpr (std::is_same_v<decltype(result), absl::Status>) {
-            return result;
-          } else {
-            step = std::move(result);
-            return absl::OkStatus();
-          }
-        },
-        *entry);
-    if (!status.ok()) return status;
+    ASSIGN_OR_RETURN(
+        std::optional<Step> step,
+        std::visit([this](const auto& taken) { return Take(taken); }, *entry));
     if (step.has_value()) return *std::move(step);
   }
 }
@@ -54,7 +42,7 @@ absl::Status StreamReader::Expect(Place place) const {
                    NameOf(static_cast<int>(place_))));
 }
 
-absl::Status StreamReader::Take(const DefineEntry& entry) {
+StreamReader::MaybeStep StreamReader::Take(const DefineEntry& entry) {
   RETURN_IF_ERROR(Expect(Place::kBetween));
   if (consumers_.contains(entry.consumer_id)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -71,24 +59,24 @@ absl::Status StreamReader::Take(const DefineEntry& entry) {
   return RegisterIfComplete();
 }
 
-absl::Status StreamReader::Take(const SpecEntry& entry) {
+StreamReader::MaybeStep StreamReader::Take(const SpecEntry& entry) {
   RETURN_IF_ERROR(Expect(Place::kDefinition));
   defined_arrays_.push_back(entry.spec);
   --num_left_;
   return RegisterIfComplete();
 }
 
-absl::Status StreamReader::RegisterIfComplete() {
-  if (num_left_ > 0) return absl::OkStatus();
+StreamReader::MaybeStep StreamReader::RegisterIfComplete() {
+  if (num_left_ > 0) return std::nullopt;
   place_ = Place::kBetween;
   RETURN_IF_ERROR(
       registry_->Register(defined_id_, std::exchange(defined_arrays_, {})));
   ASSIGN_OR_RETURN(const auto consumer, registry_->Find(defined_id_));
   consumers_.emplace(defined_id_, consumer);
-  return absl::OkStatus();
+  return std::nullopt;
 }
 
-absl::StatusOr<StreamReader::Step> StreamReader::Take(const ItemEntry& entry) {
+StreamReader::MaybeStep StreamReader::Take(const ItemEntry& entry) {
   RETURN_IF_ERROR(Expect(Place::kBetween));
   const auto found = consumers_.find(entry.consumer_id);
   if (found == consumers_.end()) {
@@ -109,8 +97,7 @@ const ArraySpec& StreamReader::NextArray() {
   return spec;
 }
 
-absl::StatusOr<StreamReader::Step> StreamReader::Take(
-    const InlineEntry& entry) {
+StreamReader::MaybeStep StreamReader::Take(const InlineEntry& entry) {
   RETURN_IF_ERROR(Expect(Place::kItem));
   const ArraySpec& spec = NextArray();
   if (entry.bytes.size() != BytesOf(spec)) {
@@ -121,8 +108,7 @@ absl::StatusOr<StreamReader::Step> StreamReader::Take(
   return InlineArray{&spec, entry.bytes};
 }
 
-absl::StatusOr<StreamReader::Step> StreamReader::Take(
-    const LargeEntry& /*entry*/) {
+StreamReader::MaybeStep StreamReader::Take(const LargeEntry& /*entry*/) {
   RETURN_IF_ERROR(Expect(Place::kItem));
   const ArraySpec& spec = NextArray();
   if (BytesOf(spec) == 0) {
@@ -133,7 +119,7 @@ absl::StatusOr<StreamReader::Step> StreamReader::Take(
   return LargeArray{&spec, BytesOf(spec)};
 }
 
-absl::StatusOr<StreamReader::Step> StreamReader::Take(const EndEntry& entry) {
+StreamReader::MaybeStep StreamReader::Take(const EndEntry& entry) {
   const bool breaks_off =
       place_ != Place::kBetween && absl::IsResourceExhausted(entry.status);
   if (breaks_off) return entry.status;

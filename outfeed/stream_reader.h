@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -64,14 +65,16 @@ class StreamReader {
   // Place in the stream. In a definition or an item, `num_left_` arrays follow.
   enum class Place { kBetween, kDefinition, kItem };
 
-  absl::Status Take(const DefineEntry& entry);
-  absl::Status Take(const SpecEntry& entry);
-  absl::StatusOr<Step> Take(const ItemEntry& entry);
-  absl::StatusOr<Step> Take(const InlineEntry& entry);
-  absl::StatusOr<Step> Take(const LargeEntry& entry);
-  absl::StatusOr<Step> Take(const EndEntry& entry);
+  // Return a step, or none for part of a definition.
+  using MaybeStep = absl::StatusOr<std::optional<Step>>;
+  MaybeStep Take(const DefineEntry& entry);
+  MaybeStep Take(const SpecEntry& entry);
+  MaybeStep Take(const ItemEntry& entry);
+  MaybeStep Take(const InlineEntry& entry);
+  MaybeStep Take(const LargeEntry& entry);
+  MaybeStep Take(const EndEntry& entry);
   absl::Status Expect(Place place) const;
-  absl::Status RegisterIfComplete();
+  MaybeStep RegisterIfComplete();
   const ArraySpec& NextArray();
 
   std::shared_ptr<OutfeedRegistry> registry_;

@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/environment_check.h"
+#include "framework/base/if_alive.h"
 #include "framework/base/mutex.h"
 #include "framework/base/status_macros.h"
 #include "framework/collective/collective_delegate.h"
@@ -318,12 +319,8 @@ class ClusterRuntime::Impl {
                const auto alive = transport.lock();
                if (alive != nullptr) alive->Drop(process, reason);
              },
-         .task_silent =
-             [transport = std::weak_ptr<Transport>(transport_)](
-                 int task, const absl::Status& reason) {
-               const auto alive = transport.lock();
-               if (alive != nullptr) alive->OnSilent(task, reason);
-             },
+         .task_silent = IfAlive(std::weak_ptr<Transport>(transport_),
+                                &Transport::OnSilent),
          .group_changed = [access = access_](
                               GroupKey key,
                               uint64_t) { access->OnGroupChange(key); }});
@@ -335,19 +332,19 @@ class ClusterRuntime::Impl {
   }
 
   absl::Status MakeManager() {
-    auto manager = CollectiveExecutorMgr::Create(
-        {.environment = options_.environment,
-         .devices = devices_.get(),
-         .param_resolver = control_->param_resolver(),
-         .device_resolver = control_->device_resolver(),
-         .step_sequence = control_->step_sequence(),
-         .make_peer_access =
-             [access = access_](int64_t step_id) {
-               return access->ForStep(step_id);
-             },
-         .past_caches_from_bytes = PastCachesFromBytes(options_.rules.get())});
-    if (!manager.ok()) return manager.status();
-    manager_ = *std::move(manager);
+    ASSIGN_OR_RETURN(manager_,
+                     CollectiveExecutorMgr::Create(
+                         {.environment = options_.environment,
+                          .devices = devices_.get(),
+                          .param_resolver = control_->param_resolver(),
+                          .device_resolver = control_->device_resolver(),
+                          .step_sequence = control_->step_sequence(),
+                          .make_peer_access =
+                              [access = access_](int64_t step_id) {
+                                return access->ForStep(step_id);
+                              },
+                          .past_caches_from_bytes =
+                              PastCachesFromBytes(options_.rules.get())}));
     return absl::OkStatus();
   }
 

@@ -142,18 +142,15 @@ class RuleReader {
   absl::StatusOr<SelectionRule> Read() {
     SelectionRule rule;
     rule.where = where_;
-    absl::Status status = CheckIsRule();
-    if (status.ok()) status = ReadCollective(&rule);
-    if (status.ok()) status = ReadLayout(&rule);
-    if (status.ok()) status = ReadProcesses(&rule);
-    if (status.ok()) status = ReadSize("min_bytes", &rule.min_bytes);
-    if (status.ok()) status = ReadSize("max_bytes", &rule.max_bytes);
-    if (status.ok()) status = ReadName("algorithm", &rule.implementation);
-    if (status.ok() && rule.implementation.empty()) {
-      status = Error(where_, "wanted an \"algorithm\"");
-    }
-    if (!status.ok()) return status;
-    return rule;
+    RETURN_IF_ERROR(CheckIsRule());
+    RETURN_IF_ERROR(ReadCollective(&rule));
+    RETURN_IF_ERROR(ReadLayout(&rule));
+    RETURN_IF_ERROR(ReadProcesses(&rule));
+    RETURN_IF_ERROR(ReadSize("min_bytes", &rule.min_bytes));
+    RETURN_IF_ERROR(ReadSize("max_bytes", &rule.max_bytes));
+    RETURN_IF_ERROR(ReadName("algorithm", &rule.implementation));
+    if (!rule.implementation.empty()) return rule;
+    return Error(where_, "wanted an \"algorithm\"");
   }
 
  private:
@@ -227,9 +224,8 @@ class RuleReader {
 
   absl::Status ReadSize(const char* key, int64_t* bytes) {
     if (!json_.contains(key)) return absl::OkStatus();
-    const auto read = BytesIn(json_, key, where_);
-    if (read.ok()) *bytes = *read;
-    return read.status();
+    ASSIGN_OR_RETURN(*bytes, BytesIn(json_, key, where_));
+    return absl::OkStatus();
   }
 
   const Json& json_;

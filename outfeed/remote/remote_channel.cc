@@ -49,13 +49,6 @@ class RemoteChannel::Tap : public OutfeedListener {
   absl::Status failure_;
 };
 
-std::shared_ptr<RemoteChannel> RemoteChannel::Create(
-    std::string name, std::shared_ptr<StreamLink> link,
-    std::shared_ptr<OutfeedRegistry> registry) {
-  return std::shared_ptr<RemoteChannel>(
-      new RemoteChannel(std::move(name), std::move(link), std::move(registry)));
-}
-
 RemoteChannel::RemoteChannel(std::string name, std::shared_ptr<StreamLink> link,
                              std::shared_ptr<OutfeedRegistry> registry)
     : name_(std::move(name)),
@@ -354,12 +347,12 @@ bool RemoteChannel::EndAfterBatch(absl::Status status) {
 bool RemoteChannel::EndReading(const absl::Status& status) {
   StopReading();
   if (status.ok()) {
-    CloseInner();
+    CloseInner(status);
     link_->End(Annotated(absl::CancelledError("the stream has ended")));
   } else {
     // Both ends report the same status: a parcel's, or the link's end.
     link_->End(status);
-    FailInner(is_senders_end_ ? status : link_->status());
+    CloseInner(is_senders_end_ ? status : link_->status());
   }
   return false;
 }
@@ -369,7 +362,7 @@ void RemoteChannel::StopReading() {
   batch_.clear();
 }
 
-void RemoteChannel::CloseInner() {
+void RemoteChannel::CloseInner(const absl::Status& status) {
   std::shared_ptr<Tap> tap;
   Tensor last = ShutdownHeader();
   absl::Status refusal = absl::CancelledError("the stream has ended");
@@ -382,17 +375,11 @@ void RemoteChannel::CloseInner() {
     }
   }
   if (tap == nullptr) return;
-  inner_.Close(*tap, std::move(last), std::move(refusal));
-}
-
-void RemoteChannel::FailInner(const absl::Status& status) {
-  std::shared_ptr<Tap> tap;
-  {
-    MutexLock lock(&mu_);
-    tap = tap_;
+  if (status.ok()) {
+    inner_.Close(*tap, std::move(last), std::move(refusal));
+  } else {
+    inner_.Close(*tap, tap->MarkOf(status), status);
   }
-  if (tap == nullptr) return;
-  inner_.Close(*tap, tap->MarkOf(status), status);
 }
 
 // --- RemoteOutfeedDevice -----------------------------------------------------
@@ -416,7 +403,7 @@ RemoteOutfeedDevice::RemoteOutfeedDevice(
     std::shared_ptr<StreamLink> link, std::shared_ptr<OutfeedRegistry> registry)
     : Device(link->device(StreamLink::kSender)), link_(std::move(link)) {
   GiveOutfeedChannel(
-      RemoteChannel::Create(full_name(), link_, std::move(registry)));
+      std::make_shared<RemoteChannel>(full_name(), link_, std::move(registry)));
 }
 
 RemoteOutfeedDevice::~RemoteOutfeedDevice() {

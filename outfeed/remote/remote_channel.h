@@ -34,10 +34,9 @@ namespace tutti {
 class RemoteChannel : public OutfeedChannel,
                       public std::enable_shared_from_this<RemoteChannel> {
  public:
-  // `name` is the name of the sending device.
-  static std::shared_ptr<RemoteChannel> Create(
-      std::string name, std::shared_ptr<StreamLink> link,
-      std::shared_ptr<OutfeedRegistry> registry);
+  // `name` is the name of the sending device. Make a shared object.
+  RemoteChannel(std::string name, std::shared_ptr<StreamLink> link,
+                std::shared_ptr<OutfeedRegistry> registry);
 
   void TransferToOutfeed(absl::Span<Tensor> arrays,
                          StatusCallback done) override;
@@ -59,9 +58,6 @@ class RemoteChannel : public OutfeedChannel,
   // Bound on the bytes of large arrays and of the items that wait for them. A
   // single item may exceed it.
   static constexpr size_t kMaxBatchBytes = size_t{1} << 20;
-
-  RemoteChannel(std::string name, std::shared_ptr<StreamLink> link,
-                std::shared_ptr<OutfeedRegistry> registry);
 
   absl::Status Annotated(const absl::Status& status) const;
   std::shared_ptr<Tap> TapOf(const OutfeedListener& listener) const
@@ -94,12 +90,12 @@ class RemoteChannel : public OutfeedChannel,
   bool AddArray(Tensor array);
   void RequestArray(Tensor array) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Stops reading. Passes the end to the inner channel after all earlier items.
+  // Stop reading. The end, or the error, goes to the inner channel after all
+  // earlier items.
   bool EndAfterBatch(absl::Status status);
   bool EndReading(const absl::Status& status);
   void StopReading();
-  void CloseInner() ABSL_LOCKS_EXCLUDED(mu_);
-  void FailInner(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+  void CloseInner(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string name_;
   const std::shared_ptr<StreamLink> link_;

@@ -5,7 +5,7 @@
 
 #include "framework/base/if_alive.h"
 #include "framework/control/wire_codec.h"
-#include "resolvers/local/task_members.h"
+#include "resolvers/local/group_builder.h"
 
 namespace tutti {
 namespace {

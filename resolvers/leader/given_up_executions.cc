@@ -11,18 +11,9 @@ ExecKey KeyOf(InstanceId instance, CallNumber number) {
           .execution = number.execution};
 }
 
-bool GivenUpExecutions::Add(const GivenUp& given_up) {
-  MutexLock lock(&mu_);
-  return AddLocked(given_up, /*is_own=*/false);
-}
-
-bool GivenUpExecutions::AddOwn(const GivenUp& given_up) {
-  MutexLock lock(&mu_);
-  return AddLocked(given_up, /*is_own=*/true);
-}
-
-bool GivenUpExecutions::AddLocked(const GivenUp& given_up, bool is_own) {
+bool GivenUpExecutions::Add(const GivenUp& given_up, bool is_own) {
   const auto& [execution, reason] = given_up;
+  MutexLock lock(&mu_);
   if (ended_steps_.Contains(execution.step)) return false;
   if (!known_.try_emplace(execution, Known{reason, is_own}).second) {
     return false;

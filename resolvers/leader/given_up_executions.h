@@ -40,12 +40,10 @@ class GivenUpExecutions {
       : max_entries_(max_entries) {}
 
   // Adds an execution; the first reason stays. Returns false if it was known
-  // before, or if the step has ended.
-  bool Add(const GivenUp& given_up) ABSL_LOCKS_EXCLUDED(mu_);
-
-  // Adds an execution that a member of this task gave up. Returns false if
-  // other tasks need no message.
-  bool AddOwn(const GivenUp& given_up) ABSL_LOCKS_EXCLUDED(mu_);
+  // before, or if the step has ended: other tasks need no message. `is_own`: a
+  // member of this task gave it up.
+  bool Add(const GivenUp& given_up, bool is_own = false)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns OK if a member may wait for the execution. Else the reason why it
   // was given up, or StepHasEndedError().
@@ -65,9 +63,6 @@ class GivenUpExecutions {
     absl::Status reason;
     bool is_own = false;
   };
-
-  bool AddLocked(const GivenUp& given_up, bool is_own)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const size_t max_entries_;
   Mutex mu_;

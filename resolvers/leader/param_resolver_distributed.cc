@@ -7,8 +7,8 @@
 #include "framework/base/if_alive.h"
 #include "framework/base/status_macros.h"
 #include "framework/control/wire_codec.h"
+#include "resolvers/local/group_builder.h"
 #include "resolvers/local/led_groups.h"
-#include "resolvers/local/task_members.h"
 #include "resolvers/messages/control_codec.h"
 
 namespace tutti {
@@ -100,7 +100,7 @@ void ParamResolverDistributed::EndIfLost(const CollGroupParams& group) {
 void ParamResolverDistributed::GiveUp(InstanceId instance, CallNumber number,
                                       const absl::Status& reason) {
   const GivenUp given_up = {KeyOf(instance, number), reason};
-  if (!given_up_->AddOwn(given_up)) return;
+  if (!given_up_->Add(given_up, /*is_own=*/true)) return;
   EndGivenUp(given_up.execution, reason);
   reporter_->ReportGivenUp(given_up);
 }

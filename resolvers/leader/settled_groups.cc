@@ -4,7 +4,7 @@
 
 #include "framework/base/status_macros.h"
 #include "framework/collective/request_fields.h"
-#include "resolvers/local/task_members.h"
+#include "resolvers/local/group_builder.h"
 
 namespace tutti {
 

@@ -19,19 +19,16 @@ absl::Status GroupBuilder::CheckMatches(
     const DeviceAttributes& device, const CollectiveRequest& request) const {
   const std::string name = device.name.ToString();
   if (request.group_size != size_) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "group ", key_, ": ", name, " asks for size ", request.group_size,
-        ", but ", first_name(), " for size ", size_));
+    return Invalid(": ", name, " asks for size ", request.group_size, ", but ",
+                   first_name(), " for size ", size_);
   }
   if (request.device_type != device_type_) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "group ", key_, ": ", name, " asks for device type ",
-        request.device_type, ", but ", first_name(), " for ", device_type_));
+    return Invalid(": ", name, " asks for device type ", request.device_type,
+                   ", but ", first_name(), " for ", device_type_);
   }
   if (device.name.type != device_type_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("group ", key_, " is of device type ", device_type_,
-                     ", but ", name, " is not"));
+    return Invalid(" is of device type ", device_type_, ", but ", name,
+                   " is not");
   }
   return absl::OkStatus();
 }
@@ -42,17 +39,15 @@ absl::Status GroupBuilder::CheckRank(const DeviceAttributes& device,
   const std::string name = device.name.ToString();
   const Member& first = members_[0];
   if ((first.rank < 0) != (rank < 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("group ", key_, ": all members give a rank or none does: ",
-                     rank < 0 ? first_name() : name, " gives rank ",
-                     std::max(rank, first.rank), ", but ",
-                     rank < 0 ? name : first_name(), " gives none"));
+    return Invalid(": all members give a rank or none does: ",
+                   rank < 0 ? first_name() : name, " gives rank ",
+                   std::max(rank, first.rank), ", but ",
+                   rank < 0 ? name : first_name(), " gives none");
   }
   const auto taken = index_by_rank_.find(rank);
   if (taken == index_by_rank_.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "group ", key_, ": ", members_[taken->second].device.name.ToString(),
-      " and ", name, " both ask for rank ", rank));
+  return Invalid(": ", members_[taken->second].device.name.ToString(), " and ",
+                 name, " both ask for rank ", rank);
 }
 
 void GroupBuilder::SetIndex(int index) {
@@ -75,10 +70,8 @@ absl::Status GroupBuilder::Join(const DeviceAttributes& device,
     return CheckSame(members_[known->second], device, request.rank);
   }
   if (complete()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("group ", key_, " has all of its ", size_,
-                     " members, the first of them ", first_name(), ", but ",
-                     name, " wants to join"));
+    return Invalid(" has all of its ", size_, " members, the first of them ",
+                   first_name(), ", but ", name, " wants to join");
   }
   RETURN_IF_ERROR(CheckRank(device, request.rank));
   members_.push_back({device, request.rank});
@@ -100,9 +93,8 @@ absl::Status GroupBuilder::CheckSame(const Member& member,
     const auto asking_for = [](int rank) {
       return rank < 0 ? std::string("no rank") : absl::StrCat("rank ", rank);
     };
-    return absl::InvalidArgumentError(absl::StrCat(
-        "group ", key_, ": ", name, " joined asking for ",
-        asking_for(member.rank), " and now asks for ", asking_for(rank)));
+    return Invalid(": ", name, " joined asking for ", asking_for(member.rank),
+                   " and now asks for ", asking_for(rank));
   }
   return absl::OkStatus();
 }
@@ -169,6 +161,26 @@ std::string GroupBuilder::Describe() const {
   return absl::StrCat(members_.size(), " of ", size_,
                       " members had joined group ", key_, " (",
                       ShortList(members_.size(), name), ")");
+}
+
+CollTaskParams MembersOfTask(const CollGroupParams& group,
+                             absl::string_view task_name) {
+  CollTaskParams task;
+  for (const CollGroupMember& member : group.members) {
+    const bool is_local =
+        task_name.empty() || member.device.name.TaskName() == task_name;
+    task.is_local.push_back(is_local);
+    task.num_local += is_local ? 1 : 0;
+  }
+  return task;
+}
+
+std::set<int> TasksOf(const CollGroupParams& group) {
+  std::set<int> tasks;
+  for (const CollGroupMember& member : group.members) {
+    tasks.insert(member.device.name.task);
+  }
+  return tasks;
 }
 
 }  // namespace tutti

@@ -2,6 +2,7 @@
 #define TUTTI_RESOLVERS_LOCAL_GROUP_BUILDER_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "tutti/collective.h"
 #include "tutti/device.h"
@@ -52,6 +54,11 @@ class GroupBuilder {
     int rank = -1;  // Requested rank; -1: none.
   };
 
+  // Error of the group.
+  template <typename... Args>
+  absl::Status Invalid(const Args&... args) const {
+    return absl::InvalidArgumentError(absl::StrCat("group ", key_, args...));
+  }
   absl::Status CheckMatches(const DeviceAttributes& device,
                             const CollectiveRequest& request) const;
   absl::Status CheckSame(const Member& member, const DeviceAttributes& device,
@@ -68,6 +75,14 @@ class GroupBuilder {
   absl::flat_hash_map<std::string, int> index_by_name_;
   absl::flat_hash_map<int, int> index_by_rank_;
 };
+
+// Marks the members that are devices of the task
+// ("/job:worker/replica:0/task:3"); all members if the name is empty.
+CollTaskParams MembersOfTask(const CollGroupParams& group,
+                             absl::string_view task_name);
+
+// Returns the tasks that have members.
+std::set<int> TasksOf(const CollGroupParams& group);
 
 }  // namespace tutti
 

@@ -10,8 +10,8 @@
 #include "framework/base/if_alive.h"
 #include "framework/base/status_macros.h"
 #include "framework/choice/device_needs.h"
+#include "resolvers/local/group_builder.h"
 #include "resolvers/local/instance_check.h"
-#include "resolvers/local/task_members.h"
 #include "tutti/implementation.h"
 
 namespace tutti {

@@ -357,12 +357,6 @@ ControlAnswer ClusterControl::AnswerHello(const ControlCaller& caller,
   hello->set_incarnation(options_.incarnation);
   hello->set_num_tasks(options_.cluster.num_tasks());
   for (int task : leadership_->lost_tasks()) hello->add_lost_tasks(task);
-  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
-    if (task != options_.cluster.this_task &&
-        health_->state(task) == TaskHealth::State::kUnknown) {
-      hello->add_missing_tasks(task);
-    }
-  }
   return reply;
 }
 

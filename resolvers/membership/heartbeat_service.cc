@@ -80,9 +80,4 @@ void HeartbeatService::End(uint64_t id, ControlAnswer answer) {
   std::move(ended.done)(std::move(answer));
 }
 
-size_t HeartbeatService::num_waiting() {
-  MutexLock lock(&mu_);
-  return waiting_.size();
-}
-
 }  // namespace tutti

@@ -27,8 +27,6 @@ class HeartbeatService : public std::enable_shared_from_this<HeartbeatService> {
               std::shared_ptr<Cancellation> withdrawn, ControlDone done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  size_t num_waiting() ABSL_LOCKS_EXCLUDED(mu_);
-
  private:
   struct Waiting {
     int task = 0;

@@ -205,20 +205,17 @@ void TaskHealth::BeatAgain(int task, const BeatPtr& beat) {
     MutexLock lock(&mu_);
     if (!IsPresent(task, beat)) return;
     is_over = beat->once && !beat->suspected;
-    if (is_over) RemoveBeat(task);
-  }
-  if (is_over) return Update();  // The task may be watched too.
-  {
-    MutexLock lock(&mu_);
-    if (!IsPresent(task, beat)) return;
     const absl::Duration hold = options_.profile.hold;
     const absl::Time now = clock->Now();
-    if (now - beat->sent_at < hold / 2) {
+    if (is_over) {
+      RemoveBeat(task);
+    } else if (now - beat->sent_at < hold / 2) {
       beat->alarm = clock->CallAt(
           now + hold, IfAlive(weak_from_this(), &TaskHealth::Send, task, beat));
       return;
     }
   }
+  if (is_over) return Update();  // The task may be watched too.
   Send(task, beat);
 }
 

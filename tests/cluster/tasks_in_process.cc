@@ -10,8 +10,8 @@
 #include "framework/collective/group_resources.h"
 #include "framework/peer/buf_rendezvous.h"
 #include "resolvers/local/device_resolver_local.h"
+#include "resolvers/local/group_builder.h"
 #include "resolvers/local/step_sequence_local.h"
-#include "resolvers/local/task_members.h"
 #include "tutti/params.h"
 #include "tutti/peer_access.h"
 
