@@ -15,7 +15,7 @@
 #include "framework/base/mutex.h"
 #include "outfeed/frame.h"
 #include "outfeed/memory_channel.h"
-#include "outfeed/parcel_packer.h"
+#include "outfeed/parcel.h"
 #include "outfeed/remote/stream_link.h"
 #include "tutti/device.h"
 #include "tutti/outfeed.h"
@@ -109,7 +109,7 @@ class OutfeedExport::Core : public OutfeedListener,
   bool is_taking_ ABSL_GUARDED_BY(mu_) = false;  // A thread is in TakeArrays().
   bool is_paused_ ABSL_GUARDED_BY(mu_) = false;
   bool is_posting_ ABSL_GUARDED_BY(mu_) = false;
-  int num_parcels_lent_ ABSL_GUARDED_BY(mu_) = 0;
+  int num_parcels_loaned_ ABSL_GUARDED_BY(mu_) = 0;
   int num_loans_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status loan_error_ ABSL_GUARDED_BY(mu_);
   bool has_left_ ABSL_GUARDED_BY(mu_) = false;  // Left link and channel.
@@ -259,13 +259,13 @@ void OutfeedExport::Core::PostAll() {
 }
 
 std::vector<ParcelPacker::Loan> OutfeedExport::Core::NextLoans() {
-  if (packer_.has_open() && num_parcels_lent_ < kEagerParcels) {
+  if (packer_.has_open() && num_parcels_loaned_ < kEagerParcels) {
     packer_.CloseOpen();
   }
   std::vector<Loan> loans = packer_.TakeLoans();
   num_loans_ += static_cast<int>(loans.size());
   for (const Loan& loan : loans) {
-    if (loan.kind == StreamTag::kParcel) ++num_parcels_lent_;
+    if (loan.kind == StreamTag::kParcel) ++num_parcels_loaned_;
   }
   return loans;
 }
@@ -288,7 +288,7 @@ void OutfeedExport::Core::OnReleased(StreamTag kind, int64_t cost_bytes,
   {
     MutexLock lock(&mu_);
     --num_loans_;
-    if (kind == StreamTag::kParcel) --num_parcels_lent_;
+    if (kind == StreamTag::kParcel) --num_parcels_loaned_;
     window_bytes_ -= cost_bytes;
     if (!status.ok()) loan_error_ = status;
     is_resumed = status.ok() && std::exchange(is_paused_, false);

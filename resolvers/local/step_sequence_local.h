@@ -18,20 +18,41 @@ namespace tutti {
 inline constexpr int64_t kMaxStepId = (int64_t{1} << 56) - 1;
 
 // Draws a random id to go on from.
-int64_t DrawStepId(Random& random);
+inline int64_t DrawStepId(Random& random) {
+  return static_cast<int64_t>(random.Next()) & kMaxStepId;
+}
 
 // Ids of the next step of each graph, for implementations of
 // StepSequenceInterface. Thread-safe.
 class NextSteps {
  public:
   // Returns kInvalidStepId if no id is known.
-  int64_t Get(int64_t graph_key) const ABSL_LOCKS_EXCLUDED(mu_);
-  void Set(int64_t graph_key, int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
+  int64_t Get(int64_t graph_key) const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    const auto found = ids_.find(graph_key);
+    return found == ids_.end() ? kInvalidStepId : found->second;
+  }
+  void Set(int64_t graph_key, int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    ids_[graph_key] = step_id;
+  }
 
   // Records that the step was run. If it was not the graph's next step, the
   // next id becomes unknown.
-  void Retire(int64_t graph_key, int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_);
-  void Forget(int64_t graph_key) ABSL_LOCKS_EXCLUDED(mu_);
+  void Retire(int64_t graph_key, int64_t step_id) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    const auto found = ids_.find(graph_key);
+    if (found == ids_.end()) return;
+    if (found->second == step_id) {
+      found->second = (step_id + 1) & kMaxStepId;
+    } else {
+      ids_.erase(found);
+    }
+  }
+  void Forget(int64_t graph_key) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    ids_.erase(graph_key);
+  }
 
  private:
   mutable Mutex mu_;
