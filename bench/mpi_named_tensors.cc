@@ -133,7 +133,7 @@ class NamedTensors {
     std::vector<double> times;
     absl::Status status;
     for (int pass = 0; pass <= kNumPasses && status.ok(); ++pass) {
-      const double time = Time([&] { return AskForAll(tensors); }, &status);
+      const double time = Time([&] { return RequestAll(tensors); }, &status);
       if (pass > 0) times.push_back(time);
     }
     if (!status.ok()) return status;
@@ -183,7 +183,7 @@ class NamedTensors {
     });
   }
 
-  absl::Status AskForAll(std::vector<Tensor>& tensors) {
+  absl::Status RequestAll(std::vector<Tensor>& tensors) {
     Mutex mutex;
     absl::Status first;
     BlockingCounter left(static_cast<int>(tensors.size()));

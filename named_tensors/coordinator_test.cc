@@ -226,11 +226,11 @@ TEST_F(CoordinatorServerTest, ATensorIsReportedInTimeWhileAnotherHasALimit) {
   ASSERT_EQ(reported->num_answers, 1);
   EXPECT_THAT(reported->answer->decisions().decisions(0).requests(),
               ElementsAre(1));
-  const auto told_later = Await(1, 1);
+  const auto reported_later = Await(1, 1);
   environment_.Advance(absl::Seconds(98));
-  EXPECT_EQ(told_later->num_answers, 0);
+  EXPECT_EQ(reported_later->num_answers, 0);
   environment_.Advance(absl::Seconds(2));
-  EXPECT_EQ(told_later->num_answers, 1);
+  EXPECT_EQ(reported_later->num_answers, 1);
   EXPECT_THAT(stalled_, ElementsAre("first", "second"));
 }
 

@@ -135,7 +135,7 @@ Negotiation::TensorPtr Negotiation::Take(Tensor& tensor) {
 }
 
 void Negotiation::Forget(const Tensor& tensor) {
-  for (const Asked& requested : tensor.requested) {
+  for (const Requested& requested : tensor.requested) {
     loads_[requested.rank].num_requests -= 1;
     loads_[requested.rank].name_bytes -= tensor.name().size();
   }
@@ -195,7 +195,7 @@ std::vector<Negotiation::Decision> Negotiation::TakeDecisions(
 
 void Negotiation::AddRequests(const Tensor& tensor, Decision& made) const {
   made.requests.resize(options_.num_ranks);
-  for (const Asked& requested : tensor.requested) {
+  for (const Requested& requested : tensor.requested) {
     made.requests[requested.rank].push_back(requested.number);
   }
 }

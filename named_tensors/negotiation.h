@@ -108,7 +108,7 @@ class Negotiation {
   size_t num_waiting() const { return waiting_.size(); }
 
  private:
-  struct Asked {
+  struct Requested {
     int rank = 0;
     uint64_t number = 0;  // Counted by the rank.
   };
@@ -119,9 +119,9 @@ class Negotiation {
     RankRequests requests;
     uint64_t place = 0;  // Counts names in the order of their first requests.
     absl::Time since;
-    int64_t bytes = 0;             // Size of rank zero's request.
-    std::vector<bool> is_present;  // Indexed by rank.
-    std::vector<Asked> requested;  // Order of arrival.
+    int64_t bytes = 0;                 // Size of rank zero's request.
+    std::vector<bool> is_present;      // Indexed by rank.
+    std::vector<Requested> requested;  // Order of arrival.
 
     const std::string& name() const { return requests.name(); }
   };

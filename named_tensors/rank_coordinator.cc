@@ -146,11 +146,11 @@ void RankCoordinator::Begin() {
     MutexLock lock(&mu_);
     if (has_begun_) return;
   }
-  const uint64_t asked_process = PresentProcess(/*task=*/0);
+  const uint64_t requested_process = PresentProcess(/*task=*/0);
   {
     MutexLock lock(&mu_);
     if (std::exchange(has_begun_, true)) return;
-    asked_process_ = asked_process;
+    requested_process_ = requested_process;
   }
   auto executor = options_.executor();
   {
@@ -441,7 +441,7 @@ bool RankCoordinator::IsReplaced(const ControlCaller& process) {
   if (incarnation == 0 || present == 0 || present == incarnation) return false;
   if (options_.server != nullptr) return !options_.server->HasHeardOf(process);
   MutexLock lock(&mu_);
-  return asked_process_ != 0 && asked_process_ != incarnation;
+  return requested_process_ != 0 && requested_process_ != incarnation;
 }
 
 void RankCoordinator::OnTaskLost(const ControlCaller& process,

@@ -134,7 +134,7 @@ class RankCoordinator : public Coordinator,
 
   Mutex mu_;
   bool has_begun_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t asked_process_ ABSL_GUARDED_BY(mu_) = 0;  // Process of task 0.
+  uint64_t requested_process_ ABSL_GUARDED_BY(mu_) = 0;  // Process of task 0.
   std::shared_ptr<CollectiveExecutor> executor_ ABSL_GUARDED_BY(mu_);
   bool is_shutting_down_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status end_ ABSL_GUARDED_BY(mu_);

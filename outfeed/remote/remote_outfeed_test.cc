@@ -532,12 +532,12 @@ TEST_F(SpoiltParcelsTest, WholeItemsBeforeALostArrayAreDelivered) {
   const std::vector<std::byte> large(kLargeBytes);
   const std::pair<std::vector<uint64_t>, size_t> cases[] = {
       {{}, 1}, {{0}, 3}, {{1}, 1}, {{1, 0}, 5}};
-  for (const auto& [lent, num_items] : cases) {
+  for (const auto& [loaned, num_items] : cases) {
     ++instance_key_;
     items_.clear();
     ConnectSpoilt();
     StartReceiver();
-    for (const uint64_t number : lent) {
+    for (const uint64_t number : loaned) {
       link_->Post(TagOf(StreamTag::kLargeArray, number), large,
                   [](absl::Status) {});
     }
@@ -570,7 +570,7 @@ struct LateReleases {
   bool are_late = false;
   std::vector<absl::AnyInvocable<void() &&>> late;
 
-  void TellAll() {
+  void NotifyAll() {
     are_late = false;
     for (auto& report : std::exchange(late, {})) std::move(report)();
   }
@@ -645,7 +645,7 @@ class LateReleasesTest : public RemoteOutfeedTest {
 TEST_F(LateReleasesTest, AStreamEndsOnceItsChannelIsLeft) {
   sending_device().GiveOutfeedChannel(
       std::make_shared<WatchedChannel>([releases = releases_, &ended = ended_] {
-        releases->TellAll();
+        releases->NotifyAll();
         EXPECT_EQ(ended, std::nullopt);
       }));
   Connect();

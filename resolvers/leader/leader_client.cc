@@ -244,7 +244,7 @@ void LeaderClient::RequestHere(const LeaderRequestPtr& question,
                     .cancellation = question->withdrawn,
                     .ended_generation = attempt.ended_generation,
                     .living_generation = attempt.living_generation,
-                    .asks_once = true},
+                    .requests_once = true},
                    IfAlive(weak_self_, &LeaderClient::OnAnswer, question));
   std::optional<absl::Status> ended;  // May precede the request.
   {

@@ -76,7 +76,7 @@ class LeaderClient {
   // Returns the other tasks at which calls wait.
   std::vector<int> WaitsFor() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
-    return questions_.AskedTasks();
+    return questions_.RequestedTasks();
   }
 
   // Returns whether a call waits for the group.

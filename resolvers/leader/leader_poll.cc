@@ -33,7 +33,7 @@ void LeaderPoll::Begin(InstanceId id, int leader) {
   poll = std::make_shared<Poll>();
   poll->leader = leader;
   poll->num_calls = num_before + 1;
-  poll->asked_at = clock_->Now();
+  poll->requested_at = clock_->Now();
   poll->cancellation = std::make_shared<Cancellation>();
   SchedulePoll(id, poll, DefaultTime("first poll"));
 }
@@ -98,7 +98,7 @@ std::string LeaderPoll::Describe(InstanceId id) {
   const absl::Time now = clock_->Now();
   if (!poll.text.has_value()) {
     return absl::StrCat("asked the leader, ", leader, ", ",
-                        Milliseconds(now - poll.asked_at),
+                        Milliseconds(now - poll.requested_at),
                         " ago, which has not answered");
   }
   const absl::Duration age = now - poll.answered_at;

@@ -42,7 +42,7 @@ class LeaderPoll : public std::enable_shared_from_this<LeaderPoll> {
   struct Poll {
     int leader = 0;
     int num_calls = 0;
-    absl::Time asked_at;
+    absl::Time requested_at;
     absl::Time answered_at;
     std::optional<std::string> text;
     Clock::AlarmId alarm = 0;

@@ -83,7 +83,7 @@ std::vector<LeaderRequestPtr> LeaderRequests::SentTo(
   return sent;
 }
 
-std::vector<int> LeaderRequests::AskedTasks() const {
+std::vector<int> LeaderRequests::RequestedTasks() const {
   std::set<int> tasks;
   for (const auto& [id, of_instance] : questions_) {
     for (const auto& [name, question] : of_instance) {

@@ -82,7 +82,7 @@ class LeaderRequests {
       int leader, const std::vector<LeaderRequestPtr>& questions) const;
 
   // Returns the other tasks that were sent requests, in order.
-  std::vector<int> AskedTasks() const;
+  std::vector<int> RequestedTasks() const;
 
   size_t size() const { return size_; }
 

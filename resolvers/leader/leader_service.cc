@@ -97,7 +97,7 @@ void LeaderService::CompleteParams(const ControlCaller& caller,
               .cancellation = end,
               .ended_generation = call->ended_generation,
               .living_generation = call->living_generation,
-              .asks_once = true,
+              .requests_once = true,
               .is_remote = true},
              [self = shared_from_this(), number = *number, known_generation,
               done = std::move(done)](LeaderAnswer answer) mutable {

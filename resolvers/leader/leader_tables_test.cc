@@ -158,8 +158,8 @@ TEST(LeaderQuestionsTest, NamesEachOtherTaskThatIsAskedOnce) {
     question->leader = task;
     question->is_polled = true;
   }
-  EXPECT_THAT(questions.AskedTasks(), ElementsAre(2, 3));
-  EXPECT_THAT(LeaderRequests().AskedTasks(), IsEmpty());
+  EXPECT_THAT(questions.RequestedTasks(), ElementsAre(2, 3));
+  EXPECT_THAT(LeaderRequests().RequestedTasks(), IsEmpty());
 }
 
 constexpr GroupKey kGroup = 7;

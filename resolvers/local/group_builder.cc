@@ -90,11 +90,12 @@ absl::Status GroupBuilder::CheckSame(const Member& member,
         device.incarnation));
   }
   if (member.rank != rank) {
-    const auto asking_for = [](int rank) {
+    const auto requested_rank = [](int rank) {
       return rank < 0 ? std::string("no rank") : absl::StrCat("rank ", rank);
     };
-    return Invalid(": ", name, " joined asking for ", asking_for(member.rank),
-                   " and now asks for ", asking_for(rank));
+    return Invalid(": ", name, " joined asking for ",
+                   requested_rank(member.rank), " and now asks for ",
+                   requested_rank(rank));
   }
   return absl::OkStatus();
 }

@@ -253,7 +253,7 @@ LedInstancePtr LedGroups::ArriveAtInstance(LedGroup& group,
     outbox->answers.emplace_back(call, LeaderAnswer{std::move(status)});
     return nullptr;
   }
-  if (is_new || !call->asks_once) ++instance->num_calls[rank];
+  if (is_new || !call->requests_once) ++instance->num_calls[rank];
   if (!instance->completed.empty()) {
     outbox->answers.emplace_back(call, LeaderAnswer{instance->completed[rank]});
     return nullptr;
@@ -340,7 +340,7 @@ bool LedGroups::LeaveInstance(LedGroup& group, const WaitingCall& call,
   if (instance.all_arrived()) return true;  // The instance is being settled.
   const int rank = group.rank_of_device.at(call.device_name);
   const bool was_last = !instance.waiting.HasCallOf(call.device_name);
-  if (was_last || !call.asks_once) --instance.num_calls[rank];
+  if (was_last || !call.requests_once) --instance.num_calls[rank];
   if (was_last) {
     outbox->dropped.push_back(std::move(instance.requests[rank]));
     --instance.num_arrived;

@@ -91,7 +91,7 @@ void ParamResolverLocal::Join(MemberCall member,
                   .done = std::move(done),
                   .ended_generation = member.ended_generation,
                   .living_generation = member.living_generation,
-                  .asks_once = member.asks_once,
+                  .requests_once = member.requests_once,
                   .is_remote = member.is_remote});
   call->device_name = call->device.name.ToString();
   LeaderOutbox outbox;

@@ -69,7 +69,7 @@ class ParamResolverLocal
     // ended generation that its members report.
     uint64_t ended_generation = 0;
     uint64_t living_generation = 0;
-    bool asks_once = false;
+    bool requests_once = false;
     bool is_remote = false;
   };
 

@@ -328,14 +328,14 @@ TEST_F(ParamResolverLocalTest, ImplementationsAreCalledWithNoLockHeld) {
 
 TEST_F(ParamResolverLocalTest, CallsThatComeWhileItIsSettledGetTheSameAnswer) {
   std::vector<std::shared_ptr<Call>> calls;
-  const auto ask_again = [&] {
+  const auto request_again = [&] {
     calls.push_back(Request(0, 1));
     calls.push_back(Request(1, 1));
     EXPECT_TRUE(calls.back()->waits());
     return absl::OkStatus();
   };
-  hooks_.form_group = ask_again;
-  hooks_.settle_instance = ask_again;
+  hooks_.form_group = request_again;
+  hooks_.settle_instance = request_again;
   calls.push_back(Request(0, 1));
   calls.push_back(Request(1, 1));
   ASSERT_EQ(calls.size(), 6u);
@@ -471,7 +471,7 @@ TEST_F(ParamResolverLocalTest, CallsOfAMemberThatRemembersCountAsOne) {
     resolver_->Join(
         {.device = Cpu(device),
          .request = std::make_shared<const CollectiveRequest>(Request(-1)),
-         .asks_once = true},
+         .requests_once = true},
         [](const LeaderAnswer& answer) { EXPECT_THAT(answer.params, IsOk()); });
   }
   for (InstanceKey key = 0; key < 1000; ++key) AllRequest(key);

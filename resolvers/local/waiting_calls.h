@@ -39,7 +39,7 @@ struct WaitingCall {
 
   // The member remembers the answer. All its calls before the answer count as
   // one.
-  bool asks_once = false;
+  bool requests_once = false;
 
   bool is_remote = false;
   uint64_t place = 0;  // Place in the WaitingCalls that holds the call.

@@ -17,7 +17,7 @@ void StepSequenceDistributed::RefreshStepIdSequenceAsync(int64_t graph_key,
   message->set_graph_key(graph_key);
   {
     MutexLock lock(&mu_);
-    const auto [requested, is_new] = asked_.try_emplace(graph_key);
+    const auto [requested, is_new] = requested_.try_emplace(graph_key);
     if (is_new) requested->second = ++last_number_;
     message->set_number(requested->second);
   }
@@ -49,10 +49,10 @@ void StepSequenceDistributed::OnReply(int64_t graph_key, uint64_t number,
   }
   {
     MutexLock lock(&mu_);
-    const auto requested = asked_.find(graph_key);
-    if (requested != asked_.end() && requested->second == number) {
+    const auto requested = requested_.find(graph_key);
+    if (requested != requested_.end() && requested->second == number) {
       next_.Set(graph_key, id);
-      asked_.erase(requested);
+      requested_.erase(requested);
     }
   }
   std::move(done)(absl::OkStatus());
@@ -92,7 +92,7 @@ absl::StatusOr<proto::ControlReply> StepSequenceDistributed::Draw(
 
 void StepSequenceDistributed::ForgetGraph(int64_t graph_key) {
   MutexLock lock(&mu_);
-  asked_.erase(graph_key);
+  requested_.erase(graph_key);
   next_.Forget(graph_key);
   rounds_.erase(graph_key);
 }

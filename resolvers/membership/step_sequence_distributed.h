@@ -87,7 +87,7 @@ class StepSequenceDistributed
 
   // Requests without an answer, by graph. A repeated request keeps its number.
   uint64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::flat_hash_map<int64_t, uint64_t> asked_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<int64_t, uint64_t> requested_ ABSL_GUARDED_BY(mu_);
 
   // Leader's state.
   absl::flat_hash_map<int64_t, Round> rounds_ ABSL_GUARDED_BY(mu_);

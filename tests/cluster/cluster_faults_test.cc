@@ -95,7 +95,7 @@ TEST_F(ClusterFaultsTest, AKilledMemberEndsItsGroupEverywhereAtOnce) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     Begin({.num_tasks = 4, .seed = seed});
     const auto calls = Settle({0, 1, 2, 3});
-    const CallPtr other = AskAndRun(1, AllReduceOf(99, 1, 1));
+    const CallPtr other = RequestAndRun(1, AllReduceOf(99, 1, 1));
     cluster_->Kill(3);
     cluster_->RunFor(absl::Milliseconds(10));
     for (int task : {0, 1, 2}) {
@@ -256,7 +256,7 @@ TEST_F(ClusterFaultsTest, ALateWordOfAnOldProcessSparesTheNewOne) {
   cluster_->Restart(1);
   cluster_->RunFor(absl::Seconds(1));
   const auto calls = Settle({0, 1});
-  const CallPtr waits = AskAndRun(1, AllReduceOf(99, 2, 1));
+  const CallPtr waits = RequestAndRun(1, AllReduceOf(99, 2, 1));
   const auto report = [&](const ControlCaller& process) {
     Resolver(0).OnTaskLost(process, absl::UnavailableError("gone"));
     cluster_->RunFor(absl::Seconds(1));
@@ -274,11 +274,11 @@ TEST_F(ClusterFaultsTest, NobodyWaitsForAGroupThatLacksALostTask) {
   for (const int killed : {0, 2}) {
     SCOPED_TRACE(absl::StrCat("task ", killed, " is killed"));
     Begin({.num_tasks = 3});
-    const CallPtr first = AskAndRun(1, AllReduceOf(kGroup, 3, 1));
+    const CallPtr first = RequestAndRun(1, AllReduceOf(kGroup, 3, 1));
     EXPECT_TRUE(first->waits());
     cluster_->Kill(killed);
     cluster_->RunFor(absl::Seconds(1));
-    const CallPtr late = AskAndRun(2 - killed, AllReduceOf(kGroup, 3, 1));
+    const CallPtr late = RequestAndRun(2 - killed, AllReduceOf(kGroup, 3, 1));
     ExpectEnds({first, late},
                IsUnavailable(
                    absl::StrCat("task ", killed, " (host", killed, ":7000)")));
@@ -356,7 +356,7 @@ TEST_F(ClusterFaultsTest, WhoeverTheLeaderHearsOfWhileAGroupWaitsIsWatched) {
 TEST_F(ClusterFaultsTest, NobodyWaitsAtALeaderThatDoesNotLeadAnyMore) {
   Begin({.num_tasks = 3});
   const auto before = Settle({1, 2});
-  const CallPtr waits = AskAndRun(1, AllReduceOf(99, 2, 1));
+  const CallPtr waits = RequestAndRun(1, AllReduceOf(99, 2, 1));
   cluster_->Partition(0, 2);
   cluster_->RunFor(absl::Seconds(6));
   EXPECT_THAT(GroupEnd(before[0]), IsUnavailable("was lost"));
@@ -401,17 +401,17 @@ TEST_F(ClusterFaultsTest, EndingAGroupJustAsItIsSettledEndsIt) {
 
 TEST_F(ClusterFaultsTest, AGroupThatCanDoWithoutALostTaskWaitsOn) {
   Begin({.num_tasks = 3});
-  const CallPtr first = AskAndRun(1, AllReduceOf(kGroup, 2, 1));
+  const CallPtr first = RequestAndRun(1, AllReduceOf(kGroup, 2, 1));
   cluster_->Kill(2);
   cluster_->RunFor(absl::Seconds(1));
-  const CallPtr last = AskAndRun(0, AllReduceOf(kGroup, 2, 1));
+  const CallPtr last = RequestAndRun(0, AllReduceOf(kGroup, 2, 1));
   EXPECT_THAT(first->status(), IsOk());
   EXPECT_THAT(last->status(), IsOk());
 }
 
 TEST_F(ClusterFaultsTest, CallsOfALostTaskLeaveNothingAtTheLeader) {
   Begin({.num_tasks = 3});
-  AskAndRun(2, AllReduceOf(kGroup, 3, 1));
+  RequestAndRun(2, AllReduceOf(kGroup, 3, 1));
   ParamResolverLocal& led = Resolver(0).led();
   EXPECT_EQ(led.num_groups(), 1u);
   cluster_->Kill(2);
@@ -704,7 +704,8 @@ class GivenUpTest : public ClusterResolveTest {
     return cluster_->Request(task, 0, AllReduceOf(kGroup, size_, key), number);
   }
 
-  CallPtr AskAndRun(int task, CallNumber number = kFirst, InstanceKey key = 1) {
+  CallPtr RequestAndRun(int task, CallNumber number = kFirst,
+                        InstanceKey key = 1) {
     CallPtr call = Request(task, number, key);
     cluster_->RunFor(absl::Seconds(1));
     return call;
@@ -778,7 +779,7 @@ TEST_F(GivenUpTest, EndsOnAllTasksAlsoForThoseThatComeLate) {
     SCOPED_TRACE(absl::StrCat("task ", culprit, " gives up"));
     Begin({.num_tasks = 3});
     const CallPtr waiting = Request(1 - culprit);
-    const CallPtr given_up = AskAndRun(culprit);
+    const CallPtr given_up = RequestAndRun(culprit);
     GiveUp(culprit, given_up);
     cluster_->RunFor(absl::Milliseconds(10));
     EXPECT_EQ(waiting->status(), kReason);
@@ -793,7 +794,7 @@ TEST_F(GivenUpTest, EndsInAGroupThatIsFormedAndLeavesItAlone) {
   Begin({.num_tasks = 3});
   Settle(1, {.step_id = 4});
   const CallPtr waiting = Request(2, kFirst, /*key=*/2);
-  const CallPtr given_up = AskAndRun(1, kFirst, /*key=*/2);
+  const CallPtr given_up = RequestAndRun(1, kFirst, /*key=*/2);
   GiveUp(1, given_up, kFirst, /*key=*/2);
   cluster_->RunFor(absl::Milliseconds(10));
   EXPECT_EQ(waiting->status(), kReason);
@@ -809,7 +810,7 @@ TEST_F(GivenUpTest, CallsOfOtherExecutionsWaitOn) {
   constexpr CallNumber kNextStep = {.step_id = 6, .execution = 0};
   std::vector<CallPtr> others = {Request(0, kSecond), Request(1, kSecond),
                                  Request(1, kNextStep)};
-  const CallPtr given_up = AskAndRun(1);
+  const CallPtr given_up = RequestAndRun(1);
   GiveUp(1, given_up);
   cluster_->RunFor(absl::Seconds(1));
   for (const CallPtr& other : others) EXPECT_TRUE(other->waits());
@@ -828,7 +829,7 @@ TEST_F(GivenUpTest, ATaskThatStartsLaterIsTold) {
   cluster_->RunFor(absl::Seconds(20));
   cluster_->Start(2);
   cluster_->RunFor(absl::Seconds(1));
-  EXPECT_EQ(AskAndRun(2)->status(), kReason);
+  EXPECT_EQ(RequestAndRun(2)->status(), kReason);
 }
 
 TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDies) {
@@ -839,7 +840,7 @@ TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDies) {
   cluster_->RunFor(absl::Seconds(1));
   cluster_->Kill(0);
   LetFindLeaderLost(3);
-  const CallPtr late = AskAndRun(3);
+  const CallPtr late = RequestAndRun(3);
   EXPECT_EQ(late->status(), kReason);
 }
 
@@ -847,26 +848,26 @@ TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDies) {
 TEST_F(GivenUpTest, WhoComesAfterTheLeaderWasLostDoesNotWaitForThoseBefore) {
   Begin({.num_tasks = 4});
   size_ = 3;  // Without the leader.
-  const CallPtr first = AskAndRun(1);
+  const CallPtr first = RequestAndRun(1);
   cluster_->Kill(0);
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_THAT(first->status(), IsUnavailable(cluster_->Label(0)));
   GiveUp(1, first);
   LetFindLeaderLost(2);
-  const CallPtr late = AskAndRun(2);
+  const CallPtr late = RequestAndRun(2);
   EXPECT_EQ(late->status(), kReason);
 }
 
 TEST_F(GivenUpTest, WhoComesAfterItsGroupFailedDoesNotWaitForThoseBefore) {
   Begin({.num_tasks = 3});
-  const CallPtr first = AskAndRun(1);
+  const CallPtr first = RequestAndRun(1);
   EndGroup(1, "enough");
   cluster_->RunFor(absl::Seconds(1));
   EXPECT_EQ(first->status(), absl::AbortedError("enough"));
   GiveUpAs(1, first->status());
   cluster_->RunFor(absl::Seconds(1));
   for (int task : {0, 2}) {
-    const CallPtr late = AskAndRun(task);
+    const CallPtr late = RequestAndRun(task);
     EXPECT_EQ(late->status(), absl::AbortedError("enough"));
   }
 }
@@ -890,7 +891,7 @@ TEST_F(GivenUpTest, NobodyWaitsInTheNextGenerationForWhoIsStillInTheFormer) {
     Settle(1, {.step_id = 4});
     EndGroup(0, "enough");
     const CallPtr waiting = Request(0, kFirst, /*key=*/2);
-    const CallPtr refused = AskAndRun(1, kFirst, /*key=*/2);
+    const CallPtr refused = RequestAndRun(1, kFirst, /*key=*/2);
     if (refused->waits()) continue;  // Task 1 knew of the end.
     ++num_refused;
     GiveUpAs(1, refused->status(), kFirst, /*key=*/2);
@@ -979,7 +980,7 @@ TEST_F(GivenUpTest, TheNextLeaderIsToldIfTheFirstDiesWithWhatItKnew) {
   for (int other : {1, 3}) cluster_->Heal(0, other);
   LetFindLeaderLost(2);
   LetFindLeaderLost(3);
-  const CallPtr late = AskAndRun(3);
+  const CallPtr late = RequestAndRun(3);
   EXPECT_EQ(late->status(), kReason);
 }
 
@@ -1036,7 +1037,7 @@ class EndedStepTest : public GivenUpTest {
 
   // Sends task 0 a request as a member of task 1 would, bypassing task 1's
   // resolver.
-  void AskAsTask1(ControlAnswer* answer) {
+  void RequestAsTask1(ControlAnswer* answer) {
     const DeviceAttributes device = cluster_->Device(1, 0);
     proto::ControlRequest request;
     *request.mutable_complete_params() =
@@ -1068,7 +1069,7 @@ TEST_F(EndedStepTest, WhatIsAskedAfterwardsIsRefusedOnEachTask) {
   Begin({.num_tasks = 3});
   for (int i = 0; i < 2; ++i) EndStepOn({0, 1, 2});
   for (int task : {0, 1, 2}) {
-    const CallPtr call = AskAndRun(task);
+    const CallPtr call = RequestAndRun(task);
     EXPECT_EQ(call->status(), kEnded);
   }
   ExpectTheNextStepRuns();
@@ -1078,10 +1079,10 @@ TEST_F(EndedStepTest, ALateQuestionIsRefusedByTheLeader) {
   Begin({.num_tasks = 3});
   EndStepOn({0});
   ControlAnswer answer = absl::UnknownError("none");
-  AskAsTask1(&answer);
+  RequestAsTask1(&answer);
   EXPECT_EQ(FailureOf(answer), kEnded);
   EXPECT_EQ(Resolver(0).leader().num_waiting(), 0u);
-  const CallPtr of_unaware_task = AskAndRun(2);
+  const CallPtr of_unaware_task = RequestAndRun(2);
   EXPECT_EQ(of_unaware_task->status(), kEnded);
   ExpectTheNextStepRuns();
 }
@@ -1089,8 +1090,8 @@ TEST_F(EndedStepTest, ALateQuestionIsRefusedByTheLeader) {
 TEST_F(EndedStepTest, WhatWaitsAtTheLeaderEndsWithTheStep) {
   Begin({.num_tasks = 3});
   ControlAnswer answer = absl::UnknownError("none");
-  AskAsTask1(&answer);
-  const CallPtr waiting = AskAndRun(2);
+  RequestAsTask1(&answer);
+  const CallPtr waiting = RequestAndRun(2);
   EXPECT_EQ(Resolver(0).leader().num_waiting(), 2u);
   EndStepOn({0});
   cluster_->RunFor(absl::Seconds(1));
@@ -1103,7 +1104,7 @@ TEST_F(EndedStepTest, WhatWaitsAtTheLeaderEndsWithTheStep) {
 TEST_F(EndedStepTest, WhatIsGivenUpAfterwardsIsNotToldOthers) {
   Begin({.num_tasks = 3});
   const CallPtr waiting = Request(0);
-  const CallPtr given_up = AskAndRun(1);
+  const CallPtr given_up = RequestAndRun(1);
   EndStepOn({1});
   GiveUp(1, given_up);
   cluster_->RunFor(absl::Seconds(1));
@@ -1112,7 +1113,7 @@ TEST_F(EndedStepTest, WhatIsGivenUpAfterwardsIsNotToldOthers) {
   EXPECT_THAT(SendAs(1, 0, 1), IsOk());
   EndStepOn({0, 2});
   EXPECT_THAT(SendAs(1, 0, 0), IsOk());
-  const CallPtr late = AskAndRun(2);
+  const CallPtr late = RequestAndRun(2);
   EXPECT_EQ(late->status(), kEnded);
   ExpectTheNextStepRuns();
 }

@@ -170,7 +170,7 @@ TEST_F(ClusterDevicesTest, AUnitThatIsSharedRulesOutAndIsNamedToAll) {
 
 TEST_F(ClusterResolveTest, RanksAskedForSurviveTheWire) {
   Begin({.num_tasks = 3});
-  const auto calls = AskEach([](int task, CollectiveRequest& request) {
+  const auto calls = RequestEach([](int task, CollectiveRequest& request) {
     request.rank = (task + 1) % 3;
   });
   ExpectEnds(calls, IsOk());
@@ -183,7 +183,7 @@ TEST_F(ClusterResolveTest, RanksAskedForSurviveTheWire) {
 
 TEST_F(ClusterResolveTest, UnevenRowsReachAllMembers) {
   Begin({.num_tasks = 3});
-  const auto calls = AskEach([](int task, CollectiveRequest& request) {
+  const auto calls = RequestEach([](int task, CollectiveRequest& request) {
     request.op = AllGather{.uneven = true};
     request.shape = *TensorShape::Create({task + 1, 5});
   });
@@ -198,7 +198,7 @@ TEST_F(ClusterResolveTest, UnevenRowsReachAllMembers) {
 
 TEST_F(ClusterResolveTest, EachTaskUsesItsOwnFunctionOfACustomOp) {
   Begin({.num_tasks = 3});
-  const auto calls = AskEach([](int task, CollectiveRequest& request) {
+  const auto calls = RequestEach([](int task, CollectiveRequest& request) {
     request.merge_op = *MergeOp::Custom(
         {.name = "mine", .commutative = true, .apply = [task](auto&&...) {
            return absl::DataLossError(absl::StrCat("of task ", task));
@@ -220,7 +220,7 @@ TEST_F(ClusterResolveTest, EachTaskUsesItsOwnFunctionOfACustomOp) {
 
 TEST_F(ClusterResolveTest, WhatMembersDifferInIsReportedOnAllOfThem) {
   Begin({.num_tasks = 3});
-  const auto calls = AskEach([](int task, CollectiveRequest& request) {
+  const auto calls = RequestEach([](int task, CollectiveRequest& request) {
     if (task == 2) request.dtype = DType::kInt32;
   });
   ExpectEnds(calls,
@@ -249,9 +249,9 @@ TEST_F(ClusterResolveTest, ACancelledMemberLeavesNothingBehind) {
 TEST_F(ClusterResolveTest, OneOfTwoCallsThatIsCancelledLeavesTheOther) {
   Begin({.num_tasks = 2});
   const auto first = cluster_->Request(1, 0, Request());
-  const CallPtr second = AskAndRun(1, Request());
+  const CallPtr second = RequestAndRun(1, Request());
   first->token->Cancel(absl::CancelledError("no more"));
-  const CallPtr other = AskAndRun(0, Request());
+  const CallPtr other = RequestAndRun(0, Request());
   EXPECT_THAT(first->status(), IsCancelled("no more"));
   ExpectEnds({second, other}, IsOk());
 }
@@ -299,7 +299,7 @@ TEST_F(ClusterResolveTest, ALateJoinerCompletesTheGroup) {
                                       cluster_->Request(1, 0, Request())};
   cluster_->RunFor(absl::Seconds(100));
   EXPECT_TRUE(early[0]->waits());
-  const CallPtr late = AskAndRun(2, Request());
+  const CallPtr late = RequestAndRun(2, Request());
   ExpectEnds({early[0], early[1], late}, IsOk());
 }
 
@@ -587,7 +587,7 @@ TEST_F(ClusterResolveTest, DemandsForDeterminismAreComparedAndMet) {
   }
   ordered.instance_key = 2;
   const auto first = cluster_->Request(0, 0, ordered);
-  const CallPtr second = AskAndRun(1, Request(/*key=*/2));
+  const CallPtr second = RequestAndRun(1, Request(/*key=*/2));
   ExpectEnds({first, second},
              IsInvalidArgument("differ in determinism", "by rank order"));
 }
@@ -610,8 +610,8 @@ class ClusterGroupEndTest : public ClusterResolveTest {
 TEST_F(ClusterGroupEndTest, AGroupThatCannotBeFormedFailsUntilItIsEnded) {
   Begin({.num_tasks = 3});
   const auto one = cluster_->Request(1, 0, AllReduceOf(kGroup, 3, 1));
-  const CallPtr two = AskAndRun(2, AllReduceOf(kGroup, 2, 1));
-  const CallPtr late = AskAndRun(0, AllReduceOf(kGroup, 3, 1));
+  const CallPtr two = RequestAndRun(2, AllReduceOf(kGroup, 2, 1));
+  const CallPtr late = RequestAndRun(0, AllReduceOf(kGroup, 3, 1));
   ExpectEnds({one, two, late},
              IsInvalidArgument("asks for size",
                                "; the group has failed: "
@@ -628,7 +628,7 @@ TEST_F(ClusterGroupEndTest, ADeviceTooManyEndsTheGroupOnAllTasks) {
   for (int task : {1, 2}) calls.push_back(cluster_->Request(task, 0, request));
   cluster_->RunFor(absl::Seconds(1));
   ExpectEnds(calls, IsOk());
-  const CallPtr third = AskAndRun(3, request);
+  const CallPtr third = RequestAndRun(3, request);
   EXPECT_THAT(third->status(), IsInvalidArgument("wants to join"));
   ExpectGroupEnds(calls, IsInvalidArgument("wants to join"));
 }
@@ -685,7 +685,7 @@ TEST_F(ClusterGroupEndTest, WhoAsksOnTheWordOfTheEndJoinsTheNextGeneration) {
     }
     EndGroup(ending, "enough");
     if (asking == ending) cluster_->RunFor(absl::Seconds(1));
-    const CallPtr other = AskAndRun(1 - asking, Request());
+    const CallPtr other = RequestAndRun(1 - asking, Request());
     EXPECT_EQ(requested.size(), 16u);
     requested.push_back(other);
     ExpectEnds(requested, IsOk());
@@ -745,7 +745,7 @@ TEST_F(ClusterGroupEndTest, EachCallEndsWithTheReasonOfItsOwnEnd) {
 
 TEST_F(ClusterGroupEndTest, ATaskThatDoesNotWaitCannotEndAGroupBeingFormed) {
   Begin({.num_tasks = 3});
-  const CallPtr call = AskAndRun(1, Request());
+  const CallPtr call = RequestAndRun(1, Request());
   for (int task : {0, 2}) {
     EndGroup(task, "not mine");
   }

@@ -53,7 +53,7 @@ class ClusterResolveTest : public testing::Test {
   }
 
   // Calls of the first device of each task, each with its request changed.
-  std::vector<CallPtr> AskEach(
+  std::vector<CallPtr> RequestEach(
       const std::function<void(int task, CollectiveRequest&)>& change) {
     std::vector<CallPtr> calls;
     for (int task = 0; task < options_.num_tasks; ++task) {
@@ -99,7 +99,7 @@ class ClusterResolveTest : public testing::Test {
   }
 
   // Calls for the first device of the task, and runs for a second.
-  CallPtr AskAndRun(int task, const CollectiveRequest& request) {
+  CallPtr RequestAndRun(int task, const CollectiveRequest& request) {
     CallPtr call = cluster_->Request(task, 0, request);
     cluster_->RunFor(absl::Seconds(1));
     return call;

@@ -203,7 +203,7 @@ class ManyCalls {
 
   // Requests all names on threads of each rank, and waits until all are
   // answered. Each thread calls `requested` after each request.
-  void AskAndWait(absl::FunctionRef<void(int rank, int name)> requested) {
+  void RequestAndWait(absl::FunctionRef<void(int rank, int name)> requested) {
     std::vector<std::thread> threads;
     for (const auto& [rank, at] : ranks_.coordinators) {
       for (int thread = 0; thread < kNumThreads; ++thread) {
@@ -303,7 +303,7 @@ void ExpectASecondRequestIsRefused(const RanksHere& ranks, Settle settle) {
   const int requester = ranks.num_ranks - 1;
   const auto requests = ranks.coordinators.find(requester);
   std::vector<NamedCallPtr> calls;
-  const auto ask_again = [&] {
+  const auto request_again = [&] {
     if (requests == ranks.coordinators.end()) return;
     EXPECT_THAT(CallWithRank(*requests->second, requester, "x")->status,
                 IsAlreadyExists(absl::StrCat("tensor \"x\": rank ", requester,
@@ -312,9 +312,9 @@ void ExpectASecondRequestIsRefused(const RanksHere& ranks, Settle settle) {
   if (requests != ranks.coordinators.end()) {
     calls.push_back(CallWithRank(*requests->second, requester, "x"));
   }
-  ask_again();
+  request_again();
   ExpectAllMeet(ranks, "y", settle);
-  ask_again();
+  request_again();
   for (const NamedCallPtr& call : calls) EXPECT_FALSE(call->answered());
   ExpectAllMeet(ranks, "z", settle);
   for (const auto& [rank, at] : ranks.coordinators) {
@@ -327,7 +327,7 @@ void ExpectASecondRequestIsRefused(const RanksHere& ranks, Settle settle) {
 void ExpectAllThreadsMeet(const RanksHere& ranks) {
   for (int round = 0; round < 2; ++round) {
     ManyCalls calls(ranks);
-    calls.AskAndWait([](int, int) {});
+    calls.RequestAndWait([](int, int) {});
     for (const auto& [rank, of_rank] : calls.by_rank()) {
       for (int name = 0; name < kNumNames; ++name) {
         const NamedCall& call = of_rank[static_cast<size_t>(name)];
@@ -344,7 +344,7 @@ std::map<int, std::vector<float>> ExpectAShutdownLeavesNoThreadWaiting(
     const RanksHere& ranks, int by) {
   ManyCalls calls(ranks);
   BlockingCounter down(ranks.coordinators.contains(by) ? 1 : 0);
-  calls.AskAndWait([&](int rank, int name) {
+  calls.RequestAndWait([&](int rank, int name) {
     if (rank != by || name != kNumNames / 2) return;
     ranks.coordinators.at(rank)->Shutdown([&](const absl::Status& status) {
       EXPECT_THAT(status, IsOk());

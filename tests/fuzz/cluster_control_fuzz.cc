@@ -32,7 +32,7 @@ enum class Action {
   kWithdraw,  // Cancels a request of another task: {which request}.
   kReply,     // Another task answers: {which call, message}.
   kError,     // A call to another task fails: {which call, code}.
-  kAsk,       // A member of this task calls: {type, size, instance}.
+  kCall,      // A member of this task calls: {type, size, instance}.
   kCancel,    // Cancels a member's call: {which}.
   kEndGroup,
   kDrawStep,
@@ -184,7 +184,7 @@ class Task {
         const auto code = static_cast<absl::StatusCode>(1 + input.Choice(16));
         return channel_->Answer(which, absl::Status(code, "an error"));
       }
-      case Action::kAsk:
+      case Action::kCall:
         return Request(input);
       case Action::kEndGroup:
         return control_->param_resolver()->EndGroup(
@@ -291,8 +291,8 @@ void AddReply(int which, const proto::ControlReply& reply, FuzzOutput& output) {
       .Text(reply.SerializeAsString());
 }
 
-void AddAsk(int type, int size, int instance, FuzzOutput& output) {
-  Do(Action::kAsk, output).Choice(type);
+void AddCall(int type, int size, int instance, FuzzOutput& output) {
+  Do(Action::kCall, output).Choice(type);
   if (type != 3) output.Choice(size - 1);
   output.Choice(instance);
 }
@@ -331,7 +331,7 @@ std::string LeaderSeed(int type) {
     AddRequest(task, HelloOf(task), seed);
   }
   for (int instance = 0; instance < 2; ++instance) {
-    AddAsk(type, 3, instance, seed);
+    AddCall(type, 3, instance, seed);
     for (int task = 1; task < kNumTasks; ++task) {
       CollectiveRequest request = RequestOf(type, 3, instance);
       if (type == 2) request.op = Broadcast{.is_source = task == 1};
@@ -370,10 +370,10 @@ std::string MemberSeed(const proto::ControlReply& reply) {
   seed.Choice(1);
   AddReply(0, HelloReplyOf(0), seed);
   AddReply(0, HelloReplyOf(2), seed);
-  AddAsk(0, 3, 1, seed);
+  AddCall(0, 3, 1, seed);
   AddReply(0, reply, seed);
   AddReply(1, reply, seed);
-  AddAsk(0, 3, 2, seed);
+  AddCall(0, 3, 2, seed);
   AddReply(0, reply, seed);
   AddReply(1, reply, seed);
   Do(Action::kDrawStep, seed).Choice(1);

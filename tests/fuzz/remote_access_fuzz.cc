@@ -271,11 +271,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 }
 
 std::vector<std::string> FuzzSeeds() {
-  FuzzOutput asks_first;
+  FuzzOutput requests_first;
   for (int to = 1; to < kNumTasks; ++to) {
     AddRecord(Action::kServe, to, RecordOf(KeyOf(kGeneration, to, 2)),
-              asks_first);
-    asks_first.Choice(static_cast<int>(Action::kPost)).Choice(to - 1).Choice(2);
+              requests_first);
+    requests_first.Choice(static_cast<int>(Action::kPost))
+        .Choice(to - 1)
+        .Choice(2);
   }
   FuzzOutput offers_first;
   offers_first.Choice(static_cast<int>(Action::kPost)).Choice(0).Choice(1);
@@ -300,7 +302,7 @@ std::vector<std::string> FuzzSeeds() {
   AddRecord(Action::kServe, 1, record, strangers, /*has_restarted=*/true);
   AddRecord(Action::kCancel, 1, record, strangers, /*has_restarted=*/true);
   AddRecord(Action::kServe, 2, record, strangers);
-  return {asks_first.bytes(), offers_first.bytes(), strangers.bytes(),
+  return {requests_first.bytes(), offers_first.bytes(), strangers.bytes(),
           ends.bytes(), early.bytes()};
 }
 
