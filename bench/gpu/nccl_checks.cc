@@ -4,8 +4,6 @@
 // cases of tests/conformance/ and compare bit by bit: inputs of floats are such
 // that no result is rounded.
 
-#include "gpu/nccl/nccl_collective.h"
-
 #include <cstdint>
 #include <string>
 #include <tuple>
@@ -15,6 +13,7 @@
 #include "bench/gpu/gpu_check.h"
 #include "bench/gpu/gpu_group.h"
 #include "bench/gpu/group_cases.h"
+#include "gpu/nccl/nccl_collective.h"
 #include "gpu/nccl/nccl_then.h"
 #include "gpu/testing/gpu_cases.h"
 #include "gtest/gtest.h"
