@@ -32,6 +32,14 @@ std::vector<Step> StepsOf(const Schedule& schedule, StepKind kind) {
   return steps;
 }
 
+int ChunksOf(const Schedule& schedule, StepKind kind) {
+  int chunks = 0;
+  for (const Step& step : StepsOf(schedule, kind)) {
+    chunks += (Writes(kind) ? step.into : step.left).num_chunks;
+  }
+  return chunks;
+}
+
 int TransfersInARow(absl::string_view name, const VerifyCase& request) {
   const GroupPlan plan = *PlanGroup(AlgorithmNamed(name), request);
   const SymbolicRun run = *RunSymbolically(plan);

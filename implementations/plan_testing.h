@@ -23,6 +23,9 @@ std::vector<Schedule> PlansOf(absl::string_view name,
 // Returns the steps of one kind, lane by lane.
 std::vector<Step> StepsOf(const Schedule& schedule, StepKind kind);
 
+// Returns the number of chunks of the steps of one kind.
+int ChunksOf(const Schedule& schedule, StepKind kind);
+
 // Returns the largest number of transfers that follow one another: the time of
 // the collective if every transfer takes 1, all other steps take 0, and
 // unordered transfers overlap. Aborts if the plans do not fit together.

@@ -16,9 +16,10 @@ namespace tutti {
 //
 // ceil(log2 n) steps. Every rank sends (n - 1) / n of its input, the least
 // possible: each block but its own once, as a separate message, all blocks of a
-// step at once. Sums are over consecutive ranks: the merge op need not commute.
-// Up to half of the input goes to scratch memory. (Thakur et al. 2005, as for
-// broadcast; their algorithm takes the most distant ranks first.)
+// step at once. The blocks of a step are no range from 8 ranks on: every second
+// one, every fourth one. Sums are over consecutive ranks: the merge op need not
+// commute. Up to half of the input goes to scratch memory. (Thakur et al. 2005,
+// as for broadcast; their algorithm takes the most distant ranks first.)
 //
 // If n is no power of two, each remaining rank pairs with a neighbour. The two
 // ranks divide the halving work of one (halving_tree.h). This takes one step
@@ -44,7 +45,7 @@ Schedule PlanRecursiveHalvingReduceScatter(const PlanRequest& request) {
 }
 
 Traffic RecursiveHalvingReduceScatterTraffic(const CostQuery& query) {
-  return HalvingTraffic(query);
+  return HalvingTraffic(query, /*in_ranges=*/false);
 }
 
 namespace {

@@ -207,13 +207,38 @@ TEST(RecursiveHalvingDoublingReduceTest, SendsTheLeastPossibleInAll) {
     size_t in_all = 0;
     for (const Schedule& plan :
          PlansOf("RecursiveHalvingDoublingReduce", AllReduce(n))) {
-      const size_t sends = StepsOf(plan, StepKind::kSend).size();
+      const auto sends = static_cast<size_t>(ChunksOf(plan, StepKind::kSend));
       in_all += sends;
       EXPECT_LE(sends, least + (IsPowerOfTwo(n) ? 0 : CeilLog2(n) - 1));
       EXPECT_THAT(StepsOf(plan, StepKind::kCopy), IsEmpty());
       EXPECT_THAT(KeptArrivals(plan), IsEmpty());
     }
     EXPECT_EQ(in_all, n * least);
+  }
+}
+
+// A rank without a partner exchanges a message with each rank of a pair.
+TEST(RecursiveHalvingDoublingReduceTest, AStepIsOneMessageOrTwoToAPair) {
+  for (int n = 2; n <= 65; ++n) {
+    for (const Schedule& plan :
+         PlansOf("RecursiveHalvingDoublingReduce", AllReduce(n))) {
+      const int steps = 2 * CeilLog2(n);
+      for (const StepKind kind : {StepKind::kSend, StepKind::kRecv}) {
+        if (IsPowerOfTwo(n)) {
+          EXPECT_THAT(StepsOf(plan, kind), SizeIs(steps));
+        } else {
+          EXPECT_THAT(StepsOf(plan, kind), SizeIs(Le(2 * steps)));
+        }
+      }
+    }
+  }
+}
+
+TEST(RecursiveHalvingDoublingReduceTest, HoldsOnManyRanks) {
+  for (int n : {256, 300}) {
+    EXPECT_EQ(
+        Verify(AlgorithmNamed("RecursiveHalvingDoublingReduce"), AllReduce(n)),
+        absl::OkStatus());
   }
 }
 

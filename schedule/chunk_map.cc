@@ -96,12 +96,11 @@ ChunkMap::Buffer ChunkMap::MakeBlocks(std::vector<int64_t> begins,
 bool ChunkMap::Has(const Slot& slot) const {
   switch (slot.space) {
     case Space::kInput:
-      return input_.Has(slot.chunk);
+      return input_.Has(slot);
     case Space::kData:
-      return data_.Has(slot.chunk);
+      return data_.Has(slot);
     case Space::kScratch:
-      return slot.bank >= 0 &&
-             (input_.Has(slot.chunk) || data_.Has(slot.chunk));
+      return slot.bank >= 0 && (input_.Has(slot) || data_.Has(slot));
   }
   return false;
 }
@@ -122,11 +121,17 @@ Range ChunkMap::RangeIn(const Buffer& buffer, int chunk) const {
   return {begin + range.begin, range.size};
 }
 
+Range ChunkMap::RangeIn(const Buffer& buffer, const Slot& slot) const {
+  const Range first = RangeIn(buffer, slot.chunk);
+  if (slot.num_chunks == 1) return first;
+  const Range last = RangeIn(buffer, slot.chunk + slot.num_chunks - 1);
+  return {first.begin, last.begin + last.size - first.begin};
+}
+
 Range ChunkMap::RangeOf(const Slot& slot) const {
-  if (slot.space == Space::kInput) return RangeIn(input_, slot.chunk);
-  if (slot.space == Space::kData) return RangeIn(data_, slot.chunk);
-  const Buffer& buffer = input_.Has(slot.chunk) ? input_ : data_;
-  return {0, RangeIn(buffer, slot.chunk).size};
+  if (slot.space == Space::kInput) return RangeIn(input_, slot);
+  if (slot.space == Space::kData) return RangeIn(data_, slot);
+  return {0, RangeIn(input_.Has(slot) ? input_ : data_, slot).size};
 }
 
 }  // namespace tutti

@@ -41,11 +41,12 @@ class ChunkMap {
   // REQUIRES: GroupMemory::CheckNumChunks() is OK.
   ChunkMap(const CollectiveParams& params, int num_chunks);
 
-  // Returns false if the collective gives the member no such chunk (see above),
-  // or if the chunk number does not exist.
+  // Returns false if the collective gives the member no such chunks (see above)
+  // in one buffer, or if a chunk number does not exist.
   bool Has(const Slot& slot) const;
 
-  // REQUIRES: Has(slot). `begin` is 0 for scratch.
+  // Consecutive chunks are consecutive elements. REQUIRES: Has(slot). `begin`
+  // is 0 for scratch.
   Range RangeOf(const Slot& slot) const;
 
  private:
@@ -69,8 +70,10 @@ class ChunkMap {
     // Begins of the n blocks and the end of the last, if blocks differ.
     std::vector<int64_t> block_begins;
 
-    bool Has(int chunk) const {
-      return chunk >= first_chunk && chunk < first_chunk + num_chunks;
+    bool Has(const Slot& slot) const {
+      return slot.chunk >= first_chunk && slot.num_chunks > 0 &&
+             slot.num_chunks <= num_chunks &&
+             slot.chunk - first_chunk <= num_chunks - slot.num_chunks;
     }
   };
 
@@ -80,6 +83,7 @@ class ChunkMap {
   void SetWhole(const CollectiveParams& params);
   void SetBlocks(const CollectiveParams& params);
   Buffer MakeBlocks(std::vector<int64_t> begins, bool only_own) const;
+  Range RangeIn(const Buffer& buffer, const Slot& slot) const;
   Range RangeIn(const Buffer& buffer, int chunk) const;
 
   const int group_size_;

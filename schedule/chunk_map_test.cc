@@ -203,6 +203,36 @@ TEST_P(ChunkMapCasesTest, ScratchHasTheSizeOfItsChunk) {
   });
 }
 
+TEST_P(ChunkMapCasesTest, ARangeIsItsChunksSideBySide) {
+  ForAllSizes([](const Maps& maps) {
+    for (int rank = 0; rank < maps.size(); ++rank) {
+      const ChunkMap& map = maps.of(rank);
+      const int n = maps.num_chunks();
+      for (int first = 0; first < n; ++first) {
+        for (int count = 1; count <= n - first + 1; ++count) {
+          for (const Slot& slot : {Input(first, count), Data(first, count),
+                                   Scratch(first, 2, count)}) {
+            const Slot last = slot.At(count - 1);
+            if (slot.space == Space::kScratch) {
+              EXPECT_EQ(map.Has(slot), map.Has(Input(first, count)) ||
+                                           map.Has(Data(first, count)));
+            } else {
+              EXPECT_EQ(map.Has(slot), map.Has(slot.At(0)) && map.Has(last));
+            }
+            if (!map.Has(slot)) continue;
+            int64_t size = 0;
+            for (int i = 0; i < count; ++i) {
+              size += map.RangeOf(slot.At(i)).size;
+            }
+            const Range expected = {map.RangeOf(slot.At(0)).begin, size};
+            EXPECT_EQ(map.RangeOf(slot), expected) << ToString(slot);
+          }
+        }
+      }
+    }
+  });
+}
+
 // A chunk has the same size at its sender and at its receiver.
 TEST_P(ChunkMapCasesTest, MembersAgreeOnTheSizeOfAChunk) {
   const CollectiveType type = std::get<0>(GetParam());

@@ -1,10 +1,10 @@
 #include "schedule/compiled_schedule.h"
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -13,9 +13,11 @@
 namespace tutti {
 namespace {
 
-std::tuple<int, int> ScratchKey(const Slot& slot) {
-  return {slot.chunk, slot.bank};
+bool IsBefore(const Slot& a, const Slot& b) {
+  return std::tie(a.bank, a.chunk) < std::tie(b.bank, b.chunk);
 }
+
+int End(const Slot& slot) { return slot.chunk + slot.num_chunks; }
 
 }  // namespace
 
@@ -33,7 +35,7 @@ class ScheduleCompiler {
     }
     RETURN_IF_ERROR(memory_.CheckNumChunks());
     RETURN_IF_ERROR(CheckSteps());
-    CountScratchReads();
+    CollectScratchReads();
     result_.num_chunks_ = schedule_.num_chunks;
     for (const Lane& lane : schedule_.lanes) AddLane(lane);
     ConnectOps();
@@ -81,9 +83,11 @@ class ScheduleCompiler {
     if (Writes(step.kind)) slots.insert(slots.begin(), step.into);
     for (const Slot& slot : slots) {
       if (!memory_.Has(rank_, slot)) return "this rank has no such chunk";
-      if (memory_.SizeClass(rank_, slot) !=
-          memory_.SizeClass(rank_, slots[0])) {
+      if (!memory_.HaveOneSize(rank_, slot, rank_, slots[0])) {
         return "combines chunks that may differ in size";
+      }
+      if (Writes(step.kind) && memory_.OverlapInPart(rank_, slot, step.into)) {
+        return "writes a part of an operand";
       }
     }
     return IsStep(step.after) ? "" : "waits for a step that does not exist";
@@ -96,27 +100,43 @@ class ScheduleCompiler {
            ref.step < static_cast<int>(lanes[ref.lane].size());
   }
 
-  void CountScratchReads() {
+  void CollectScratchReads() {
     for (const Lane& lane : schedule_.lanes) {
       for (const Step& step : lane) {
-        for (const Slot& operand : SlotsRead(step)) CountRead(operand);
+        for (const Slot& operand : SlotsRead(step)) {
+          if (operand.space != Space::kScratch) continue;
+          scratch_reads_.push_back(operand);
+          longest_read_ = std::max(longest_read_, operand.num_chunks);
+        }
       }
     }
+    std::sort(scratch_reads_.begin(), scratch_reads_.end(), IsBefore);
   }
 
-  void CountRead(const Slot& slot) {
-    if (slot.space == Space::kScratch) ++num_reads_[ScratchKey(slot)];
+  bool IsReadOnce(const Slot& slot) const {
+    const Slot first = Scratch(slot.chunk - longest_read_ + 1, slot.bank);
+    int num_reads = 0;
+    for (auto read = std::lower_bound(scratch_reads_.begin(),
+                                      scratch_reads_.end(), first, IsBefore);
+         read != scratch_reads_.end() && read->bank == slot.bank &&
+         read->chunk < End(slot);
+         ++read) {
+      if (End(*read) > slot.chunk) ++num_reads;
+    }
+    return num_reads == 1;
   }
 
   // Returns the operand of `next` that `recv` can be fused into.
   Incoming FusedOperand(const Step& recv, const Step& next) const {
     if (recv.kind != StepKind::kRecv || next.kind != StepKind::kReduce ||
         !next.more.empty() || recv.into.space != Space::kScratch ||
-        next.after.is_set() || num_reads_.at(ScratchKey(recv.into)) != 1) {
+        next.after.is_set()) {
       return Incoming::kNone;
     }
-    if (next.left == recv.into) return Incoming::kLeft;
-    return next.right == recv.into ? Incoming::kRight : Incoming::kNone;
+    const bool is_left = next.left == recv.into;
+    if (!is_left && next.right != recv.into) return Incoming::kNone;
+    if (!IsReadOnce(recv.into)) return Incoming::kNone;
+    return is_left ? Incoming::kLeft : Incoming::kRight;
   }
 
   void AddLane(const Lane& lane) {
@@ -138,8 +158,7 @@ class ScheduleCompiler {
       }
       after_.push_back(lane[i].after);
       op_of_step.push_back(static_cast<int32_t>(result_.ops_.size()));
-      if (fuse_ && i + 1 < lane.size() &&
-          num_reads_.contains(ScratchKey(op.into))) {
+      if (fuse_ && i + 1 < lane.size()) {
         op.incoming = FusedOperand(lane[i], lane[i + 1]);
       }
       if (op.incoming != Incoming::kNone) {
@@ -205,12 +224,9 @@ class ScheduleCompiler {
   }
 
   void CollectScratch() {
-    absl::flat_hash_map<std::tuple<int, int>, bool> seen;
-    const auto collect = [&](const Slot& slot) {
-      if (slot.space != Space::kScratch) return;
-      if (seen.emplace(ScratchKey(slot), true).second) {
-        result_.scratch_.push_back(slot);
-      }
+    std::vector<Slot> used;
+    const auto collect = [&used](const Slot& slot) {
+      if (slot.space == Space::kScratch) used.push_back(slot);
     };
     for (const Op& op : result_.ops_) {
       if (Writes(op.kind)) collect(op.into);
@@ -222,13 +238,25 @@ class ScheduleCompiler {
       }
       for (const Slot& slot : result_.more(op)) collect(slot);
     }
+    std::sort(used.begin(), used.end(), IsBefore);
+    std::vector<Slot>& joined = result_.scratch_;
+    for (const Slot& slot : used) {
+      if (joined.empty() || joined.back().bank != slot.bank ||
+          End(joined.back()) <= slot.chunk) {
+        joined.push_back(slot);
+        continue;
+      }
+      const int end = std::max(End(joined.back()), End(slot));
+      joined.back().num_chunks = end - joined.back().chunk;
+    }
   }
 
   const Schedule& schedule_;
   const GroupMemory& memory_;
   const int rank_;
   const bool fuse_;
-  absl::flat_hash_map<std::tuple<int, int>, int> num_reads_;
+  std::vector<Slot> scratch_reads_;  // Sorted by IsBefore().
+  int longest_read_ = 0;
   std::vector<std::vector<int32_t>> op_of_step_;  // By lane and step.
   std::vector<StepRef> after_;                    // By op.
   CompiledSchedule result_;

@@ -15,8 +15,8 @@ namespace tutti {
 // their dependents, so that a completion costs O(1).
 //
 // A receive into scratch is fused with the reduction after it in its lane, if
-// no other step reads that scratch. The reduction then reads the peer's bytes
-// in place. Immutable.
+// no other step reads any of that scratch. The reduction then reads the peer's
+// bytes in place. Immutable.
 class CompiledSchedule {
  public:
   enum class Incoming : uint8_t { kNone, kLeft, kRight };
@@ -67,7 +67,8 @@ class CompiledSchedule {
     return absl::MakeConstSpan(more_).subspan(op.first_more, op.num_more);
   }
 
-  // Slots of scratch that need memory, each once.
+  // Scratch that needs memory: disjoint ranges, sorted by bank, then chunk.
+  // Each slot of an op is within one of them.
   const std::vector<Slot>& scratch() const { return scratch_; }
 
  private:

@@ -333,6 +333,51 @@ TEST(CompiledScheduleTest, TheOtherOperandOfAFusedReductionNeedsMemory) {
   }
 }
 
+TEST(CompiledScheduleTest, AReceiveOfARangeIsFusedIfNoOtherStepReadsAnyOfIt) {
+  for (const int other : {0, 1, 2, 3}) {
+    ScheduleBuilder builder(4);
+    auto lane = builder.AddLane();
+    lane.Recv(0, 0, Scratch(1, /*bank=*/0, /*num_chunks=*/2));
+    lane.Reduce(Data(1, 2), Scratch(1, 0, 2), Input(1, 2));
+    lane.Send(0, 1, Scratch(other));
+    const auto compiled = Compile(builder.Build());
+    ASSERT_THAT(compiled, IsOk());
+    const bool is_within = other == 1 || other == 2;
+    EXPECT_THAT(compiled->ops(), SizeIs(is_within ? 3 : 2)) << other;
+    EXPECT_THAT(compiled->scratch(),
+                ElementsAre(is_within ? Scratch(1, 0, 2) : Scratch(other)));
+  }
+}
+
+TEST(CompiledScheduleTest, RangesOfScratchThatOverlapAreOne) {
+  ScheduleBuilder builder(8);
+  auto lane = builder.AddLane();
+  lane.Copy(Scratch(3, /*bank=*/0, /*num_chunks=*/3), Input(3, 3));
+  lane.Copy(Scratch(1, 0, 3), Input(1, 3));
+  lane.Copy(Scratch(2), Input(2));
+  lane.Copy(Scratch(6), Input(6));
+  lane.Copy(Scratch(4, 1, 2), Input(4, 2));
+  const auto compiled = Compile(builder.Build());
+  ASSERT_THAT(compiled, IsOk());
+  EXPECT_THAT(compiled->scratch(),
+              ElementsAre(Scratch(1, 0, 5), Scratch(6), Scratch(4, 1, 2)));
+}
+
+TEST(CompiledScheduleTest, SlotsOfAStepHaveEquallyManyChunks) {
+  ScheduleBuilder builder(4);
+  builder.AddLane().Copy(Data(1, 2), Input(1, 3));
+  EXPECT_THAT(Compile(builder.Build()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(kNoSize)));
+}
+
+TEST(CompiledScheduleTest, AStepMayNotWriteAPartOfAnOperand) {
+  ScheduleBuilder builder(kSize);
+  builder.AddLane().Copy(Data(1, 2), Data(2, 2));
+  EXPECT_THAT(Compile(builder.Build(), CollectiveType::kAllGather),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("writes a part of an operand")));
+}
+
 TEST(CompiledScheduleTest, EqualBlocksMayBeCombinedAndUnevenOnesMayNot) {
   ScheduleBuilder builder(kSize);
   builder.AddLane().Copy(Data(0), Input(kRank));

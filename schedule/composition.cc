@@ -8,22 +8,29 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 
 namespace tutti {
 namespace {
 
-// Returns the input chunk that the step reads; -1 if it reads none.
-int InputChunkOf(const Step& step) {
-  for (const Slot& operand : SlotsRead(step)) {
-    if (operand.space == Space::kInput) return operand.chunk;
-  }
-  return -1;
+// All slots of a step.
+absl::InlinedVector<Slot, 2> SlotsOf(const Step& step) {
+  absl::InlinedVector<Slot, 2> slots = SlotsRead(step);
+  if (Writes(step.kind)) slots.push_back(step.into);
+  return slots;
 }
 
-// Returns the output chunk that the step writes; -1 if it writes none.
-int OutputChunkOf(const Step& step) {
-  return Writes(step.kind) && step.into.space == Space::kData ? step.into.chunk
-                                                              : -1;
+// Returns the part [begin, end) of the step.
+Step PieceOf(const Step& step, int begin, int end) {
+  Step piece = step;
+  const auto cut = [&](Slot* slot) {
+    *slot = {slot->space, slot->chunk + begin, slot->bank, end - begin};
+  };
+  for (Slot* slot : {&piece.into, &piece.left, &piece.right}) cut(slot);
+  for (Slot& slot : piece.more) cut(&slot);
+  piece.tag += begin;
+  if (begin > 0) piece.after = {};  // The piece before has waited.
+  return piece;
 }
 
 // Returns true if the engine can fuse the two steps: `second` waits for no
@@ -40,7 +47,8 @@ bool IsIdle(const Step& step) {
 }
 
 bool IsWithin(const Slot& slot, int num_chunks) {
-  return slot.chunk >= 0 && slot.chunk < num_chunks &&
+  return slot.chunk >= 0 && slot.num_chunks > 0 &&
+         slot.num_chunks <= num_chunks - slot.chunk &&
          (slot.space != Space::kScratch || slot.bank >= 0);
 }
 
@@ -48,8 +56,7 @@ bool IsWithin(const Slot& slot, int num_chunks) {
 bool IsWithin(const Step& step, const Composition::Part& part) {
   const auto num_ranks = static_cast<int>(part.ranks.size());
   const auto num_chunks = static_cast<int>(part.chunks.size());
-  absl::InlinedVector<Slot, 2> slots = SlotsRead(step);
-  if (Writes(step.kind)) slots.push_back(step.into);
+  const absl::InlinedVector<Slot, 2> slots = SlotsOf(step);
   const std::vector<Lane>& lanes = part.schedule.lanes;
   const StepRef after = step.after;
   const bool is_after_a_step =
@@ -59,8 +66,9 @@ bool IsWithin(const Step& step, const Composition::Part& part) {
   return step.peer < num_ranks && is_after_a_step &&
          absl::c_all_of(
              slots,
-             [num_chunks](const Slot& slot) {
-               return IsWithin(slot, num_chunks);
+             [&](const Slot& slot) {
+               return IsWithin(slot, num_chunks) &&
+                      slot.num_chunks == slots[0].num_chunks;
              });
 }
 
@@ -112,17 +120,41 @@ class Composition::Adding {
  private:
   void AddLane(const Lane& lane) {
     lane_ = -1;
+    awaited_.clear();
     places_.emplace_back();
-    std::vector<StepRef> awaited;
-    for (size_t i = 0; i < lane.size(); ++i) {
-      Value needed = NeededAt(lane, i);
-      if (std::find(awaited.begin(), awaited.end(), needed.made) !=
-          awaited.end()) {
-        needed.made = {};
-      }
-      awaited.push_back(needed.made);
-      places_.back().push_back(AddStep(lane, i, needed));
+    for (size_t i = 0; i < lane.size();) {
+      const bool is_pair = i + 1 < lane.size() && IsPair(lane[i], lane[i + 1]);
+      const auto steps = absl::MakeConstSpan(&lane[i], is_pair ? 2 : 1);
+      AddPieces(steps, /*is_alone=*/lane.size() == 1);
+      i += steps.size();
     }
+  }
+
+  // Adds a step or a pair, cut where its chunks are not consecutive in the
+  // whole. A pair stays one.
+  void AddPieces(absl::Span<const Step> steps, bool is_alone) {
+    std::vector<StepRef> places(steps.size());
+    const auto slots = SlotsOf(steps[0]);
+    const int count = slots.empty() ? 1 : slots[0].num_chunks;
+    for (int begin = 0, end = 1; begin < count; begin = end++) {
+      while (end < count && AreConsecutive(steps, end)) ++end;
+      std::vector<StepRef> needed = NeededBy(PieceOf(steps.back(), begin, end));
+      for (size_t i = 0; i < steps.size(); ++i) {
+        places[i] = AddStep(PieceOf(steps[i], begin, end), needed, is_alone);
+        needed.clear();
+      }
+    }
+    places_.back().insert(places_.back().end(), places.begin(), places.end());
+  }
+
+  // Returns true if chunk `i` of all slots follows chunk i - 1 in the whole.
+  bool AreConsecutive(absl::Span<const Step> steps, int i) const {
+    return absl::c_all_of(steps, [&](const Step& step) {
+      return absl::c_all_of(SlotsOf(step), [&](const Slot& slot) {
+        return part_.chunks[slot.chunk + i] ==
+               part_.chunks[slot.chunk + i - 1] + 1;
+      });
+    });
   }
 
   // Makes every chunk of the part wait for the last steps of all its lanes.
@@ -139,40 +171,60 @@ class Composition::Adding {
     for (auto& [chunk, value] : made_) value.made = all;
   }
 
-  // Returns the value of earlier parts that this step needs. In a pair, the
-  // first step needs it.
-  Value NeededAt(const Lane& lane, size_t i) const {
-    if (i > 0 && IsPair(lane[i - 1], lane[i])) return {};
-    const bool heads_pair = i + 1 < lane.size() && IsPair(lane[i], lane[i + 1]);
-    const Step& reader = heads_pair ? lane[i + 1] : lane[i];
-    const int read = InputChunkOf(reader);
-    if (read >= 0) return whole_.values_[part_.chunks[read]];
-    const int written = OutputChunkOf(reader);
-    if (written < 0) return {};
+  // Returns the steps of earlier parts that `step` or, if it ends a pair, the
+  // pair needs, and that no earlier step of the lane awaits.
+  std::vector<StepRef> NeededBy(const Step& step) {
+    std::vector<StepRef> needed;
+    const auto add = [&](const Value& value) {
+      if (!value.made.is_set() || absl::c_linear_search(awaited_, value.made)) {
+        return;
+      }
+      awaited_.push_back(value.made);
+      needed.push_back(value.made);
+    };
+    for (const Slot& operand : SlotsRead(step)) {
+      if (operand.space != Space::kInput) continue;
+      for (int i = 0; i < operand.num_chunks; ++i) add(ValueOf(operand, i));
+      return needed;
+    }
+    if (!Writes(step.kind) || step.into.space != Space::kData) return needed;
     // The step overwrites the output of earlier parts.
-    const Value& value = whole_.values_[part_.chunks[written]];
-    return value.slot.space == Space::kData ? value : Value{};
+    for (int i = 0; i < step.into.num_chunks; ++i) {
+      const Value& value = ValueOf(step.into, i);
+      if (value.slot.space == Space::kData) add(value);
+    }
+    return needed;
+  }
+
+  // The value of earlier parts of chunk `i` of the slot.
+  const Value& ValueOf(const Slot& slot, int i) const {
+    return whole_.values_[part_.chunks[slot.chunk + i]];
   }
 
   // Adds the step and returns its place. If the step is left out, returns the
   // step to wait for instead. In a lane with other steps an idle step stays,
   // because later steps wait with it.
-  StepRef AddStep(const Lane& lane, size_t i, Value needed) {
-    const Step& step = lane[i];
+  StepRef AddStep(const Step& step, absl::Span<const StepRef> needed,
+                  bool is_alone) {
     Step added = Translated(step);
-    if (lane.size() == 1 && IsIdle(added) && !step.after.is_set()) {
-      return needed.made;
+    added.after = {};
+    if (is_alone && IsIdle(added) && !step.after.is_set() &&
+        needed.size() <= 1) {
+      return needed.empty() ? StepRef{} : needed[0];
     }
-    if (step.after.is_set() && needed.made.is_set()) {
-      // A step has only one `after`: a step before it waits for the other.
-      Append({.kind = StepKind::kWait, .after = needed.made});
-      needed.made = {};
+    // A step has only one `after`: steps before it wait for the others.
+    while (!needed.empty() && (step.after.is_set() || needed.size() > 1)) {
+      Append({.kind = StepKind::kWait, .after = needed[0]});
+      needed.remove_prefix(1);
     }
-    added.after = needed.made;
+    if (!needed.empty()) added.after = needed[0];
     const StepRef place = Append(added);
     if (step.after.is_set()) waiting_.emplace_back(place, step.after);
     if (Writes(step.kind) && step.into.space == Space::kData) {
-      made_.emplace_back(added.into.chunk, Value{added.into, place});
+      for (int i = 0; i < added.into.num_chunks; ++i) {
+        const Slot made = added.into.At(i);
+        made_.emplace_back(made.chunk, Value{made, place});
+      }
     }
     return place;
   }
@@ -193,6 +245,19 @@ class Composition::Adding {
   }
 
   Slot Translated(const Slot& slot) {
+    Slot result = TranslatedChunk(slot);
+    for (int i = 1; i < slot.num_chunks; ++i) {
+      if (TranslatedChunk(slot.At(i)) == result.At(i)) continue;
+      whole_.schedule_.problem =
+          absl::StrCat("the chunks of ", ToString(slot),
+                       " of a part are not in one place of the whole");
+    }
+    result.num_chunks = slot.num_chunks;
+    return result;
+  }
+
+  // Translates the slot's first chunk.
+  Slot TranslatedChunk(const Slot& slot) {
     const int chunk = part_.chunks[slot.chunk];
     switch (slot.space) {
       case Space::kInput:
@@ -229,7 +294,8 @@ class Composition::Adding {
   const size_t first_lane_;  // First lane of the part in the whole.
   int num_banks_ = 0;
   std::vector<std::pair<int, Value>> made_;  // Chunk and value, in order.
-  int lane_ = -1;  // Lane of the whole; -1 while it is empty.
+  int lane_ = -1;                 // Lane of the whole; -1 while it is empty.
+  std::vector<StepRef> awaited_;  // Steps that the lane's steps wait for.
   std::vector<std::vector<StepRef>> places_;          // By the part's steps.
   std::vector<std::pair<StepRef, StepRef>> waiting_;  // For the part's steps.
 };

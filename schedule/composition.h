@@ -40,6 +40,10 @@ class Composition {
     std::vector<int> ranks;   // Rank i is ranks[i] of the whole.
     std::vector<int> chunks;  // Chunk i is chunks[i] of the whole.
 
+    // Ranges of chunks that are not consecutive in the whole are cut, and chunk
+    // i of a message with tag t then has tag t + i. Both ends of such a message
+    // name the same chunks.
+    //
     // Tag t of the part becomes first_tag + t * tag_stride + `num_tags` of all
     // earlier parts. Two messages from one rank to another must not have the
     // same tag.

@@ -47,6 +47,60 @@ TEST(CompositionTest, APartHasTheRanksChunksAndTagsOfTheWhole) {
             "0.1: data[1] = input[1] (+) scratch[1].2, finish\n");
 }
 
+// A part in which the first of two ranks adds three chunks of the second.
+Schedule ReceivingThree() {
+  ScheduleBuilder builder(/*num_chunks=*/3);
+  auto lane = builder.AddLane();
+  lane.Recv(/*peer=*/1, /*tag=*/4, Scratch(0, 0, 3));
+  lane.ReduceAndFinish(Data(0, 3), Input(0, 3), Scratch(0, 0, 3));
+  return builder.Build();
+}
+
+TEST(CompositionTest, ARangeIsCutWhereItsChunksAreNotConsecutive) {
+  Composition whole({.num_ranks = 4, .num_chunks = 5}, /*rank=*/2);
+  whole.Add({.schedule = ReceivingThree(),
+             .ranks = {2, 3},
+             .chunks = {0, 3, 4},
+             .tag_stride = 10});
+  EXPECT_EQ(ToString(whole.Build()),
+            "5 chunks\n"
+            "0.0: recv scratch[0].1 from 3, tag 40\n"
+            "0.1: data[0] = input[0] (+) scratch[0].1\n"
+            "0.2: recv scratch[3-4].1 from 3, tag 50\n"
+            "0.3: data[3-4] = input[3-4] (+) scratch[3-4].1\n");
+}
+
+TEST(CompositionTest, ARangeWaitsUntilAllItsChunksAreMade) {
+  Composition whole({.num_ranks = 4, .num_chunks = 3}, /*rank=*/2);
+  for (const int chunk : {0, 1, 2}) {
+    whole.Add({.schedule = Receiving(),
+               .ranks = {2, 3},
+               .chunks = {chunk},
+               .num_tags = 1});
+  }
+  ScheduleBuilder builder(/*num_chunks=*/3);
+  builder.AddLane().Send(/*peer=*/1, /*tag=*/0, Input(0, 3));
+  whole.Add(
+      {.schedule = builder.Build(), .ranks = {2, 1}, .chunks = {0, 1, 2}});
+  const std::string text = ToString(whole.Build());
+  EXPECT_TRUE(
+      text.ends_with("3.0: wait, after 0.1\n"
+                     "3.1: wait, after 1.1\n"
+                     "3.2: send data[0-2] to 1, tag 3, after 2.1\n"))
+      << text;
+}
+
+TEST(CompositionTest, ARangeMustBeInOnePlace) {
+  Composition whole({.num_ranks = 4, .num_chunks = 2}, /*rank=*/2);
+  whole.Add({.schedule = Receiving(), .ranks = {2, 3}, .chunks = {1}});
+  ScheduleBuilder builder(/*num_chunks=*/2);
+  builder.AddLane().Send(/*peer=*/1, /*tag=*/0, Input(0, 2));
+  whole.Add({.schedule = builder.Build(), .ranks = {2, 1}, .chunks = {0, 1}});
+  EXPECT_EQ(whole.Build().problem,
+            "the chunks of input[0-1] of a part are not in one place of the "
+            "whole");
+}
+
 TEST(CompositionTest, TagsOfPartsMayLieBetweenEachOther) {
   Composition whole = AllReduceOfFour();
   ScheduleBuilder builder(/*num_chunks=*/1);

@@ -28,16 +28,29 @@ struct GroupMemory {
   int pieces() const { return num_chunks / num_ranks; }
 
   // REQUIRES of all below: 0 <= rank < num_ranks, and CheckNumChunks() is OK.
-  bool InputHas(int rank, int chunk) const;
-  bool OutputHas(int rank, int chunk) const;
+  // A range exists if all its chunks do, in one buffer.
+  bool InputHas(int rank, int chunk, int count = 1) const;
+  bool OutputHas(int rank, int chunk, int count = 1) const;
   bool Has(int rank, const Slot& slot) const;
 
   // Returns one name for all slots of `rank` with the same bytes as `slot`.
   Slot Canonical(int rank, const Slot& slot) const;
 
-  // Slots of one class have the same size, on any ranks. Slots of different
+  // Chunks of one class have the same size, on any ranks. Chunks of different
   // classes may differ: one may be empty while the other is not.
-  int64_t SizeClass(int rank, const Slot& slot) const;
+  int64_t SizeClass(int rank, const Slot& chunk) const;
+
+  // Returns true if the slots have equally many chunks, of the same classes.
+  bool HaveOneSize(int rank, const Slot& slot, int other_rank,
+                   const Slot& other) const;
+
+  // Returns true if the slots share bytes, but are not the same bytes.
+  // REQUIRES: equally many chunks.
+  bool OverlapInPart(int rank, const Slot& slot, const Slot& other) const;
+
+ private:
+  bool AreChunks(int chunk, int count) const;
+  bool AreOf(int rank, int chunk, int count) const;
 };
 
 }  // namespace tutti

@@ -57,6 +57,29 @@ TEST(GroupMemoryTest, ScratchHasTheChunksOfEitherSideInAnyBank) {
   EXPECT_FALSE(gather.Has(1, {Space::kData, 0, /*bank=*/1}));
 }
 
+TEST(GroupMemoryTest, ARangeIsThereIfOneBufferHasAllItsChunks) {
+  const GroupMemory gather = Memory(CollectiveType::kAllGather, 3, 6);
+  EXPECT_TRUE(gather.Has(1, Data(1, 5)));
+  EXPECT_FALSE(gather.Has(1, Data(1, 6)));
+  EXPECT_FALSE(gather.Has(1, Data(1, 0)));
+  EXPECT_TRUE(gather.Has(1, Input(2, 2)));
+  EXPECT_FALSE(gather.Has(1, Input(2, 3)));
+  EXPECT_FALSE(gather.Has(1, Input(1, 2)));
+  EXPECT_TRUE(gather.Has(1, Scratch(1, 3, 4)));
+}
+
+TEST(GroupMemoryTest, RangesOfOneSizeHaveTheSameClassesInOrder) {
+  const GroupMemory even = Memory(CollectiveType::kAllGather, 3, 6);
+  EXPECT_TRUE(even.HaveOneSize(0, Data(0, 3), 1, Data(2, 3)));
+  EXPECT_FALSE(even.HaveOneSize(0, Data(0, 3), 0, Data(1, 3)));
+  EXPECT_FALSE(even.HaveOneSize(0, Data(0, 3), 0, Data(0, 2)));
+  const GroupMemory pairs =
+      Memory(CollectiveType::kAllToAll, 3, 3, /*uneven=*/true);
+  EXPECT_TRUE(pairs.HaveOneSize(0, Input(1, 2), 0, Input(1, 2)));
+  EXPECT_FALSE(pairs.HaveOneSize(0, Input(2, 1), 2, Data(0, 2)));
+  EXPECT_FALSE(pairs.HaveOneSize(0, Input(1, 2), 1, Data(0, 2)));
+}
+
 TEST(GroupMemoryTest, BarrierHasATokenAndNoOutput) {
   const GroupMemory memory = Memory(CollectiveType::kBarrier, 3, 1);
   EXPECT_TRUE(memory.Has(0, Input(0)));

@@ -1,5 +1,6 @@
 #include "schedule/group_plan.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -122,10 +123,14 @@ absl::Status GroupPlan::CheckSlots(int step) const {
       return Error(step, absl::StrCat("uses ", ToString(slot),
                                       ", which the rank does not have"));
     }
-    if (memory_.SizeClass(rank, slot) != memory_.SizeClass(rank, slots[0])) {
+    if (!memory_.HaveOneSize(rank, slot, rank, slots[0])) {
       return Error(step,
                    absl::StrCat("combines ", ToString(slots[0]), " and ",
                                 ToString(slot), ", which may differ in size"));
+    }
+    if (Writes(what.kind) && memory_.OverlapInPart(rank, slot, what.into)) {
+      return Error(step, absl::StrCat("writes ", ToString(what.into),
+                                      ", a part of ", ToString(slot)));
     }
   }
   if (Writes(what.kind) && what.into.space == Space::kInput) {
@@ -161,7 +166,8 @@ absl::Status GroupPlan::Join(int first, int second) {
     return Error(second,
                  absl::StrCat("uses the tag of ", Describe(taken), " again"));
   }
-  if (size_class(first) != size_class(second)) {
+  if (!memory_.HaveOneSize(rank_of(first), SlotOf(first), rank_of(second),
+                           SlotOf(second))) {
     return Error(second,
                  absl::StrCat("may differ in size from ", Describe(first)));
   }
@@ -177,27 +183,34 @@ int GroupPlan::after(int step) const {
          after.step;
 }
 
-int64_t GroupPlan::size_class(int step) const {
-  const Step& what = steps_[step];
-  if (what.kind == StepKind::kWait) return 0;
-  return memory_.SizeClass(rank_of(step),
-                           Writes(what.kind) ? what.into : what.left);
+absl::InlinedVector<int64_t, 1> GroupPlan::size_classes(int step) const {
+  if (steps_[step].kind == StepKind::kWait) return {0};
+  const Slot& slot = SlotOf(step);
+  absl::InlinedVector<int64_t, 1> classes;
+  for (int i = 0; i < slot.num_chunks; ++i) {
+    classes.push_back(memory_.SizeClass(rank_of(step), slot.At(i)));
+  }
+  std::sort(classes.begin(), classes.end());
+  classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+  return classes;
 }
 
 StepAccesses GroupPlan::AccessesOf(int step) const {
   const Step& what = steps_[step];
   const int rank = rank_of(step);
+  const bool is_nothing =
+      what.kind == StepKind::kCopy && !what.finish &&
+      memory_.Canonical(rank, what.into) == memory_.Canonical(rank, what.left);
+  if (is_nothing) return {};
+  const auto add = [&](const Slot& slot, auto* to) {
+    for (int i = 0; i < slot.num_chunks; ++i) {
+      to->push_back(memory_.Canonical(rank, slot.At(i)));
+    }
+  };
   StepAccesses accesses;
-  if (Writes(what.kind)) {
-    accesses.writes = true;
-    accesses.written = memory_.Canonical(rank, what.into);
-  }
-  for (const Slot& operand : SlotsRead(what)) {
-    accesses.reads.push_back(memory_.Canonical(rank, operand));
-  }
-  const bool is_nothing = what.kind == StepKind::kCopy && !what.finish &&
-                          accesses.written == accesses.reads[0];
-  return is_nothing ? StepAccesses{} : accesses;
+  if (Writes(what.kind)) add(what.into, &accesses.writes);
+  for (const Slot& operand : SlotsRead(what)) add(operand, &accesses.reads);
+  return accesses;
 }
 
 std::string GroupPlan::Describe(int step) const {

@@ -16,11 +16,11 @@
 
 namespace tutti {
 
-// Slots that a step reads and writes. Slots are canonical (GroupMemory).
+// Chunks that a step reads and writes: slots of one chunk each, canonical
+// (GroupMemory).
 struct StepAccesses {
   absl::InlinedVector<Slot, 2> reads;
-  bool writes = false;
-  Slot written;
+  absl::InlinedVector<Slot, 1> writes;
 };
 
 // The schedules of all ranks of a group side by side, with every send joined to
@@ -62,10 +62,11 @@ class GroupPlan {
   // Returns the `after` step of `step`, or -1 if it has none.
   int after(int step) const;
 
-  // Size class of all slots of the step (GroupMemory), or 0 if it has none.
-  int64_t size_class(int step) const;
+  // Size classes of the step's chunks (GroupMemory), each once; 0 if it has no
+  // chunks.
+  absl::InlinedVector<int64_t, 1> size_classes(int step) const;
 
-  // Slots that the step accesses. A copy of a slot to itself accesses none.
+  // Chunks that the step accesses. A copy of a slot to itself accesses none.
   StepAccesses AccessesOf(int step) const;
 
   // "rank 2, 0.3 (send data[1] to 3, tag 4)".
@@ -81,6 +82,12 @@ class GroupPlan {
   absl::Status CheckSlots(int step) const;
   absl::Status Match();
   absl::Status Join(int first, int second);
+
+  // Returns one of the step's slots. REQUIRES: the step is no kWait.
+  const Slot& SlotOf(int step) const {
+    const Step& what = steps_[step];
+    return Writes(what.kind) ? what.into : what.left;
+  }
 
   absl::Status Error(int step, absl::string_view what) const;
 

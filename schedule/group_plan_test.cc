@@ -77,9 +77,9 @@ TEST(GroupPlanTest, CopyToItselfTouchesNothing) {
                                        .in_place = {true, false}},
                                       {copies, copies});
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_FALSE(plan->AccessesOf(0).writes);
-  EXPECT_TRUE(plan->AccessesOf(0).reads.empty());
-  EXPECT_TRUE(plan->AccessesOf(1).writes);
+  EXPECT_THAT(plan->AccessesOf(0).writes, testing::IsEmpty());
+  EXPECT_THAT(plan->AccessesOf(0).reads, testing::IsEmpty());
+  EXPECT_THAT(plan->AccessesOf(1).writes, testing::ElementsAre(Data(1)));
 }
 
 TEST(GroupPlanTest, AReductionReadsAllItsOperands) {
@@ -97,7 +97,7 @@ TEST(GroupPlanTest, AReductionReadsAllItsOperands) {
       plan->AccessesOf(0).reads,
       testing::ElementsAre(Input(0), Scratch(0), Scratch(0, 1), Data(0)));
   EXPECT_TRUE(plan->AccessesOf(1).reads.empty());
-  EXPECT_FALSE(plan->AccessesOf(1).writes);
+  EXPECT_TRUE(plan->AccessesOf(1).writes.empty());
 
   reduce.more[1] = Input(1);
   ExpectStepError(reduce, "combines data[0] and input[1], which may differ");
@@ -128,8 +128,21 @@ TEST(GroupPlanTest, RejectsWritingTheInput) {
   ExpectStepError(Copies(Input(0), Data(0)), "writes the input");
 }
 
+TEST(GroupPlanTest, RejectsWritingAPartOfAnOperand) {
+  const GroupMemory memory = {
+      .type = CollectiveType::kAllGather, .num_ranks = 3, .num_chunks = 3};
+  std::vector<Schedule> schedules(3, Lanes({}, 3));
+  schedules[0] = Lanes({{Copies(Data(0, 2), Data(0, 2))}}, 3);
+  EXPECT_TRUE(GroupPlan::Create(memory, schedules).ok());
+  schedules[0] = Lanes({{Copies(Data(0, 2), Data(1, 2))}}, 3);
+  EXPECT_THAT(
+      std::string(GroupPlan::Create(memory, schedules).status().message()),
+      HasSubstr("writes data[0-1], a part of data[1-2]"));
+}
+
 TEST(GroupPlanTest, RejectsCombiningChunksOfDifferentSize) {
   ExpectStepError(Copies(Data(0), Input(1)), "may differ in size");
+  ExpectStepError(Copies(Data(0, 2), Input(0)), "may differ in size");
   ExpectError(
       {Lanes({{Sends(1, 0, Input(0))}}), Lanes({{Receives(0, 0, Data(1))}})},
       "may differ in size from rank 0, 0.0");

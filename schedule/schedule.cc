@@ -1,5 +1,6 @@
 #include "tutti/schedule.h"
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -44,15 +45,19 @@ absl::InlinedVector<Slot, 2> SlotsRead(const Step& step) {
 }
 
 std::string ToString(const Slot& slot) {
+  std::string chunks = absl::StrCat("[", slot.chunk);
+  if (slot.num_chunks != 1) {
+    absl::StrAppend(&chunks, "-", int64_t{slot.chunk} + slot.num_chunks - 1);
+  }
+  chunks += ']';
   switch (slot.space) {
     case Space::kInput:
-      return absl::StrCat("input[", slot.chunk, "]");
+      return absl::StrCat("input", chunks);
     case Space::kData:
-      return absl::StrCat("data[", slot.chunk, "]");
+      return absl::StrCat("data", chunks);
     case Space::kScratch:
-      return slot.bank == 0
-                 ? absl::StrCat("scratch[", slot.chunk, "]")
-                 : absl::StrCat("scratch[", slot.chunk, "].", slot.bank);
+      return slot.bank == 0 ? absl::StrCat("scratch", chunks)
+                            : absl::StrCat("scratch", chunks, ".", slot.bank);
   }
   return "unknown slot";
 }

@@ -10,6 +10,9 @@ TEST(ScheduleTest, ASlotIsWrittenWithItsSpaceAndChunk) {
   EXPECT_EQ(ToString(Data(3)), "data[3]");
   EXPECT_EQ(ToString(Scratch(4)), "scratch[4]");
   EXPECT_EQ(ToString(Scratch(4, /*bank=*/1)), "scratch[4].1");
+  EXPECT_EQ(ToString(Data(3, /*num_chunks=*/4)), "data[3-6]");
+  EXPECT_EQ(ToString(Scratch(3, /*bank=*/1, /*num_chunks=*/2)),
+            "scratch[3-4].1");
 }
 
 TEST(ScheduleTest, AStepIsWrittenAsWhatItDoes) {

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 namespace tutti {
@@ -12,16 +11,12 @@ StepOrder::StepOrder(const GroupPlan& plan,
                      absl::Span<const int> completion_order)
     : plan_(plan),
       completion_index_(plan.num_steps()),
-      clock_of_(plan.num_steps()),
-      by_group_(plan.num_steps()),
-      group_of_(plan.num_steps()),
-      predecessors_of_(plan.num_steps()),
-      seen_in_(plan.num_steps()) {
+      clock_of_(plan.num_steps()) {
   for (size_t i = 0; i < completion_order.size(); ++i) {
     completion_index_[completion_order[i]] = static_cast<int>(i);
   }
   MakeClocks(completion_order);
-  MakeGroups();
+  MakeEntries();
 }
 
 void StepOrder::MakeClocks(absl::Span<const int> completion_order) {
@@ -54,28 +49,42 @@ void StepOrder::StartAfter(int step, int earlier) {
   complete = std::max(complete, earlier - plan_.lane(lane).first_step + 1);
 }
 
-void StepOrder::MakeGroups() {
-  std::vector<int64_t> size_class(plan_.num_steps());
+void StepOrder::MakeEntries() {
   for (int step = 0; step < plan_.num_steps(); ++step) {
-    size_class[step] = plan_.size_class(step);
+    for (const int64_t size_class : plan_.size_classes(step)) {
+      entries_.push_back({.size_class = size_class, .step = step});
+    }
   }
-  std::iota(by_group_.begin(), by_group_.end(), 0);
   // Sorts by size class first: a search stays within one class, which then fits
   // the cache.
-  const auto key = [&](int step) {
-    return std::make_pair(size_class[step], step);
-  };
-  std::sort(by_group_.begin(), by_group_.end(),
-            [&](int a, int b) { return key(a) < key(b); });
-  for (int i = 0; i < plan_.num_steps(); ++i) {
-    const int step = by_group_[i];
-    const bool continues =
-        i > 0 && plan_.rank_of(by_group_[i - 1]) == plan_.rank_of(step) &&
-        size_class[by_group_[i - 1]] == size_class[step];
-    if (!continues) groups_.push_back({.begin = i, .end = i});
-    groups_.back().end = i + 1;
-    group_of_[step] = num_groups() - 1;
+  std::sort(
+      entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+        return std::tie(a.size_class, a.step) < std::tie(b.size_class, b.step);
+      });
+  const auto num_entries = static_cast<int>(entries_.size());
+  seen_in_.resize(entries_.size());
+  for (int begin = 0, end = 0; begin < num_entries; begin = end) {
+    const Entry& first = entries_[begin];
+    while (end < num_entries && entries_[end].size_class == first.size_class &&
+           plan_.rank_of(entries_[end].step) == plan_.rank_of(first.step)) {
+      ++end;
+    }
+    for (int i = begin; i < end; ++i) {
+      Entry& entry = entries_[i];
+      entry.group = {.begin = begin, .end = end};
+      const int partner = plan_.partner(entry.step);
+      if (partner != -1) entry.partner = EntryOf(partner, entry.size_class);
+    }
   }
+}
+
+int StepOrder::EntryOf(int step, int64_t size_class) const {
+  const auto entry = std::lower_bound(
+      entries_.begin(), entries_.end(), std::tie(size_class, step),
+      [](const Entry& a, const auto& key) {
+        return std::tie(a.size_class, a.step) < key;
+      });
+  return static_cast<int>(entry - entries_.begin());
 }
 
 bool StepOrder::EndsBeforeStart(int first, int second) const {
@@ -85,20 +94,23 @@ bool StepOrder::EndsBeforeStart(int first, int second) const {
   return clocks_[clock_of_[second] + column] > index;
 }
 
-absl::Span<const int> StepOrder::Predecessors(int step) {
-  Range& range = predecessors_of_[step];
+absl::Span<const int> StepOrder::Predecessors(int entry) {
+  Range& range = entries_[entry].predecessors;
   if (range.begin < 0) {
     range.begin = static_cast<int>(predecessors_.size());
     int last_lane = -1;
-    for (int earlier : group(group_of_[step])) {
-      if (!EndsBeforeStart(earlier, step)) continue;
-      if (plan_.lane_of(earlier) == last_lane) predecessors_.pop_back();
-      last_lane = plan_.lane_of(earlier);
+    const Range& group = entries_[entry].group;
+    for (int earlier = group.begin; earlier < group.end; ++earlier) {
+      const int step = entries_[earlier].step;
+      if (!EndsBeforeStart(step, entries_[entry].step)) continue;
+      if (plan_.lane_of(step) == last_lane) predecessors_.pop_back();
+      last_lane = plan_.lane_of(step);
       predecessors_.push_back(earlier);
     }
     range.end = static_cast<int>(predecessors_.size());
   }
-  return In(predecessors_, range);
+  return absl::MakeConstSpan(predecessors_)
+      .subspan(range.begin, range.end - range.begin);
 }
 
 template <typename Visit>
@@ -110,26 +122,29 @@ bool StepOrder::SearchBack(absl::Span<const int> from, int oldest,
     const int started = pending_.back();
     pending_.pop_back();
     for (int ended : Predecessors(started)) {
-      if (seen_in_[ended] == search_ || completion_index_[ended] < oldest) {
+      const Entry& entry = entries_[ended];
+      if (seen_in_[ended] == search_ ||
+          completion_index_[entry.step] < oldest) {
         continue;
       }
       seen_in_[ended] = search_;
-      if (visit(ended)) return true;
+      if (visit(entry.step)) return true;
       pending_.push_back(ended);
-      if (plan_.partner(ended) != -1) pending_.push_back(plan_.partner(ended));
+      if (entry.partner != -1) pending_.push_back(entry.partner);
     }
   }
   return false;
 }
 
-bool StepOrder::IsBefore(int first, int second) {
+bool StepOrder::IsBefore(int first, int second, int64_t size_class) {
   if (EndsBeforeStart(first, second)) return true;
   // A visit of a step also covers all earlier steps of its lane.
   const auto reaches = [this](int step, int earlier) {
     return step >= earlier && plan_.lane_of(step) == plan_.lane_of(earlier);
   };
   const bool receives = plan_.step(second).kind == StepKind::kRecv;
-  const int from[] = {second, plan_.partner(second)};
+  const int entry = EntryOf(second, size_class);
+  const int from[] = {entry, entries_[entry].partner};
   const bool lends = plan_.step(first).kind == StepKind::kSend;
   const int reader = lends ? plan_.partner(first) : first;
   const int oldest =
@@ -155,8 +170,11 @@ int StepOrder::RankNotAwaitedBy(int rank) {
     if (lane.num_steps == 0) continue;
     const int last = lane.first_step + lane.num_steps - 1;
     mark(last);
-    started.push_back(last);
-    if (plan_.partner(last) != -1) started.push_back(plan_.partner(last));
+    const int entry = EntryOf(last, /*size_class=*/0);
+    started.push_back(entry);
+    if (entries_[entry].partner != -1) {
+      started.push_back(entries_[entry].partner);
+    }
   }
   SearchBack(started, /*oldest=*/0, mark);
   const auto missing = std::find(begun.begin(), begun.end(), false);

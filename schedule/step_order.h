@@ -14,8 +14,8 @@ namespace tutti {
 //
 // Within a rank, lanes and `after` order steps. Between ranks only transfers
 // do: both halves start before bytes move, and each half completes after that.
-// Transfers of another size class do not count, because empty transfers are
-// skipped and order nothing.
+// Only transfers with a chunk of the size class count, because transfers
+// without elements are skipped and order nothing.
 //
 // Within a rank, a vector clock over the rank's lanes gives the answer. Its
 // memory is steps x lanes per rank. If the clock does not know, a search goes
@@ -32,19 +32,13 @@ class StepOrder {
   // Returns true if all memory accesses of `first` surely end before `second`
   // begins its own. Bytes of a send are free again when either half of the
   // transfer is complete. A receive writes only after the send has started.
-  // REQUIRES: the steps have one size class, and `first` is before `second` in
-  // the completion order.
-  bool IsBefore(int first, int second);
+  // REQUIRES: the steps are on one rank and have chunks of the size class, and
+  // `first` is before `second` in the completion order.
+  bool IsBefore(int first, int second, int64_t size_class);
 
   // Returns a rank that may not have begun when all steps of `rank` are
-  // complete, or -1 if none. REQUIRES: all steps have one size class.
+  // complete, or -1 if none. REQUIRES: all steps have the size class 0 alone.
   int RankNotAwaitedBy(int rank);
-
-  // A group is the steps of one size class on one rank, in increasing order.
-  int num_groups() const { return static_cast<int>(groups_.size()); }
-  absl::Span<const int> group(int group) const {
-    return In(by_group_, groups_[group]);
-  }
 
   int completion_index(int step) const { return completion_index_[step]; }
 
@@ -53,28 +47,36 @@ class StepOrder {
     int begin = -1;
     int end = -1;
   };
-  static absl::Span<const int> In(const std::vector<int>& values,
-                                  const Range& range) {
-    return absl::MakeConstSpan(values).subspan(range.begin,
-                                               range.end - range.begin);
-  }
+
+  // A step in one of its size classes.
+  struct Entry {
+    int64_t size_class = 0;
+    int step = 0;
+    int partner = -1;  // Entry of the other half of a transfer.
+    Range group;       // Entries of its size class on its rank, by step.
+
+    // In predecessors_; begin < 0 before the first use.
+    Range predecessors;
+  };
 
   void MakeClocks(absl::Span<const int> completion_order);
   int LanesBeside(int step) const;  // Lanes of the step's rank.
   void StartAfter(int step, int earlier);
-  void MakeGroups();
+  void MakeEntries();
+  int EntryOf(int step, int64_t size_class) const;
 
   // Compares by the order within the rank alone. REQUIRES: both steps are on
   // one rank.
   bool EndsBeforeStart(int first, int second) const;
 
-  // For each lane of the rank: its last step of the same size class that has
-  // ended when `step` starts. Computed at the first call.
-  absl::Span<const int> Predecessors(int step);
+  // For each lane of the rank: the entry of its last step of the same size
+  // class that has ended when the step of `entry` starts. Computed at the first
+  // call.
+  absl::Span<const int> Predecessors(int entry);
 
-  // Goes back from the start of the steps `from`. Calls `visit` with steps that
-  // have surely ended by then, until `visit` returns true. May skip steps if it
-  // visits a later step of their lane. Skips steps that completed before
+  // Goes back from the start of the entries `from`. Calls `visit` with steps
+  // that have surely ended by then, until `visit` returns true. May skip steps
+  // if it visits a later step of their lane. Skips steps that completed before
   // `oldest`.
   template <typename Visit>
   bool SearchBack(absl::Span<const int> from, int oldest, Visit visit);
@@ -85,14 +87,10 @@ class StepOrder {
   // are complete when step s starts.
   std::vector<size_t> clock_of_;
   std::vector<int32_t> clocks_;
-  std::vector<int> by_group_;
-  std::vector<Range> groups_;
-  std::vector<int> group_of_;
-  // Ranges of predecessors_, by step; begin < 0 before the first use.
-  std::vector<Range> predecessors_of_;
+  std::vector<Entry> entries_;  // Sorted by size class, then step.
   std::vector<int> predecessors_;
   // State of SearchBack().
-  std::vector<int> seen_in_;
+  std::vector<int> seen_in_;  // By entry.
   int search_ = 0;
   std::vector<int> pending_;
 };

@@ -164,6 +164,7 @@ class DoubleTrees : public Outline {
     for (size_t i = before; i < all.size(); ++i) {
       if (all[i].to != transfer.to) continue;
       all[i].chunks += transfer.chunks;
+      all[i].messages += transfer.messages;
       return;
     }
     all.push_back(transfer);

@@ -4,37 +4,23 @@
 #include <cstdint>
 #include <memory>
 
+#include "implementations/parts/halving_tree.h"
 #include "implementations/parts/rank_cube.h"
 
 namespace tutti {
 namespace {
 
-// Returns the number of blocks of `seat` whose owners are on corners equal to
-// `corner` in the first `num_dimensions` dimensions.
-int64_t NumBlocks(const RankCube& cube, int corner, int num_dimensions,
-                  int seat) {
-  const int shared = cube.num_shared();
-  const int half = shared + (cube.num_corners() - shared + 1) / 2;
-  const auto below = [&](int end) {
-    const int step = 1 << num_dimensions;
-    const int offset = corner % step;
-    return end <= offset ? 0 : (end - offset - 1) / step + 1;
-  };
-  const int alone = seat == 0 ? below(half) - below(shared)
-                              : below(cube.num_corners()) - below(half);
-  return below(shared) + alone;
-}
-
 // Returns the number of blocks that a rank makes sums of: the blocks that it
 // keeps in its first exchange.
-int64_t NumSums(const RankCube& cube, int rank) {
+int64_t NumSums(const HalvingTrees& trees, int rank) {
+  const RankCube& cube = trees.cube();
   const int corner = cube.CornerOf(rank);
   if (cube.NumRanksAt(corner) == 2) {
-    return NumBlocks(cube, 0, 0, cube.SeatOf(rank));
+    return trees.BlocksOf(0, 0, cube.SeatOf(rank)).count;
   }
   const int num_dimensions = std::min(1, cube.num_dimensions());
-  return NumBlocks(cube, corner, num_dimensions, /*seat=*/0) +
-         NumBlocks(cube, corner, num_dimensions, /*seat=*/1);
+  return trees.BlocksOf(corner, num_dimensions, /*seat=*/0).count +
+         trees.BlocksOf(corner, num_dimensions, /*seat=*/1).count;
 }
 
 // Outline of the way up and, for kUpAndDown, the way down again.
@@ -51,7 +37,8 @@ class Halving : public Outline {
 
   Halving(int num_ranks, Ways ways)
       : Outline(SizeOf(num_ranks, ways)),
-        cube_(num_ranks),
+        trees_(num_ranks),
+        cube_(trees_.cube()),
         delay_(cube_.num_shared() > 0 ? 1 : 0),
         ways_(ways) {}
 
@@ -66,7 +53,7 @@ class Halving : public Outline {
     const int corner = cube_.CornerOf(rank);
     if (down(round) < 0) {
       return cube_.NumRanksAt(corner) == 2
-                 ? NumBlocks(cube_, 0, 0, 1 - cube_.SeatOf(rank))
+                 ? NumBlocks(0, 0, 1 - cube_.SeatOf(rank))
                  : 0;
     }
     return NumReceived(rank, corner ^ (1 << down(round)), down(round) + 1);
@@ -76,24 +63,35 @@ class Halving : public Outline {
   static Size SizeOf(int num_ranks, Ways ways) {
     // Peers at each end of a dimension, or in a shared corner.
     constexpr int64_t kMostPeers = 2;
-    const RankCube cube(num_ranks);
+    const HalvingTrees trees(num_ranks);
+    const RankCube& cube = trees.cube();
     const bool is_both = ways == Ways::kUpAndDown;
     const int up = cube.num_dimensions() + (cube.num_shared() > 0 ? 1 : 0);
     return {.num_ranks = num_ranks,
             .num_chunks = num_ranks,
             .num_rounds = (is_both ? 2 * up : up) + 1,
-            .scratch_chunks = is_both ? 0 : ScratchChunks(cube, num_ranks),
+            .scratch_chunks = is_both ? 0 : ScratchChunks(trees, num_ranks),
             .period = num_ranks,
             .most_transfers = kMostPeers * num_ranks};
   }
 
   // On the way up alone, only the own block's sum has a place in the output.
-  static int64_t ScratchChunks(const RankCube& cube, int num_ranks) {
+  static int64_t ScratchChunks(const HalvingTrees& trees, int num_ranks) {
     int64_t most = 0;
     for (int rank = 0; rank < num_ranks; ++rank) {
-      most = std::max(most, NumSums(cube, rank) - 1);
+      most = std::max(most, NumSums(trees, rank) - 1);
     }
     return most;
+  }
+
+  int64_t NumBlocks(int corner, int num_dimensions, int seat) const {
+    return trees_.BlocksOf(corner, num_dimensions, seat).count;
+  }
+
+  // The blocks of the way up alone are in the order of their owners, and each
+  // is a message.
+  int64_t MessagesOf(int64_t blocks) const {
+    return ways_ == Ways::kUp ? blocks : std::min<int64_t>(blocks, 1);
   }
 
   // Round in which the owners have their sums.
@@ -140,7 +138,7 @@ class Halving : public Outline {
     int64_t received = 0;
     for (int seat : {0, 1}) {
       if (is_shared && cube_.SeatOf(rank) != seat) continue;
-      received += NumBlocks(cube_, corner, num_dimensions, seat);
+      received += NumBlocks(corner, num_dimensions, seat);
     }
     return received;
   }
@@ -148,9 +146,10 @@ class Halving : public Outline {
   // The partner takes the blocks of its seat.
   void AddPartner(int rank, bool up, OutlineRound* into) const {
     const int own = cube_.SeatOf(rank);
-    into->transfers.push_back({rank, cube_.PartnerOf(rank),
-                               NumBlocks(cube_, 0, 0, up ? 1 - own : own)});
-    if (up) into->work.push_back({rank, NumBlocks(cube_, 0, 0, own), 0});
+    const int64_t sent = NumBlocks(0, 0, up ? 1 - own : own);
+    into->transfers.push_back(
+        {rank, cube_.PartnerOf(rank), sent, MessagesOf(sent)});
+    if (up) into->work.push_back({rank, NumBlocks(0, 0, own), 0});
   }
 
   void AddDimension(int rank, int dimension, bool up,
@@ -160,9 +159,9 @@ class Halving : public Outline {
     const bool is_shared = cube_.NumRanksAt(corner) == 2;
     for (int seat : {0, 1}) {
       if (is_shared && cube_.SeatOf(rank) != seat) continue;
-      const int64_t sent =
-          NumBlocks(cube_, up ? across : corner, dimension + 1, seat);
-      AddTransfer({rank, cube_.RankAt(across, seat), sent}, into);
+      const int64_t sent = NumBlocks(up ? across : corner, dimension + 1, seat);
+      AddTransfer({rank, cube_.RankAt(across, seat), sent, MessagesOf(sent)},
+                  into);
     }
     if (!up) return;
     const int64_t received = NumReceived(rank, corner, dimension + 1);
@@ -176,12 +175,14 @@ class Halving : public Outline {
     if (!all.empty() && all.back().from == transfer.from &&
         all.back().to == transfer.to) {
       all.back().chunks += transfer.chunks;
+      all.back().messages += transfer.messages;
     } else {
       all.push_back(transfer);
     }
   }
 
-  const RankCube cube_;
+  const HalvingTrees trees_;
+  const RankCube& cube_;
   const int delay_;
   const Ways ways_;
 };

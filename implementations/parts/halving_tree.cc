@@ -1,16 +1,45 @@
 #include "implementations/parts/halving_tree.h"
 
+#include <algorithm>
+
 namespace tutti {
 
-int HalvingTrees::RankFor(int corner, int block) const {
+int HalvingTrees::SeatFor(int block) const {
   const int owner = cube_.CornerOf(block);
-  if (cube_.NumRanksAt(owner) == 2) {
-    return cube_.RankAt(corner, cube_.SeatOf(block));
-  }
+  if (cube_.num_shared() == 0) return 0;
+  if (cube_.NumRanksAt(owner) == 2) return cube_.SeatOf(block);
   // Blocks of ranks alone on their corners: the first half belongs to seat 0.
   const int num_alone = cube_.num_corners() - cube_.num_shared();
-  const int index = owner - cube_.num_shared();
-  return cube_.RankAt(corner, /*seat=*/2 * index < num_alone ? 0 : 1);
+  return 2 * (owner - cube_.num_shared()) < num_alone ? 0 : 1;
+}
+
+int HalvingTrees::RankFor(int corner, int block) const {
+  return cube_.RankAt(corner, SeatFor(block));
+}
+
+int HalvingTrees::NumBlocks(int corner, int num_dimensions, int seat) const {
+  const int step = 1 << num_dimensions;
+  const int offset = corner % step;
+  // Counts such corners below `end`.
+  const auto below = [&](int end) {
+    return end <= offset ? 0 : (end - offset - 1) / step + 1;
+  };
+  const int shared = cube_.num_shared();
+  const int all = below(cube_.num_corners());
+  if (shared == 0) return seat == 0 ? all : 0;
+  const int half = shared + (cube_.num_corners() - shared + 1) / 2;
+  return seat == 0 ? below(half) : below(shared) + all - below(half);
+}
+
+HalvingTrees::Blocks HalvingTrees::BlocksOf(int corner, int num_dimensions,
+                                            int seat) const {
+  int first = seat == 0 ? 0 : NumBlocks(0, 0, /*seat=*/0);
+  for (int dimension = 0; dimension < num_dimensions; ++dimension) {
+    const int bit = 1 << dimension;
+    if ((corner & bit) == 0) continue;
+    first += NumBlocks(corner ^ bit, dimension + 1, seat);
+  }
+  return {first, NumBlocks(corner, num_dimensions, seat)};
 }
 
 HalvingTrees::Place HalvingTrees::PlaceOf(int rank, int block) const {
@@ -56,7 +85,7 @@ Slot AddSums(const HalvingTrees::Place& place, int rank, int block, Slot into,
   return sum;
 }
 
-Traffic HalvingTraffic(const CostQuery& query) {
+Traffic HalvingTraffic(const CostQuery& query, bool in_ranges) {
   const RankCube cube(query.layout.size());
   Traffic traffic;
   int blocks = query.layout.size();  // Blocks a rank has sums of.
@@ -64,7 +93,8 @@ Traffic HalvingTraffic(const CostQuery& query) {
     const int given_away = blocks / 2;
     // Both ranks of a shared corner divide its messages.
     const int leaving = CrossingsOf(query, peer_of).leaving;
-    traffic.AddAtOnce(BothWays(query, leaving), given_away, given_away);
+    const int messages = in_ranges ? std::min(given_away, 1) : given_away;
+    traffic.AddAtOnce(BothWays(query, leaving), messages, given_away);
     blocks -= given_away;
   };
   if (cube.num_shared() > 0) {

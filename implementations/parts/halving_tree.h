@@ -37,7 +37,26 @@ class HalvingTrees {
 
   Place PlaceOf(int rank, int block) const;
 
+  const RankCube& cube() const { return cube_; }
+
+  // Returns the seat whose ranks have a place in the tree of `block`. If no
+  // corner is shared, seat 0.
+  int SeatFor(int block) const;
+
+  // Blocks in an order in which those that travel together are consecutive: by
+  // seat, then by the bits of their owner's corner, the lowest first.
+  struct Blocks {
+    int first = 0;  // Place in this order.
+    int count = 0;
+  };
+
+  // Returns the blocks of `seat` whose owners are on corners equal to `corner`
+  // in the first `num_dimensions` dimensions.
+  Blocks BlocksOf(int corner, int num_dimensions, int seat) const;
+
  private:
+  int NumBlocks(int corner, int num_dimensions, int seat) const;
+
   // Returns the rank of a corner that has its place in the tree of `block`.
   int RankFor(int corner, int block) const;
 
@@ -50,8 +69,9 @@ class HalvingTrees {
 Slot AddSums(const HalvingTrees::Place& place, int rank, int block, Slot into,
              ScheduleBuilder::LaneBuilder& lane);
 
-// Traffic of all blocks up their trees, or down again.
-Traffic HalvingTraffic(const CostQuery& query);
+// Traffic of all blocks up their trees, or down again. A message is one block
+// or, `in_ranges`, all blocks for one rank.
+Traffic HalvingTraffic(const CostQuery& query, bool in_ranges);
 
 }  // namespace tutti
 

@@ -141,6 +141,7 @@ class Relays : public Outline {
       if (i > 0 && all[i - 1].from == all[i].from &&
           all[i - 1].to == all[i].to) {
         into->back().chunks += all[i].chunks;
+        into->back().messages += all[i].messages;
       } else {
         into->push_back(all[i]);
       }

@@ -31,6 +31,7 @@ Sends SendsOf(const PlanRequest& request) {
         own.push_back({order[i], to, /*chunks=*/1});
       } else {
         ++same->chunks;
+        ++same->messages;
       }
     }
   }

@@ -175,6 +175,37 @@ TEST(HalvingTreesTest, ParentsAndChildrenAgree) {
   }
 }
 
+TEST(HalvingTreesTest, BlocksThatTravelTogetherAreConsecutive) {
+  for (int size = 1; size <= kMaxSize; ++size) {
+    const HalvingTrees trees(size);
+    const RankCube& cube = trees.cube();
+    int first = 0;
+    for (const int seat : {0, 1}) {
+      EXPECT_EQ(trees.BlocksOf(0, 0, seat).first, first);
+      first += trees.BlocksOf(0, 0, seat).count;
+      for (int dimension = 0; dimension < cube.num_dimensions(); ++dimension) {
+        const int bit = 1 << dimension;
+        for (int corner = 0; corner < bit; ++corner) {
+          const auto all = trees.BlocksOf(corner, dimension, seat);
+          const auto low = trees.BlocksOf(corner, dimension + 1, seat);
+          const auto high = trees.BlocksOf(corner | bit, dimension + 1, seat);
+          EXPECT_EQ(low.first, all.first);
+          EXPECT_EQ(high.first, low.first + low.count);
+          EXPECT_EQ(high.count, all.count - low.count);
+        }
+      }
+    }
+    EXPECT_EQ(first, size);
+    for (int block = 0; block < size; ++block) {
+      EXPECT_EQ(trees
+                    .BlocksOf(cube.CornerOf(block), cube.num_dimensions(),
+                              trees.SeatFor(block))
+                    .count,
+                1);
+    }
+  }
+}
+
 TEST(HalvingTreesTest, NobodyReceivesMuchMoreThanOthers) {
   for (int size = 1; size <= kMaxSize; ++size) {
     const HalvingTrees trees(size);

@@ -214,8 +214,8 @@ class Levels final : public Outline {
                      OutlineRound* into) const {
     const int device = device_of_[rank];
     for (const Transfer& transfer : now.between.transfers) {
-      into->transfers.push_back(
-          {rank, layout_.tasks()[transfer.to][device], transfer.chunks});
+      into->transfers.push_back({rank, layout_.tasks()[transfer.to][device],
+                                 transfer.chunks, transfer.messages});
     }
     for (const Work& own : now.between.work) {
       work->reduced_chunks += own.reduced_chunks;
@@ -241,8 +241,16 @@ class Levels final : public Outline {
     part.Append(round, device, device + 1, into);
     for (size_t i = num_sent; i < into->transfers.size(); ++i) {
       Transfer& transfer = into->transfers[i];
-      transfer = {rank, ranks[transfer.to], times * transfer.chunks};
+      transfer = {rank, ranks[transfer.to], times * transfer.chunks,
+                  times * MessagesOf(transfer)};
     }
+  }
+
+  // Chunk i of one block is next to that of another block only if there is no
+  // other.
+  int64_t MessagesOf(const Transfer& in_task) const {
+    return parts_.num_chunks_of_block() == 1 ? in_task.messages
+                                             : in_task.chunks;
   }
 
   const GroupLayout layout_;

@@ -33,7 +33,8 @@ namespace tutti {
 // same value.
 //
 // Memory. A collective cuts its buffers into `num_chunks` chunks (chunk_map.h
-// gives the bytes of each). A slot is a chunk in one of three spaces:
+// gives the bytes of each). A slot is one chunk, or a range of consecutive
+// chunks, in one of three spaces:
 //  - kInput: the member's input; never written.
 //  - kData: the member's output. In place, kInput c and kData c are the same
 //    bytes.
@@ -43,16 +44,24 @@ enum class Space : uint8_t { kInput, kData, kScratch };
 
 struct Slot {
   Space space = Space::kData;
-  int32_t chunk = 0;
-  int32_t bank = 0;  // kScratch only.
+  int32_t chunk = 0;  // First chunk.
+  int32_t bank = 0;   // kScratch only.
+  int32_t num_chunks = 1;
+
+  // Returns chunk `i` of the range.
+  constexpr Slot At(int i) const { return {space, chunk + i, bank, 1}; }
 
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
-constexpr Slot Input(int chunk) { return {Space::kInput, chunk, 0}; }
-constexpr Slot Data(int chunk) { return {Space::kData, chunk, 0}; }
-constexpr Slot Scratch(int chunk, int bank = 0) {
-  return {Space::kScratch, chunk, bank};
+constexpr Slot Input(int chunk, int num_chunks = 1) {
+  return {Space::kInput, chunk, 0, num_chunks};
+}
+constexpr Slot Data(int chunk, int num_chunks = 1) {
+  return {Space::kData, chunk, 0, num_chunks};
+}
+constexpr Slot Scratch(int chunk, int bank = 0, int num_chunks = 1) {
+  return {Space::kScratch, chunk, bank, num_chunks};
 }
 
 // A step of this schedule; lane < 0 means none.
@@ -86,11 +95,13 @@ constexpr bool Writes(StepKind kind) {
 inline constexpr int32_t kNumTags = int32_t{1} << 30;
 
 // An action of a rank. Starts when the previous step of its lane and `after`
-// are complete.
+// are complete. All slots of a step have equally many chunks; the step acts on
+// chunk i of each. `into` equals an operand or has none of its bytes. A range
+// is sent as one message.
 //
 // A send meets the peer's receive with the same tag. A pair of ranks uses a tag
-// once in each direction. Transfers of empty chunks are skipped on both sides,
-// unless each member declares its own empty chunks
+// once in each direction. Transfers of nothing but empty chunks are skipped on
+// both sides, unless each member declares its own empty chunks
 // (CollInstanceParams::rows_are_given).
 struct Step {
   StepKind kind = StepKind::kCopy;
@@ -120,7 +131,7 @@ struct Schedule {
   std::string problem;
 };
 
-// Returns "data[3]", "scratch[3]" or "scratch[3].1".
+// Returns "data[3]", "data[3-6]", "scratch[3]" or "scratch[3].1".
 std::string ToString(const Slot& slot);
 
 // Returns "send input[0] to 3, tag 7, after 0.2".
@@ -195,12 +206,12 @@ class ScheduleBuilder {
 // transfers of depth d, and the reductions and copies that follow them. Round 0
 // has no transfers.
 struct OutlineRound {
-  // All messages from one rank to another, each pair once. A message is a
-  // chunk.
+  // All messages from one rank to another, each pair once.
   struct Transfer {
     int32_t from = 0;
     int32_t to = 0;
     int64_t chunks = 0;
+    int64_t messages = chunks;
     friend bool operator==(const Transfer&, const Transfer&) = default;
     friend bool operator<(const Transfer& a, const Transfer& b) {
       return std::tie(a.from, a.to) < std::tie(b.from, b.to);

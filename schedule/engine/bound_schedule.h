@@ -3,9 +3,8 @@
 
 #include <cstddef>
 #include <memory>
-#include <utility>
+#include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "schedule/chunk_map.h"
 #include "schedule/compiled_schedule.h"
 #include "schedule/engine/scratch_pool.h"
@@ -40,16 +39,18 @@ class BoundSchedule {
   // Pool from which runs take scratch and to which they return it. Null if the
   // scratch is small or is not kept.
   ScratchPool* scratch_pool() const { return scratch_pool_.get(); }
-  size_t ScratchOffset(const Slot& slot) const {
-    return scratch_offsets_.at({slot.chunk, slot.bank});
-  }
+
+  // REQUIRES: the slot is in the schedule's scratch.
+  size_t ScratchOffset(const Slot& slot) const;
 
  private:
+  size_t BytesOf(const Slot& slot) const;
+
   const std::shared_ptr<const CompiledSchedule> schedule_;
   const ChunkMap chunks_;
   const DType dtype_;
   const std::shared_ptr<const RanksInKeys> ranks_;  // Null: ranks of the group.
-  absl::flat_hash_map<std::pair<int, int>, size_t> scratch_offsets_;
+  std::vector<size_t> scratch_offsets_;             // Of schedule().scratch().
   size_t scratch_bytes_ = 0;
   std::shared_ptr<ScratchPool> scratch_pool_;
 };

@@ -1,6 +1,7 @@
 #include "schedule/proof/races.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <tuple>
 #include <vector>
 
@@ -28,18 +29,18 @@ struct Access {
   }
 };
 
+// Returns the accesses of the steps [first, end).
 std::vector<Access> SortedAccesses(const GroupPlan& plan,
-                                   const StepOrder& order,
-                                   absl::Span<const int> steps) {
+                                   const StepOrder& order, int first, int end) {
   std::vector<Access> accesses;
-  for (int step : steps) {
+  for (int step = first; step < end; ++step) {
     const StepAccesses slots = plan.AccessesOf(step);
     const int index = order.completion_index(step);
     for (const Slot& read : slots.reads) {
       accesses.push_back({read, index, /*writes=*/false, step});
     }
-    if (slots.writes) {
-      accesses.push_back({slots.written, index, /*writes=*/true, step});
+    for (const Slot& written : slots.writes) {
+      accesses.push_back({written, index, /*writes=*/true, step});
     }
   }
   std::sort(accesses.begin(), accesses.end());
@@ -63,9 +64,11 @@ absl::Status Race(const GroupPlan& plan, const Access& first,
 // last write.
 absl::Status CheckSlot(const GroupPlan& plan, StepOrder& order,
                        absl::Span<const Access> accesses) {
+  const int rank = plan.rank_of(accesses[0].step);
+  const int64_t size_class = plan.memory().SizeClass(rank, accesses[0].slot);
   const auto check = [&](const Access& first, const Access& second) {
-    const bool ordered =
-        first.step == second.step || order.IsBefore(first.step, second.step);
+    const bool ordered = first.step == second.step ||
+                         order.IsBefore(first.step, second.step, size_class);
     return ordered ? absl::OkStatus() : Race(plan, first, second);
   };
   int last_write = -1;
@@ -84,9 +87,12 @@ absl::Status CheckSlot(const GroupPlan& plan, StepOrder& order,
 }  // namespace
 
 absl::Status CheckRaces(const GroupPlan& plan, StepOrder& order) {
-  for (int group = 0; group < order.num_groups(); ++group) {
+  int step = 0;
+  for (int rank = 0; rank < plan.num_ranks(); ++rank) {
+    const int first = step;
+    while (step < plan.num_steps() && plan.rank_of(step) == rank) ++step;
     const std::vector<Access> accesses =
-        SortedAccesses(plan, order, order.group(group));
+        SortedAccesses(plan, order, first, step);
     for (size_t begin = 0, end = 0; begin < accesses.size(); begin = end) {
       while (end < accesses.size() &&
              accesses[end].slot == accesses[begin].slot) {

@@ -60,7 +60,7 @@ class Runner {
   void Complete(int step);
 
   absl::StatusOr<ExpressionId> Read(int step, const Slot& slot);
-  void Write(int step, ExpressionId value);
+  void Write(int step, int i, ExpressionId value);
   void CollectOutputs();
 
   absl::Status Deadlock() const;
@@ -131,8 +131,11 @@ absl::Status Runner::Transfer(int step) {
   const bool sends = plan_.step(step).kind == StepKind::kSend;
   const int send = sends ? step : partner;
   const int recv = sends ? partner : step;
-  ASSIGN_OR_RETURN(const auto value, Read(send, plan_.step(send).left));
-  Write(recv, value);
+  const Slot& from = plan_.step(send).left;
+  for (int i = 0; i < from.num_chunks; ++i) {
+    ASSIGN_OR_RETURN(const auto value, Read(send, from.At(i)));
+    Write(recv, i, value);
+  }
   Complete(send);
   Complete(recv);
   ready_.push_back(plan_.lane_of(partner));
@@ -141,16 +144,18 @@ absl::Status Runner::Transfer(int step) {
 
 absl::Status Runner::Compute(int step) {
   const Step& what = plan_.step(step);
-  if (plan_.AccessesOf(step).writes) {
+  const auto num_writes =
+      static_cast<int>(plan_.AccessesOf(step).writes.size());
+  for (int i = 0; i < num_writes; ++i) {
     absl::InlinedVector<ExpressionId, 2> operands;
     for (const Slot& slot : SlotsRead(what)) {
-      ASSIGN_OR_RETURN(const auto operand, Read(step, slot));
+      ASSIGN_OR_RETURN(const auto operand, Read(step, slot.At(i)));
       operands.push_back(operand);
     }
     const ExpressionId value = what.kind == StepKind::kReduce
                                    ? run_.expressions.Reduce(operands)
                                    : operands[0];
-    Write(step, what.finish ? run_.expressions.Finish(value) : value);
+    Write(step, i, what.finish ? run_.expressions.Finish(value) : value);
   }
   Complete(step);
   return absl::OkStatus();
@@ -182,9 +187,10 @@ absl::StatusOr<ExpressionId> Runner::Read(int step, const Slot& slot) {
   return entry->second;
 }
 
-void Runner::Write(int step, ExpressionId value) {
+// Writes chunk `i` of the step's result.
+void Runner::Write(int step, int i, ExpressionId value) {
   const int rank = plan_.rank_of(step);
-  const Slot slot = plan_.memory().Canonical(rank, plan_.step(step).into);
+  const Slot slot = plan_.memory().Canonical(rank, plan_.step(step).into.At(i));
   values_[Cell{rank, slot}] = value;
 }
 

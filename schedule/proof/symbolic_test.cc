@@ -48,6 +48,29 @@ std::string ErrorOf(const std::vector<Schedule>& schedules) {
   return std::string(error.message());
 }
 
+TEST(SymbolicTest, AStepActsOnEachChunkOfItsRange) {
+  std::vector<Schedule> schedules;
+  for (const int rank : {0, 1}) {
+    ScheduleBuilder builder(/*num_chunks=*/3);
+    auto lane = builder.AddLane();
+    if (rank == 1) lane.Send(0, 0, Input(1, 2));
+    if (rank == 0) {
+      lane.Recv(1, 0, Scratch(1, 0, 2));
+      lane.ReduceAndFinish(Data(1, 2), Input(1, 2), Scratch(1, 0, 2));
+    }
+    schedules.push_back(builder.Build());
+  }
+  const auto plan =
+      GroupPlan::Create({.num_ranks = 2, .num_chunks = 3}, schedules);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto run = RunSymbolically(*plan);
+  ASSERT_TRUE(run.ok()) << run.status();
+  Evaluator<WrittenExpression> written(run->expressions, {});
+  EXPECT_EQ(run->outputs[0][0], kUndefined);
+  EXPECT_EQ(written(run->outputs[0][1]), "f(0.1+1.1)");
+  EXPECT_EQ(written(run->outputs[0][2]), "f(0.2+1.2)");
+}
+
 TEST(SymbolicTest, OutputsKeepTheOrderOfSummation) {
   // Rank 0 sums 2 + (0 + 1).
   const auto plan = AllReduce(ForRanks(3, [](int rank, auto& builder) {

@@ -63,17 +63,18 @@ Schedule Plan(const Algorithm& algorithm, const VerifyCase& request, int rank,
                          .in_place = in_place});
 }
 
-using Transfer = std::tuple<StepKind, int, int, int>;
+using Transfer = std::tuple<StepKind, int, int, int, int>;
 
-// Returns the transfers of a rank: kind, peer, tag and chunk, sorted.
+// Returns the transfers of a rank: kind, peer, tag and chunks, sorted.
 std::vector<Transfer> TransfersOf(const Schedule& schedule) {
   std::vector<Transfer> transfers;
   for (const Lane& lane : schedule.lanes) {
     for (const Step& step : lane) {
       if (!IsTransfer(step)) continue;
       const bool sends = step.kind == StepKind::kSend;
-      transfers.emplace_back(step.kind, step.peer, step.tag,
-                             sends ? step.left.chunk : step.into.chunk);
+      const Slot& slot = sends ? step.left : step.into;
+      transfers.emplace_back(step.kind, step.peer, step.tag, slot.chunk,
+                             slot.num_chunks);
     }
   }
   std::sort(transfers.begin(), transfers.end());

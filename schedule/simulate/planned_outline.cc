@@ -63,7 +63,8 @@ class WrittenOutline : public Outline {
 
 void AddStep(int rank, const Step& step, OutlineRound* round) {
   if (step.kind == StepKind::kSend) {
-    round->transfers.push_back({rank, step.peer, /*chunks=*/1});
+    round->transfers.push_back(
+        {rank, step.peer, step.left.num_chunks, /*messages=*/1});
     return;
   }
   if (step.kind == StepKind::kRecv || step.kind == StepKind::kWait) return;
@@ -73,9 +74,10 @@ void AddStep(int rank, const Step& step, OutlineRound* round) {
   }
   OutlineRound::Work& work = round->work.back();
   if (step.kind == StepKind::kReduce) {
-    work.reduced_chunks += 1 + static_cast<int64_t>(step.more.size());
+    work.reduced_chunks +=
+        (1 + static_cast<int64_t>(step.more.size())) * step.into.num_chunks;
   } else {
-    ++work.copied_chunks;
+    work.copied_chunks += step.into.num_chunks;
   }
 }
 
@@ -87,6 +89,7 @@ void JoinTransfers(OutlineRound* round) {
     if (joined > 0 && all[joined - 1].from == all[i].from &&
         all[joined - 1].to == all[i].to) {
       all[joined - 1].chunks += all[i].chunks;
+      all[joined - 1].messages += all[i].messages;
     } else {
       all[joined++] = all[i];
     }
@@ -115,8 +118,10 @@ std::vector<std::vector<int>> ResultsOf(const GroupPlan& plan,
     for (; step < plan.num_steps() && plan.rank_of(step) == rank; ++step) {
       const Step& writer = plan.step(step);
       if (!Writes(writer.kind) || writer.into.space != Space::kData) continue;
-      int& round = last[writer.into.chunk];
-      round = std::max(round, depths[step]);
+      for (int i = 0; i < writer.into.num_chunks; ++i) {
+        int& round = last[writer.into.chunk + i];
+        round = std::max(round, depths[step]);
+      }
     }
     for (const auto& [chunk, depth] : last) results[rank].push_back(depth);
     std::sort(results[rank].begin(), results[rank].end());
@@ -149,14 +154,16 @@ int MostOf(const std::vector<OutlineRound>& rounds,
 
 absl::StatusOr<int64_t> ScratchChunks(const std::vector<Schedule>& schedules,
                                       const GroupMemory& memory) {
-  size_t most = 0;
+  int64_t most = 0;
   for (size_t rank = 0; rank < schedules.size(); ++rank) {
     ASSIGN_OR_RETURN(const auto compiled,
                      CompiledSchedule::Compile(schedules[rank], memory,
                                                static_cast<int>(rank)));
-    most = std::max(most, compiled.scratch().size());
+    int64_t chunks = 0;
+    for (const Slot& slot : compiled.scratch()) chunks += slot.num_chunks;
+    most = std::max(most, chunks);
   }
-  return static_cast<int64_t>(most);
+  return most;
 }
 
 absl::Status Wrong(const VerifyCase& request, absl::string_view what) {

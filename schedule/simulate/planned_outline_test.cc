@@ -167,6 +167,32 @@ TEST(PlannedOutlineTest, EachOperandAfterTheFirstIsReducedAndAWaitIsNoWork) {
   EXPECT_THAT(round.work, ElementsAre(Work{0, 2, 0}));
 }
 
+TEST(PlannedOutlineTest, ARangeIsOneMessage) {
+  const Algorithm algorithm = {
+      .traits = {.collectives = {CollectiveType::kAllReduce}},
+      .plan = [](const PlanRequest& request) {
+        ScheduleBuilder builder(/*num_chunks=*/4);
+        auto lane = builder.AddLane();
+        if (request.rank == 0) {
+          lane.Send(1, /*tag=*/0, Input(1, 3));
+          lane.Send(1, /*tag=*/1, Input(0));
+        } else if (request.rank == 1) {
+          lane.Recv(0, /*tag=*/0, Scratch(1, 0, 3));
+          lane.Reduce(Data(1, 3), Scratch(1, 0, 3), Input(1, 3));
+          builder.AddLane().Recv(0, /*tag=*/1, Scratch(0));
+        }
+        return builder.Build();
+      }};
+  const auto outline = PlannedOutline(algorithm, ThreeRanks(), 100);
+  ASSERT_THAT(outline, IsOk());
+  OutlineRound round;
+  (*outline)->Append(1, 0, 3, &round);
+  EXPECT_THAT(round.transfers, ElementsAre(Transfer{0, 1, 3, /*messages=*/1}));
+  EXPECT_THAT(round.work, ElementsAre(Work{1, 3, 0}));
+  EXPECT_EQ((*outline)->size().scratch_chunks, 1);
+  EXPECT_EQ((*outline)->NumResults(1, 1), 3);
+}
+
 TEST(PlannedOutlineTest, AppendsTheRanksAskedFor) {
   const auto outline = PlannedOutline(With(nullptr), ThreeRanks(), 100);
   ASSERT_THAT(outline, IsOk());

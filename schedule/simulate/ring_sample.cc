@@ -41,10 +41,10 @@ bool IsRing(const std::vector<Transfer>& transfers, int num_ranks) {
     to.push_back(transfer.to);
   }
   return AreDifferent(std::move(from)) && AreDifferent(std::move(to)) &&
-         AllHaveTheSame(transfers, num_ranks,
-                        [](const Transfer& a, const Transfer& b) {
-                          return a.chunks != b.chunks;
-                        });
+         AllHaveTheSame(
+             transfers, num_ranks, [](const Transfer& a, const Transfer& b) {
+               return a.chunks != b.chunks || a.messages != b.messages;
+             });
 }
 
 bool ShareLinks(const std::vector<Transfer>& transfers,

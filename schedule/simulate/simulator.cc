@@ -117,6 +117,7 @@ class Simulator {
     for (const LinkClass& link : cluster_.links) {
       result.links.push_back({.name = link.name});
     }
+    messages_by_class_.assign(cluster_.links.size(), 0);
     chunks_by_class_.assign(cluster_.links.size(), 0);
     for (int round = 0; round < num_rounds; ++round) {
       LookAt(round);
@@ -127,8 +128,9 @@ class Simulator {
     const double times = num_periods;
     for (size_t i = 0; i < result.links.size(); ++i) {
       result.links[i].messages =
-          times * static_cast<double>(chunks_by_class_[i]);
-      result.links[i].bytes = result.links[i].messages * chunk_bytes_;
+          times * static_cast<double>(messages_by_class_[i]);
+      result.links[i].bytes =
+          times * static_cast<double>(chunks_by_class_[i]) * chunk_bytes_;
     }
     result.seconds = *std::max_element(ready_.begin(), ready_.end()) * 1e-12;
     if (hosts_.has_value()) {
@@ -205,8 +207,13 @@ class Simulator {
 
   double Duration(const Transfer& transfer, const LinkCost& cost) const {
     const auto chunks = static_cast<double>(transfer.chunks);
-    return Picoseconds(chunks * (cluster_.seconds_per_message +
-                                 chunk_bytes_ / cost.bytes_per_second));
+    return Picoseconds(SecondsOfMessages(transfer) +
+                       chunks * (chunk_bytes_ / cost.bytes_per_second));
+  }
+
+  double SecondsOfMessages(const Transfer& transfer) const {
+    return static_cast<double>(transfer.messages) *
+           cluster_.seconds_per_message;
   }
 
   void DoTransfers() {
@@ -218,6 +225,7 @@ class Simulator {
       const int link = links_.ClassOf(transfer);
       Start(transfer, link);
       const int64_t times = sample_.has_value() ? sample_->times[link] : 1;
+      messages_by_class_[link] += times * transfer.messages;
       chunks_by_class_[link] += times * transfer.chunks;
       classes_.push_back(link);
     }
@@ -244,8 +252,7 @@ class Simulator {
       hosts_->Add(links_.TaskOf(to), start, duration);
       if (links_.IsBetweenTasks(transfer)) {
         hosts_->Add(links_.TaskOf(transfer.from), start,
-                    Picoseconds(static_cast<double>(transfer.chunks) *
-                                cluster_.seconds_per_message));
+                    Picoseconds(SecondsOfMessages(transfer)));
       }
       CountFused(transfer, cost);
       return;
@@ -320,6 +327,7 @@ class Simulator {
   std::vector<int64_t> unreduced_;  // By rank: chunks still to reduce.
   std::vector<double> saved_;       // By rank: time saved by fusion.
   std::vector<int> classes_;        // Classes of the round's transfers.
+  std::vector<int64_t> messages_by_class_;
   std::vector<int64_t> chunks_by_class_;
 };
 

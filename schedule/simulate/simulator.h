@@ -22,7 +22,7 @@ namespace tutti {
 // - A transfer begins when both its ranks have begun the round.
 // - Within its task, a rank has its own link for each direction. Out of the
 //   task, the task's ranks share a link for each direction (cluster_model.h). A
-//   transfer occupies a link at each end for chunks * seconds_per_message +
+//   transfer occupies a link at each end for messages * seconds_per_message +
 //   bytes / bandwidth. Transfers of one round on one link share it, and end
 //   together when all have passed.
 // - A transfer is complete one latency after it has passed both links.

@@ -365,7 +365,10 @@ std::vector<Arrow> ArrowsOf(const GroupPlan& plan,
 
 std::string ChunksOf(const GroupPlan& plan, const Arrow& arrow) {
   std::set<int> chunks;
-  for (int send : arrow.sends) chunks.insert(plan.step(send).left.chunk);
+  for (int send : arrow.sends) {
+    const Slot& sent = plan.step(send).left;
+    for (int i = 0; i < sent.num_chunks; ++i) chunks.insert(sent.chunk + i);
+  }
   std::vector<std::string> ranges;
   for (auto first = chunks.begin(); first != chunks.end();) {
     auto last = first;
