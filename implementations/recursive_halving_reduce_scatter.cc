@@ -1,10 +1,13 @@
 #include "implementations/recursive_halving_reduce_scatter.h"
 
+#include <vector>
+
+#include "implementations/parts/halving.h"
 #include "implementations/parts/halving_outline.h"
-#include "implementations/parts/halving_tree.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
+namespace {
 
 // In each step a rank keeps half of the blocks that it still has sums of. It
 // exchanges the sums of the other half with a rank that keeps that half.
@@ -22,9 +25,41 @@ namespace tutti {
 // as for broadcast; their algorithm takes the most distant ranks first.)
 //
 // If n is no power of two, each remaining rank pairs with a neighbour. The two
-// ranks divide the halving work of one (halving_tree.h). This takes one step
+// ranks divide the halving work of one (halving.h). This takes one step
 // more than the largest power of two below n, and no more bytes. In the paper
 // one rank of a pair goes on, which costs a step and a buffer more.
+//
+// Adds the exchanges of one block, if it has any: sums until the block is sent.
+void AddBlock(int rank, int block, int place,
+              const std::vector<Halving::Exchange>& exchanges,
+              ScheduleBuilder& builder) {
+  const Halving::Exchange& first = exchanges.front();
+  if (!first.sent.Has(place) && !first.kept.Has(place)) return;
+  auto lane = builder.AddLane();
+  const Slot into = block == rank ? Data(block) : Scratch(block);
+  Slot sum = Input(block);
+  int bank = 0;
+  for (const auto& [peer, sent, kept] : exchanges) {
+    if (sent.Has(place)) {
+      lane.Send(peer, /*tag=*/block, sum);
+      return;
+    }
+    // Scratch of one arrival, read once by the next step.
+    const Slot arrived = Scratch(block, ++bank);
+    lane.Recv(peer, /*tag=*/block, arrived);
+    const Slot left = peer < rank ? arrived : sum;
+    const Slot right = peer < rank ? sum : arrived;
+    if (&peer == &exchanges.back().peer) {
+      lane.ReduceAndFinish(into, left, right);
+    } else {
+      lane.Reduce(into, left, right);
+    }
+    sum = into;
+  }
+}
+
+}  // namespace
+
 Schedule PlanRecursiveHalvingReduceScatter(const PlanRequest& request) {
   const int size = request.layout.size();
   const int rank = request.rank;
@@ -33,13 +68,12 @@ Schedule PlanRecursiveHalvingReduceScatter(const PlanRequest& request) {
     builder.AddLane().CopyAndFinish(Data(0), Input(0));
     return builder.Build();
   }
-  const HalvingTrees trees(size);
-  for (int block = 0; block < size; ++block) {
-    auto lane = builder.AddLane();
-    const auto place = trees.PlaceOf(rank, block);
-    const Slot into = block == rank ? Data(block) : Scratch(block);
-    const Slot sum = AddSums(place, rank, block, into, lane);
-    if (block != rank) lane.Send(place.parent, /*tag=*/block, sum);
+  const Halving halving(size);
+  for (const int seat : halving.SeatsOf(rank)) {
+    const auto exchanges = halving.ExchangesOf(rank, seat);
+    for (int block = 0; block < size; ++block) {
+      AddBlock(rank, block, halving.PlaceOf(block), exchanges, builder);
+    }
   }
   return builder.Build();
 }

@@ -8,11 +8,11 @@
 
 namespace tutti {
 
-// Outline of blocks that go up their halving trees (halving_tree.h).
+// Outline of blocks that are halved up to their owners (halving.h).
 absl::StatusOr<std::unique_ptr<const Outline>> HalvingOutline(
     const PlanRequest& request);
 
-// Outline of blocks that go up their halving trees and down again.
+// Outline of blocks that go up to their owners and down again.
 absl::StatusOr<std::unique_ptr<const Outline>> HalvingDoublingOutline(
     const PlanRequest& request);
 

@@ -2,13 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "implementations/parts/binomial_tree.h"
 #include "implementations/parts/double_tree.h"
-#include "implementations/parts/halving_tree.h"
+#include "implementations/parts/halving.h"
 #include "implementations/parts/rank_cube.h"
 
 namespace tutti {
@@ -16,6 +17,7 @@ namespace shapes_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 TEST(BinomialTreeTest, LooksLikeThePicture) {
   EXPECT_THAT(BinomialChildren(0, 8), ElementsAre(1, 2, 4));
@@ -144,80 +146,98 @@ TEST(DoubleTreeTest, ShareNoLinkInOneDirection) {
   }
 }
 
-TEST(HalvingTreesTest, LookLikeThePicture) {
-  const HalvingTrees trees(4);
-  EXPECT_EQ(trees.PlaceOf(0, 0).parent, -1);
-  EXPECT_THAT(trees.PlaceOf(0, 0).children, ElementsAre(1, 2));
-  EXPECT_THAT(trees.PlaceOf(1, 1).children, ElementsAre(0, 3));
-  EXPECT_THAT(trees.PlaceOf(2, 2).children, ElementsAre(3, 0));
-  EXPECT_EQ(trees.PlaceOf(0, 2).parent, 2);
-  EXPECT_THAT(trees.PlaceOf(0, 2).children, ElementsAre(1));
-  EXPECT_EQ(trees.PlaceOf(2, 1).parent, 3);
-  EXPECT_THAT(trees.PlaceOf(2, 1).children, IsEmpty());
-}
-
-TEST(HalvingTreesTest, ParentsAndChildrenAgree) {
-  for (int size = 1; size <= kMaxSize; ++size) {
-    const HalvingTrees trees(size);
-    for (int block = 0; block < size; ++block) {
-      std::vector<int> parents(size, -1);
-      for (int rank = 0; rank < size; ++rank) {
-        for (int child : trees.PlaceOf(rank, block).children) {
-          EXPECT_EQ(parents[child], -1) << child << " has two parents";
-          parents[child] = rank;
-        }
-      }
-      for (int rank = 0; rank < size; ++rank) {
-        EXPECT_EQ(trees.PlaceOf(rank, block).parent, parents[rank]);
-        EXPECT_EQ(parents[rank] < 0, rank == block);
-      }
+// Calls `visit` with the rank, the seat and its exchanges.
+template <typename Visit>
+void ForAllExchanges(const Halving& halving, int size, Visit visit) {
+  for (int rank = 0; rank < size; ++rank) {
+    for (const int seat : halving.SeatsOf(rank)) {
+      visit(rank, seat, halving.ExchangesOf(rank, seat));
     }
   }
 }
 
-TEST(HalvingTreesTest, BlocksThatTravelTogetherAreConsecutive) {
-  for (int size = 1; size <= kMaxSize; ++size) {
-    const HalvingTrees trees(size);
-    const RankCube& cube = trees.cube();
-    int first = 0;
-    for (const int seat : {0, 1}) {
-      EXPECT_EQ(trees.BlocksOf(0, 0, seat).first, first);
-      first += trees.BlocksOf(0, 0, seat).count;
-      for (int dimension = 0; dimension < cube.num_dimensions(); ++dimension) {
-        const int bit = 1 << dimension;
-        for (int corner = 0; corner < bit; ++corner) {
-          const auto all = trees.BlocksOf(corner, dimension, seat);
-          const auto low = trees.BlocksOf(corner, dimension + 1, seat);
-          const auto high = trees.BlocksOf(corner | bit, dimension + 1, seat);
-          EXPECT_EQ(low.first, all.first);
-          EXPECT_EQ(high.first, low.first + low.count);
-          EXPECT_EQ(high.count, all.count - low.count);
-        }
-      }
-    }
-    EXPECT_EQ(first, size);
-    for (int block = 0; block < size; ++block) {
-      EXPECT_EQ(trees
-                    .BlocksOf(cube.CornerOf(block), cube.num_dimensions(),
-                              trees.SeatFor(block))
-                    .count,
-                1);
-    }
+TEST(HalvingTest, LooksLikeThePicture) {
+  const Halving halving(4);
+  const auto exchanges = halving.ExchangesOf(/*rank=*/2, /*seat=*/0);
+  ASSERT_THAT(exchanges, SizeIs(2));
+  EXPECT_EQ(exchanges[0].peer, 3);
+  EXPECT_EQ(exchanges[1].peer, 0);
+  for (const int block : {0, 1, 2, 3}) {
+    EXPECT_EQ(exchanges[0].sent.Has(halving.PlaceOf(block)), block % 2 == 1);
+    EXPECT_EQ(exchanges[1].sent.Has(halving.PlaceOf(block)), block == 0);
+    EXPECT_EQ(exchanges[1].kept.Has(halving.PlaceOf(block)), block == 2);
   }
 }
 
-TEST(HalvingTreesTest, NobodyReceivesMuchMoreThanOthers) {
+TEST(HalvingTest, BlocksThatTravelTogetherAreConsecutive) {
+  for (int size = 2; size <= kMaxSize; ++size) {
+    const Halving halving(size);
+    ForAllExchanges(halving, size, [&](int, int, const auto& exchanges) {
+      Halving::Places had = {exchanges[0].kept.first,
+                             exchanges[0].kept.count + exchanges[0].sent.count};
+      had.first = std::min(had.first, exchanges[0].sent.first);
+      for (const auto& [peer, sent, kept] : exchanges) {
+        EXPECT_EQ(std::min(sent.first, kept.first), had.first);
+        EXPECT_EQ(std::abs(sent.first - kept.first),
+                  sent.first < kept.first ? sent.count : kept.count);
+        EXPECT_EQ(sent.count + kept.count, had.count);
+        had = kept;
+      }
+    });
+  }
+}
+
+TEST(HalvingTest, EveryBlockEndsAtItsOwner) {
   for (int size = 1; size <= kMaxSize; ++size) {
-    const HalvingTrees trees(size);
-    const bool is_cube = size == 1 << CeilLog2(size);
+    const Halving halving(size);
+    std::set<int> places;
+    for (int block = 0; block < size; ++block) {
+      places.insert(halving.PlaceOf(block));
+    }
+    EXPECT_THAT(places, SizeIs(size));
+    EXPECT_EQ(*places.begin(), 0);
+    EXPECT_EQ(*places.rbegin(), size - 1);
+    ForAllExchanges(halving, size, [&](int rank, int, const auto& exchanges) {
+      if (exchanges.empty()) return;
+      const Halving::Places& kept = exchanges.back().kept;
+      EXPECT_LE(kept.count, 1);
+      if (kept.count == 0) return;
+      EXPECT_EQ(kept.first, halving.PlaceOf(rank));
+    });
+  }
+}
+
+TEST(HalvingTest, APeerKeepsWhatIsSent) {
+  for (int size = 1; size <= kMaxSize; ++size) {
+    const Halving halving(size);
     for (int rank = 0; rank < size; ++rank) {
-      int received = 0;
-      for (int block = 0; block < size; ++block) {
-        received +=
-            static_cast<int>(trees.PlaceOf(rank, block).children.size());
+      for (const int seat : halving.SeatsOf(rank)) {
+        for (int dimension = halving.FirstDimension(rank);
+             dimension < halving.cube().num_dimensions(); ++dimension) {
+          const auto own = halving.ExchangeOf(rank, seat, dimension);
+          const auto other = halving.ExchangeOf(
+              own.peer, dimension < 0 ? 1 - seat : seat, dimension);
+          EXPECT_EQ(other.peer, dimension < 0 ? rank : other.peer);
+          EXPECT_EQ(other.kept.first, own.sent.first);
+          EXPECT_EQ(other.kept.count, own.sent.count);
+        }
       }
-      EXPECT_LE(received, size - 1 + (is_cube ? 0 : CeilLog2(size) - 1))
-          << "rank " << rank << " of " << size;
+    }
+  }
+}
+
+TEST(HalvingTest, NobodyReceivesMuchMoreThanOthers) {
+  for (int size = 1; size <= kMaxSize; ++size) {
+    const bool is_cube = size == 1 << CeilLog2(size);
+    std::vector<int> received(size);
+    ForAllExchanges(Halving(size), size,
+                    [&](int rank, int, const auto& exchanges) {
+                      for (const auto& exchange : exchanges) {
+                        received[rank] += exchange.kept.count;
+                      }
+                    });
+    for (const int blocks : received) {
+      EXPECT_LE(blocks, size - 1 + (is_cube ? 0 : CeilLog2(size) - 1)) << size;
     }
   }
 }
