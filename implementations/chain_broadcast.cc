@@ -1,12 +1,8 @@
-#include <memory>
-#include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "implementations/parts/cost.h"
 #include "implementations/parts/pipelines.h"
 #include "implementations/parts/relay.h"
-#include "implementations/parts/relay_outline.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
@@ -24,39 +20,13 @@ namespace {
 // n - 2 + k transfers in a row of one k-th of the buffer. Every rank but the
 // ends receives and sends the buffer once, the least possible, and a chain
 // enters each task once: for large buffers and few ranks.
-Relay RelayOf(const Pipeline& pipeline, int rank) {
-  const std::vector<int>& order = pipeline.order;
-  const int position = PositionIn(order, rank);
-  Relay relay = {.chunks = pipeline.subdivs};
-  if (position > 0) relay.parent = order[position - 1];
-  if (position + 1 < static_cast<int>(order.size())) {
-    relay.children = {order[position + 1]};
-  }
+Relay RelayAt(int /*tree*/, int position, int size) {
+  Relay relay = {.parent = position - 1};
+  if (position + 1 < size) relay.children = {position + 1};
   return relay;
 }
 
-Schedule Plan(const PlanRequest& request) {
-  ScheduleBuilder builder(static_cast<int>(request.subdiv_offsets.size()));
-  for (const Pipeline& pipeline : PipelinesFromSource(request)) {
-    AddRelay(RelayOf(pipeline, request.rank), builder);
-  }
-  return builder.Build();
-}
-
-absl::StatusOr<std::unique_ptr<const Outline>> MakeOutline(
-    const PlanRequest& request) {
-  std::vector<RelayTree> chains;
-  for (const Pipeline& pipeline : PipelinesFromSource(request)) {
-    const std::vector<int>& order = pipeline.order;
-    RelayTree chain = {.parents = std::vector<int>(order.size(), -1),
-                       .num_chunks = static_cast<int>(pipeline.subdivs.size())};
-    for (size_t i = 1; i < order.size(); ++i) {
-      chain.parents[order[i]] = order[i - 1];
-    }
-    chains.push_back(std::move(chain));
-  }
-  return RelayOutline(chains);
-}
+constexpr RelayTrees kChain = {.num_trees = 1, .relay_at = RelayAt};
 
 std::vector<int> Subdivide(const SubdivisionRequest& request) {
   return OnePipeline(
@@ -93,9 +63,15 @@ REGISTER_COLLECTIVE(
                           .supports_subdivisions = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
-               .plan = Plan,
+               .plan =
+                   [](const PlanRequest& request) {
+                     return PlanRelays(request, kChain);
+                   },
                .subdivide = Subdivide,
-               .outline = MakeOutline}));
+               .outline =
+                   [](const PlanRequest& request) {
+                     return RelayOutline(request, kChain);
+                   }}));
 
 }  // namespace
 }  // namespace tutti

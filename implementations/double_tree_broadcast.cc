@@ -1,14 +1,11 @@
-#include <memory>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "implementations/parts/binomial_tree.h"
 #include "implementations/parts/cost.h"
 #include "implementations/parts/double_tree.h"
 #include "implementations/parts/double_tree_links.h"
 #include "implementations/parts/pipelines.h"
 #include "implementations/parts/relay.h"
-#include "implementations/parts/relay_outline.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
@@ -27,61 +24,21 @@ namespace {
 //
 // Halves are cut into k chunks that follow each other: ceil(log2(n - 1)) + k
 // transfers in a row. (Sanders, Speck, Traeff 2009, as for the trees.)
-Relay RelayOf(int tree, const Pipeline& pipeline, int rank) {
-  const std::vector<int>& order = pipeline.order;
-  const int num_others = static_cast<int>(order.size()) - 1;
-  const auto rank_at = [&](int position) { return order[1 + position]; };
-  Relay relay;
-  for (const int subdiv : pipeline.subdivs) {
-    relay.chunks.push_back(2 * subdiv + tree);
+Relay RelayAt(int tree, int position, int size) {
+  const int num_others = size - 1;
+  if (position == 0) {
+    if (num_others == 0) return {};
+    return {.children = {1 + RootOfTree(tree, num_others)}};
   }
-  if (rank == order.front()) {
-    if (num_others > 0) {
-      relay.children = {rank_at(RootOfTree(tree, num_others))};
-    }
-    return relay;
-  }
-  const int position = PositionIn(order, rank) - 1;
-  const TreePlace place = PlaceInTree(tree, position, num_others);
-  relay.parent = place.parent < 0 ? order.front() : rank_at(place.parent);
+  const TreePlace place = PlaceInTree(tree, position - 1, num_others);
+  Relay relay = {.parent = place.parent < 0 ? 0 : 1 + place.parent};
   for (const int child : {place.left, place.right}) {
-    if (child >= 0) relay.children.push_back(rank_at(child));
+    if (child >= 0) relay.children.push_back(1 + child);
   }
   return relay;
 }
 
-Schedule Plan(const PlanRequest& request) {
-  const auto num_subdivs = static_cast<int>(request.subdiv_offsets.size());
-  ScheduleBuilder builder(/*num_chunks=*/2 * num_subdivs);
-  for (const Pipeline& pipeline : PipelinesFromSource(request)) {
-    for (const int tree : {0, 1}) {
-      AddRelay(RelayOf(tree, pipeline, request.rank), builder);
-    }
-  }
-  return builder.Build();
-}
-
-RelayTree RelayTreeOf(int tree, const Pipeline& pipeline) {
-  const std::vector<int>& order = pipeline.order;
-  const int num_others = static_cast<int>(order.size()) - 1;
-  RelayTree relays = {.parents = std::vector<int>(order.size(), -1),
-                      .num_chunks = static_cast<int>(pipeline.subdivs.size())};
-  for (int position = 0; position < num_others; ++position) {
-    const int parent = PlaceInTree(tree, position, num_others).parent;
-    relays.parents[order[1 + position]] =
-        parent < 0 ? order.front() : order[1 + parent];
-  }
-  return relays;
-}
-
-absl::StatusOr<std::unique_ptr<const Outline>> MakeOutline(
-    const PlanRequest& request) {
-  std::vector<RelayTree> trees;
-  for (const Pipeline& pipeline : PipelinesFromSource(request)) {
-    for (const int tree : {0, 1}) trees.push_back(RelayTreeOf(tree, pipeline));
-  }
-  return RelayOutline(trees);
-}
+constexpr RelayTrees kTrees = {.num_trees = 2, .relay_at = RelayAt};
 
 // Returns the rounds of the first piece.
 int NumRounds(int size) { return size < 2 ? 0 : CeilLog2(size - 1) + 1; }
@@ -123,9 +80,15 @@ REGISTER_COLLECTIVE(
                           .supports_subdivisions = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
-               .plan = Plan,
+               .plan =
+                   [](const PlanRequest& request) {
+                     return PlanRelays(request, kTrees);
+                   },
                .subdivide = Subdivide,
-               .outline = MakeOutline}));
+               .outline =
+                   [](const PlanRequest& request) {
+                     return RelayOutline(request, kTrees);
+                   }}));
 
 }  // namespace
 }  // namespace tutti
