@@ -86,7 +86,9 @@ REGISTER_COLLECTIVE(
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
                .plan = PlanBruckGather,
-               .outline = BruckGatherOutline}));
+               .outline = [](const PlanRequest& request) {
+                 return ShuffleOutline(request, {.gathers = true});
+               }}));
 
 }  // namespace
 }  // namespace tutti

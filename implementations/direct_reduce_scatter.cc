@@ -84,7 +84,9 @@ REGISTER_COLLECTIVE(
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
                .plan = PlanDirectReduceScatter,
-               .outline = DirectReduceScatterOutline}));
+               .outline = [](const PlanRequest& request) {
+                 return ShuffleOutline(request, {.scatters = true});
+               }}));
 
 }  // namespace
 }  // namespace tutti

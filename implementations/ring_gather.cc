@@ -1,6 +1,3 @@
-#include <memory>
-
-#include "absl/status/statusor.h"
 #include "implementations/parts/cost.h"
 #include "implementations/parts/ring_outline.h"
 #include "implementations/parts/subdivision.h"
@@ -37,15 +34,6 @@ void AddRing(const Ring& ring, ScheduleBuilder& builder) {
   builder.AddLane().Copy(Data(own), Input(own));
 }
 
-Schedule Plan(const PlanRequest& request) {
-  return PlanRings(request, AddRing);
-}
-
-absl::StatusOr<std::unique_ptr<const Outline>> MakeOutline(
-    const PlanRequest& request) {
-  return RingOutline(request, {.copies_own = true});
-}
-
 REGISTER_COLLECTIVE(
     RingGather,
     Scheduled({.traits = {.summary = "blocks go round a ring: fewest bytes, "
@@ -56,9 +44,15 @@ REGISTER_COLLECTIVE(
                           .supports_uneven = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = RingSeconds},
-               .plan = Plan,
+               .plan =
+                   [](const PlanRequest& request) {
+                     return PlanRings(request, AddRing);
+                   },
                .subdivide = DefaultSubdivisions,
-               .outline = MakeOutline}));
+               .outline =
+                   [](const PlanRequest& request) {
+                     return RingOutline(request, {.copies_own = true});
+                   }}));
 
 // The name in TensorFlow's collective runtime.
 REGISTER_COLLECTIVE_ALIAS(RingGatherer, RingGather);

@@ -1,6 +1,3 @@
-#include <memory>
-
-#include "absl/status/statusor.h"
 #include "implementations/parts/cost.h"
 #include "implementations/parts/ring_outline.h"
 #include "implementations/parts/subdivision.h"
@@ -51,17 +48,8 @@ void AddRing(const Ring& ring, ScheduleBuilder& builder) {
   }
 }
 
-Schedule Plan(const PlanRequest& request) {
-  return PlanRings(request, AddRing);
-}
-
 double CostSeconds(const CostQuery& query) {
   return RingTraffic(query).Times(2).Seconds(query.model, BlockBytes(query));
-}
-
-absl::StatusOr<std::unique_ptr<const Outline>> MakeOutline(
-    const PlanRequest& request) {
-  return RingOutline(request, {.times_around = 2, .times_reduced = 1});
 }
 
 REGISTER_COLLECTIVE(
@@ -73,9 +61,16 @@ REGISTER_COLLECTIVE(
                           .rank_list = RankListUse::kAllRanks,
                           .determinism = Determinism::kFixedLayout,
                           .cost_seconds = CostSeconds},
-               .plan = Plan,
+               .plan =
+                   [](const PlanRequest& request) {
+                     return PlanRings(request, AddRing);
+                   },
                .subdivide = DefaultSubdivisions,
-               .outline = MakeOutline}));
+               .outline =
+                   [](const PlanRequest& request) {
+                     return RingOutline(
+                         request, {.times_around = 2, .times_reduced = 1});
+                   }}));
 
 // The name in TensorFlow's collective runtime.
 REGISTER_COLLECTIVE_ALIAS(RingReducer, RingReduce);

@@ -1,6 +1,3 @@
-#include <memory>
-
-#include "absl/status/statusor.h"
 #include "implementations/parts/cost.h"
 #include "implementations/parts/ring_outline.h"
 #include "implementations/parts/subdivision.h"
@@ -59,13 +56,6 @@ Schedule Plan(const PlanRequest& request) {
   });
 }
 
-absl::StatusOr<std::unique_ptr<const Outline>> MakeOutline(
-    const PlanRequest& request) {
-  const int max_partials = request.blocks_differ ? request.layout.size() : 2;
-  return RingOutline(request,
-                     {.times_reduced = 1, .max_partials = max_partials});
-}
-
 REGISTER_COLLECTIVE(
     RingReduceScatter,
     Scheduled({.traits = {.summary = "sums go round a ring to their owners: "
@@ -77,7 +67,12 @@ REGISTER_COLLECTIVE(
                           .cost_seconds = RingSeconds},
                .plan = Plan,
                .subdivide = DefaultSubdivisions,
-               .outline = MakeOutline}));
+               .outline = [](const PlanRequest& request) {
+                 const int max_partials =
+                     request.blocks_differ ? request.layout.size() : 2;
+                 return RingOutline(request, {.times_reduced = 1,
+                                              .max_partials = max_partials});
+               }}));
 
 }  // namespace
 }  // namespace tutti

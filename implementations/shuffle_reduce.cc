@@ -95,7 +95,9 @@ REGISTER_COLLECTIVE(
                     .determinism = Determinism::kByRankOrder,
                     .cost_seconds = CostSeconds},
          .plan = Plan,
-         .outline = ShuffleOutline}));
+         .outline = [](const PlanRequest& request) {
+           return ShuffleOutline(request, {.scatters = true, .gathers = true});
+         }}));
 
 }  // namespace
 }  // namespace tutti

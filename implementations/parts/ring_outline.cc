@@ -105,8 +105,8 @@ class Rings : public Outline {
 
 }  // namespace
 
-std::unique_ptr<const Outline> RingOutline(const PlanRequest& request,
-                                           const RingRounds& rounds) {
+absl::StatusOr<std::unique_ptr<const Outline>> RingOutline(
+    const PlanRequest& request, const RingRounds& rounds) {
   Sends sends = SendsOf(request);
   const Outline::Size size = SizeOf(request, rounds, sends);
   return std::make_unique<Rings>(size, rounds, std::move(sends));

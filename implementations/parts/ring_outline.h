@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
@@ -19,8 +20,8 @@ struct RingRounds {
 // Outline of one or several rings. The period is one task if all tasks have the
 // same number of devices, and one rank within a single task. A ring of a given
 // order has no period. Rings of the same order are one ring.
-std::unique_ptr<const Outline> RingOutline(const PlanRequest& request,
-                                           const RingRounds& rounds);
+absl::StatusOr<std::unique_ptr<const Outline>> RingOutline(
+    const PlanRequest& request, const RingRounds& rounds);
 
 }  // namespace tutti
 

@@ -9,14 +9,9 @@
 namespace tutti {
 namespace {
 
-struct Stages {
-  bool scatters = false;  // Round 1: all send owners their blocks.
-  bool gathers = false;   // Then all send all their blocks.
-};
-
 class Shuffle : public Outline {
  public:
-  Shuffle(int num_ranks, const Stages& stages)
+  Shuffle(int num_ranks, const ShuffleStages& stages)
       : Outline(SizeOf(num_ranks, stages)), stages_(stages) {}
 
   void Append(int round, int first, int end,
@@ -41,7 +36,7 @@ class Shuffle : public Outline {
   }
 
  private:
-  static Size SizeOf(int num_ranks, const Stages& stages) {
+  static Size SizeOf(int num_ranks, const ShuffleStages& stages) {
     const int num_others = num_ranks - 1;
     const int64_t most_peers = stages.scatters ? num_others : 1;
     const int to_owners = stages.scatters ? std::min(1, num_others) : 0;
@@ -81,32 +76,17 @@ class Shuffle : public Outline {
         {.rank = rank, .reduced_chunks = size().num_ranks - 1});
   }
 
-  const Stages stages_;
+  const ShuffleStages stages_;
 };
-
-std::unique_ptr<const Outline> Make(const PlanRequest& request,
-                                    const Stages& stages) {
-  return std::make_unique<Shuffle>(request.layout.size(), stages);
-}
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<const Outline>> DirectReduceScatterOutline(
-    const PlanRequest& request) {
-  return Make(request, {.scatters = true});
-}
-
-absl::StatusOr<std::unique_ptr<const Outline>> BruckGatherOutline(
-    const PlanRequest& request) {
-  return Make(request, {.gathers = true});
-}
-
 absl::StatusOr<std::unique_ptr<const Outline>> ShuffleOutline(
-    const PlanRequest& request) {
+    const PlanRequest& request, const ShuffleStages& stages) {
   if (!request.rank_list.empty()) {
     return absl::UnimplementedError("owners are listed");
   }
-  return Make(request, {.scatters = true, .gathers = true});
+  return std::make_unique<Shuffle>(request.layout.size(), stages);
 }
 
 }  // namespace tutti

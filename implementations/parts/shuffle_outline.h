@@ -8,14 +8,16 @@
 
 namespace tutti {
 
-// Outlines of DirectReduceScatter, of BruckGather, and of ShuffleReduce, which
-// does both. Not for requests that list owners. All ranks do the same.
-absl::StatusOr<std::unique_ptr<const Outline>> DirectReduceScatterOutline(
-    const PlanRequest& request);
-absl::StatusOr<std::unique_ptr<const Outline>> BruckGatherOutline(
-    const PlanRequest& request);
+struct ShuffleStages {
+  bool scatters = false;  // Round 1: all send owners their blocks.
+  bool gathers = false;   // Then all send all their blocks.
+};
+
+// Outline of DirectReduceScatter, which scatters, of BruckGather, which
+// gathers, and of ShuffleReduce, which does both. All ranks do the same.
+// Errors: UNIMPLEMENTED if the request lists owners.
 absl::StatusOr<std::unique_ptr<const Outline>> ShuffleOutline(
-    const PlanRequest& request);
+    const PlanRequest& request, const ShuffleStages& stages);
 
 }  // namespace tutti
 

@@ -342,7 +342,7 @@ absl::StatusOr<std::unique_ptr<const Outline>> HierarchicalReduceOutline(
     parts.between = *std::move(between);
   }
   if (num_devices > 1) {
-    auto gather = BruckGatherOutline({.layout = task});
+    auto gather = ShuffleOutline({.layout = task}, {.gathers = true});
     if (!gather.ok()) return gather;
     parts.gather = *std::move(gather);
   }
