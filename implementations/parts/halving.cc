@@ -4,30 +4,36 @@
 
 namespace tutti {
 
-std::vector<int> Halving::SeatsOf(int rank) const {
+absl::InlinedVector<int, 2> Halving::SeatsOf(int rank) const {
   if (cube_.num_shared() == 0) return {0};
   if (cube_.PartnerOf(rank) != rank) return {cube_.SeatOf(rank)};
   return {0, 1};
 }
 
-Halving::Exchange Halving::ExchangeOf(int rank, int seat, int dimension) const {
+Halving::Sizes Halving::SizesOf(int rank, int seat, int dimension) const {
   if (dimension < 0) {
-    return {.peer = cube_.PartnerOf(rank),
-            .sent = PlacesOf(0, 0, 1 - seat),
-            .kept = PlacesOf(0, 0, seat)};
+    return {cube_.PartnerOf(rank), PlacesOf(1 - seat).count,
+            PlacesOf(seat).count};
   }
   const int corner = cube_.CornerOf(rank);
   const int across = corner ^ (1 << dimension);
-  return {.peer = cube_.RankAt(across, seat),
-          .sent = PlacesOf(across, dimension + 1, seat),
-          .kept = PlacesOf(corner, dimension + 1, seat)};
+  return {cube_.RankAt(across, seat), NumBlocks(across, dimension + 1, seat),
+          NumBlocks(corner, dimension + 1, seat)};
 }
 
 std::vector<Halving::Exchange> Halving::ExchangesOf(int rank, int seat) const {
   std::vector<Exchange> exchanges;
-  for (int dimension = FirstDimension(rank); dimension < cube_.num_dimensions();
-       ++dimension) {
-    exchanges.push_back(ExchangeOf(rank, seat, dimension));
+  Places kept = PlacesOf(seat);
+  if (FirstDimension(rank) < 0) {
+    exchanges.push_back({cube_.PartnerOf(rank), PlacesOf(1 - seat), kept});
+  }
+  for (int dimension = 0; dimension < cube_.num_dimensions(); ++dimension) {
+    const Sizes sizes = SizesOf(rank, seat, dimension);
+    Places sent = {kept.first, sizes.num_sent};
+    kept.count = sizes.num_kept;
+    const bool is_above = (cube_.CornerOf(rank) >> dimension & 1) != 0;
+    (is_above ? kept : sent).first += is_above ? sent.count : kept.count;
+    exchanges.push_back({sizes.peer, sent, kept});
   }
   return exchanges;
 }
@@ -40,32 +46,21 @@ int Halving::PlaceOf(int block) const {
   int seat = cube_.SeatOf(block);
   if (index >= 0 && cube_.num_shared() > 0)
     seat = 2 * index < num_alone ? 0 : 1;
-  return PlacesOf(corner, cube_.num_dimensions(), seat).first;
+  const auto exchanges = ExchangesOf(block, seat);
+  return exchanges.empty() ? 0 : exchanges.back().kept.first;
 }
 
 int Halving::NumBlocks(int corner, int num_dimensions, int seat) const {
-  const int step = 1 << num_dimensions;
-  const int offset = corner % step;
+  const int offset = corner & ((1 << num_dimensions) - 1);
   // Counts such corners below `end`.
   const auto below = [&](int end) {
-    return end <= offset ? 0 : (end - offset - 1) / step + 1;
+    return end <= offset ? 0 : ((end - offset - 1) >> num_dimensions) + 1;
   };
   const int shared = cube_.num_shared();
   const int all = below(cube_.num_corners());
   if (shared == 0) return seat == 0 ? all : 0;
   const int half = shared + (cube_.num_corners() - shared + 1) / 2;
   return seat == 0 ? below(half) : below(shared) + all - below(half);
-}
-
-Halving::Places Halving::PlacesOf(int corner, int num_dimensions,
-                                  int seat) const {
-  int first = seat == 0 ? 0 : NumBlocks(0, 0, /*seat=*/0);
-  for (int dimension = 0; dimension < num_dimensions; ++dimension) {
-    const int bit = 1 << dimension;
-    if ((corner & bit) == 0) continue;
-    first += NumBlocks(corner ^ bit, dimension + 1, seat);
-  }
-  return {first, NumBlocks(corner, num_dimensions, seat)};
 }
 
 Traffic HalvingTraffic(const CostQuery& query, bool in_ranges) {

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "implementations/parts/cost.h"
 #include "implementations/parts/rank_cube.h"
 #include "tutti/implementation.h"
@@ -51,16 +52,23 @@ class Halving {
 
   // Returns the seats whose blocks the rank exchanges: its own or, if it is
   // alone on its corner, both. If no corner is shared, seat 0.
-  std::vector<int> SeatsOf(int rank) const;
+  absl::InlinedVector<int, 2> SeatsOf(int rank) const;
 
   // Returns the first dimension along which the rank exchanges blocks.
   int FirstDimension(int rank) const {
     return cube_.PartnerOf(rank) == rank ? 0 : -1;
   }
 
-  // Returns how the rank exchanges the blocks of one of its seats. REQUIRES:
-  // FirstDimension(rank) <= dimension < num_dimensions.
-  Exchange ExchangeOf(int rank, int seat, int dimension) const;
+  // Numbers of blocks of a seat that a rank exchanges along a dimension.
+  struct Sizes {
+    int peer = 0;
+    int num_sent = 0;
+    int num_kept = 0;
+  };
+
+  // REQUIRES: the seat is one of the rank's, and FirstDimension(rank) <=
+  // dimension < num_dimensions.
+  Sizes SizesOf(int rank, int seat, int dimension) const;
 
   // Returns all exchanges of the blocks of one of the rank's seats, in order.
   std::vector<Exchange> ExchangesOf(int rank, int seat) const;
@@ -68,10 +76,15 @@ class Halving {
   int PlaceOf(int block) const;
 
  private:
-  // Returns the places of the blocks of `seat` whose owners are on corners
-  // equal to `corner` in the first `num_dimensions` dimensions.
-  Places PlacesOf(int corner, int num_dimensions, int seat) const;
+  // Returns the number of blocks of `seat` whose owners are on corners equal to
+  // `corner` in the first `num_dimensions` dimensions.
   int NumBlocks(int corner, int num_dimensions, int seat) const;
+
+  // Returns all places of the blocks of a seat.
+  Places PlacesOf(int seat) const {
+    const int first = seat == 0 ? 0 : NumBlocks(0, 0, /*seat=*/0);
+    return {first, NumBlocks(0, 0, seat)};
+  }
 
   const RankCube cube_;
 };

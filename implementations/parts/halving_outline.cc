@@ -33,8 +33,7 @@ class HalvingRounds : public Outline {
     if (!GoesDown(rank, round)) return 0;
     int64_t received = 0;
     for (const int seat : halving_.SeatsOf(rank)) {
-      received +=
-          halving_.ExchangeOf(rank, seat, DimensionDown(round)).sent.count;
+      received += halving_.SizesOf(rank, seat, DimensionDown(round)).num_sent;
     }
     return received;
   }
@@ -62,7 +61,7 @@ class HalvingRounds : public Outline {
       int64_t sums = 0;
       for (const int seat : halving.SeatsOf(rank)) {
         const int dimension = halving.FirstDimension(rank);
-        sums += halving.ExchangeOf(rank, seat, dimension).kept.count;
+        sums += halving.SizesOf(rank, seat, dimension).num_kept;
       }
       most = std::max(most, sums - 1);
     }
@@ -103,18 +102,17 @@ class HalvingRounds : public Outline {
     }
     if (ways_ == Ways::kUp || !GoesDown(rank, round)) return;
     for (const int seat : halving_.SeatsOf(rank)) {
-      const auto exchange =
-          halving_.ExchangeOf(rank, seat, DimensionDown(round));
-      AppendTransfer(rank, exchange.peer, exchange.kept.count, into);
+      const auto sizes = halving_.SizesOf(rank, seat, DimensionDown(round));
+      AppendTransfer(rank, sizes.peer, sizes.num_kept, into);
     }
   }
 
   void AppendUp(int rank, int dimension, OutlineRound* into) const {
     int64_t reduced = 0;
     for (const int seat : halving_.SeatsOf(rank)) {
-      const auto exchange = halving_.ExchangeOf(rank, seat, dimension);
-      AppendTransfer(rank, exchange.peer, exchange.sent.count, into);
-      reduced += exchange.kept.count;
+      const auto sizes = halving_.SizesOf(rank, seat, dimension);
+      AppendTransfer(rank, sizes.peer, sizes.num_sent, into);
+      reduced += sizes.num_kept;
     }
     if (reduced > 0) into->work.push_back({rank, reduced, 0});
   }

@@ -76,7 +76,7 @@ a task sends and receives alone: that takes longer. A note says so.
   time_us                      until the last rank has ended
   lower_bound_us, share        share is lower bound / time; null of one rank
   rounds, simulated_ranks      the other ranks do the same, elsewhere
-  chunk_bytes                  of a message
+  chunk_bytes                  of a chunk; a message has at least one
   input_bytes, output_bytes, scratch_bytes
                                the most that a rank has
   processors, processors_share of all hosts, and the share of the time that they
