@@ -12,6 +12,7 @@
 #include "schedule/proof/verifier.h"
 #include "schedule/simulate/cluster_model.h"
 #include "schedule/simulate/lower_bound.h"
+#include "schedule/simulate/outline_testing.h"
 #include "schedule/simulate/planned_outline.h"
 #include "schedule/simulate/simulator.h"
 #include "tests/doubles/status_matchers.h"

@@ -6,8 +6,8 @@
 
 #include "schedule/group_plan.h"
 #include "schedule/proof/expression.h"
+#include "schedule/proof/expression_testing.h"
 #include "schedule/proof/symbolic.h"
-#include "schedule/proof/written_expression.h"
 #include "schedule/step_depth.h"
 #include "tutti/implementation.h"
 #include "tutti/schedule.h"

@@ -73,36 +73,23 @@ void ChunkMap::SetBlocks(const CollectiveParams& params) {
   });
   const int64_t block = BlockRows(instance, group_size_, rank_, rank_) * row;
   if (HasInput(instance.type, rank_, instance.root)) {
-    input_ = MakeBlocks(sent, /*only_own=*/InputIsOwnBlock(instance.type));
-    input_.block_elements = block;
-    input_.pieces = MakeCutter(block, pieces_per_block_);
+    input_ = MakeBlocks(sent, InputIsOwnBlock(instance.type), block);
   }
   if (HasOutput(instance.type, rank_, instance.root)) {
-    data_ = MakeBlocks(received, /*only_own=*/OutputIsOwnBlock(instance.type));
-    data_.block_elements = block;
-    data_.pieces = MakeCutter(block, pieces_per_block_);
+    data_ = MakeBlocks(received, OutputIsOwnBlock(instance.type), block);
   }
 }
 
 ChunkMap::Buffer ChunkMap::MakeBlocks(std::vector<int64_t> begins,
-                                      bool only_own) const {
+                                      bool only_own,
+                                      int64_t block_elements) const {
   Buffer buffer;
   buffer.first_chunk = only_own ? rank_ * pieces_per_block_ : 0;
   buffer.num_chunks = only_own ? pieces_per_block_ : num_chunks_;
+  buffer.pieces = MakeCutter(block_elements, pieces_per_block_);
+  buffer.block_elements = block_elements;
   buffer.block_begins = std::move(begins);
   return buffer;
-}
-
-bool ChunkMap::Has(const Slot& slot) const {
-  switch (slot.space) {
-    case Space::kInput:
-      return input_.Has(slot);
-    case Space::kData:
-      return data_.Has(slot);
-    case Space::kScratch:
-      return slot.bank >= 0 && (input_.Has(slot) || data_.Has(slot));
-  }
-  return false;
 }
 
 Range ChunkMap::RangeIn(const Buffer& buffer, int chunk) const {

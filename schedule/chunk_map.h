@@ -41,12 +41,8 @@ class ChunkMap {
   // REQUIRES: GroupMemory::CheckNumChunks() is OK.
   ChunkMap(const CollectiveParams& params, int num_chunks);
 
-  // Returns false if the collective gives the member no such chunks (see above)
-  // in one buffer, or if a chunk number does not exist.
-  bool Has(const Slot& slot) const;
-
-  // Consecutive chunks are consecutive elements. REQUIRES: Has(slot). `begin`
-  // is 0 for scratch.
+  // Consecutive chunks are consecutive elements. `begin` is 0 for scratch.
+  // REQUIRES: GroupMemory::Has(slot).
   Range RangeOf(const Slot& slot) const;
 
  private:
@@ -71,9 +67,8 @@ class ChunkMap {
     std::vector<int64_t> block_begins;
 
     bool Has(const Slot& slot) const {
-      return slot.chunk >= first_chunk && slot.num_chunks > 0 &&
-             slot.num_chunks <= num_chunks &&
-             slot.chunk - first_chunk <= num_chunks - slot.num_chunks;
+      return slot.chunk >= first_chunk &&
+             slot.chunk + slot.num_chunks <= first_chunk + num_chunks;
     }
   };
 
@@ -82,7 +77,8 @@ class ChunkMap {
 
   void SetWhole(const CollectiveParams& params);
   void SetBlocks(const CollectiveParams& params);
-  Buffer MakeBlocks(std::vector<int64_t> begins, bool only_own) const;
+  Buffer MakeBlocks(std::vector<int64_t> begins, bool only_own,
+                    int64_t block_elements) const;
   Range RangeIn(const Buffer& buffer, const Slot& slot) const;
   Range RangeIn(const Buffer& buffer, int chunk) const;
 

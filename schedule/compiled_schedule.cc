@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -35,7 +36,7 @@ class ScheduleCompiler {
     }
     RETURN_IF_ERROR(memory_.CheckNumChunks());
     RETURN_IF_ERROR(CheckSteps());
-    CollectScratchReads();
+    CountScratchReads();
     result_.num_chunks_ = schedule_.num_chunks;
     for (const Lane& lane : schedule_.lanes) AddLane(lane);
     ConnectOps();
@@ -100,30 +101,25 @@ class ScheduleCompiler {
            ref.step < static_cast<int>(lanes[ref.lane].size());
   }
 
-  void CollectScratchReads() {
+  void CountScratchReads() {
     for (const Lane& lane : schedule_.lanes) {
       for (const Step& step : lane) {
         for (const Slot& operand : SlotsRead(step)) {
           if (operand.space != Space::kScratch) continue;
-          scratch_reads_.push_back(operand);
-          longest_read_ = std::max(longest_read_, operand.num_chunks);
+          for (int i = 0; i < operand.num_chunks; ++i) {
+            ++num_reads_[{operand.chunk + i, operand.bank}];
+          }
         }
       }
     }
-    std::sort(scratch_reads_.begin(), scratch_reads_.end(), IsBefore);
   }
 
+  // REQUIRES: some step reads the whole slot, which is scratch.
   bool IsReadOnce(const Slot& slot) const {
-    const Slot first = Scratch(slot.chunk - longest_read_ + 1, slot.bank);
-    int num_reads = 0;
-    for (auto read = std::lower_bound(scratch_reads_.begin(),
-                                      scratch_reads_.end(), first, IsBefore);
-         read != scratch_reads_.end() && read->bank == slot.bank &&
-         read->chunk < End(slot);
-         ++read) {
-      if (End(*read) > slot.chunk) ++num_reads;
+    for (int i = 0; i < slot.num_chunks; ++i) {
+      if (num_reads_.at({slot.chunk + i, slot.bank}) != 1) return false;
     }
-    return num_reads == 1;
+    return true;
   }
 
   // Returns the operand of `next` that `recv` can be fused into.
@@ -255,8 +251,8 @@ class ScheduleCompiler {
   const GroupMemory& memory_;
   const int rank_;
   const bool fuse_;
-  std::vector<Slot> scratch_reads_;  // Sorted by IsBefore().
-  int longest_read_ = 0;
+  // By chunk and bank of scratch.
+  absl::flat_hash_map<std::pair<int, int>, int> num_reads_;
   std::vector<std::vector<int32_t>> op_of_step_;  // By lane and step.
   std::vector<StepRef> after_;                    // By op.
   CompiledSchedule result_;

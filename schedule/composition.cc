@@ -131,7 +131,7 @@ class Composition::Adding {
   }
 
   // Adds a step or a pair, cut where its chunks are not consecutive in the
-  // whole. A pair stays one.
+  // whole. A pair stays one. `is_alone`: the lane has no other step.
   void AddPieces(absl::Span<const Step> steps, bool is_alone) {
     std::vector<StepRef> places(steps.size());
     const auto slots = SlotsOf(steps[0]);
@@ -140,7 +140,8 @@ class Composition::Adding {
       while (end < count && AreConsecutive(steps, end)) ++end;
       std::vector<StepRef> needed = NeededBy(PieceOf(steps.back(), begin, end));
       for (size_t i = 0; i < steps.size(); ++i) {
-        places[i] = AddStep(PieceOf(steps[i], begin, end), needed, is_alone);
+        places[i] = AddStep(PieceOf(steps[i], begin, end), needed,
+                            is_alone && end - begin == count);
         needed.clear();
       }
     }
@@ -175,35 +176,31 @@ class Composition::Adding {
   // pair needs, and that no earlier step of the lane awaits.
   std::vector<StepRef> NeededBy(const Step& step) {
     std::vector<StepRef> needed;
-    const auto add = [&](const Value& value) {
-      if (!value.made.is_set() || absl::c_linear_search(awaited_, value.made)) {
-        return;
+    const auto add = [&](const Slot& slot) {
+      for (int i = 0; i < slot.num_chunks; ++i) {
+        const Value& value = whole_.values_[part_.chunks[slot.chunk + i]];
+        // Values in other places are not overwritten.
+        if (slot.space == Space::kData && value.slot.space != Space::kData) {
+          continue;
+        }
+        if (!value.made.is_set()) continue;
+        if (absl::c_linear_search(awaited_, value.made)) continue;
+        awaited_.push_back(value.made);
+        needed.push_back(value.made);
       }
-      awaited_.push_back(value.made);
-      needed.push_back(value.made);
     };
-    for (const Slot& operand : SlotsRead(step)) {
-      if (operand.space != Space::kInput) continue;
-      for (int i = 0; i < operand.num_chunks; ++i) add(ValueOf(operand, i));
-      return needed;
+    for (const Slot& slot : SlotsOf(step)) {
+      if (slot.space == Space::kInput) add(slot);
     }
-    if (!Writes(step.kind) || step.into.space != Space::kData) return needed;
-    // The step overwrites the output of earlier parts.
-    for (int i = 0; i < step.into.num_chunks; ++i) {
-      const Value& value = ValueOf(step.into, i);
-      if (value.slot.space == Space::kData) add(value);
-    }
+    const bool writes_output =
+        Writes(step.kind) && step.into.space == Space::kData;
+    if (needed.empty() && writes_output) add(step.into);
     return needed;
   }
 
-  // The value of earlier parts of chunk `i` of the slot.
-  const Value& ValueOf(const Slot& slot, int i) const {
-    return whole_.values_[part_.chunks[slot.chunk + i]];
-  }
-
   // Adds the step and returns its place. If the step is left out, returns the
-  // step to wait for instead. In a lane with other steps an idle step stays,
-  // because later steps wait with it.
+  // step to wait for instead. In a lane with other steps or pieces an idle step
+  // stays, because later steps wait with it.
   StepRef AddStep(const Step& step, absl::Span<const StepRef> needed,
                   bool is_alone) {
     Step added = Translated(step);

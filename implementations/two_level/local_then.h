@@ -9,8 +9,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "implementations/two_level/local_then_outline.h"
-#include "implementations/two_level/local_then_plan.h"
 #include "schedule/engine/inter_task_level.h"
 #include "schedule/engine/schedule_between_tasks.h"
 #include "tutti/environment.h"
@@ -66,39 +64,6 @@ double LocalThenSeconds(absl::string_view between, int64_t chunk_bytes,
 // `functions` are the stand-in's functions, the price, and check_parts.
 std::shared_ptr<const CollectiveFactory> MakeLocalThenFactory(
     std::string between, int64_t chunk_bytes, Algorithm functions);
-
-// Makes a Hierarchical<"LocalReduce", ...>() (tutti/schedule.h) with chunks of
-// any size and a registered schedule between processes:
-//   REGISTER_COLLECTIVE(ThenStar, LocalThenFactory<"StarReduce">());
-// The program links that schedule, too, as tutti/schedule.h says. The stand-in
-// (stand_in.h) sends messages within tasks (local_then_plan.h).
-template <ImplementationName between,
-          int64_t chunk_bytes = kLocalThenChunkBytes>
-std::shared_ptr<const CollectiveFactory> LocalThenFactory() {
-  return MakeLocalThenFactory(
-      std::string(between.view()), chunk_bytes,
-      {.traits = {.check_parts =
-                      [] {
-                        return FindInterTaskLevel(between.view()).status();
-                      },
-                  .cost_seconds =
-                      [](const CostQuery& query) {
-                        return LocalThenSeconds(between.view(), chunk_bytes,
-                                                query);
-                      }},
-       .plan =
-           [](const PlanRequest& request) {
-             return PlanLocalThen(between.view(), request);
-           },
-       .subdivide =
-           [](const SubdivisionRequest& request) {
-             return SubdivideLocalThen(between.view(), chunk_bytes, request);
-           },
-       .outline =
-           [](const PlanRequest& request) {
-             return LocalThenOutline(between.view(), request);
-           }});
-}
 
 // Makes a LocalThen with the library `delegate` (CollectiveDelegate::name())
 // between processes. Works in one chunk and has no stand-in; `summary` is one

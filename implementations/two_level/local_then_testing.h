@@ -12,12 +12,18 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "framework/reduce/reduction_test_data.h"
+#include "implementations/two_level/local_then.h"
+#include "implementations/two_level/local_then_outline.h"
+#include "implementations/two_level/local_then_plan.h"
+#include "schedule/engine/schedule_between_tasks.h"
 #include "tests/cluster/tasks_in_process.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tutti/collective.h"
 #include "tutti/device.h"
 #include "tutti/executor.h"
+#include "tutti/implementation.h"
 #include "tutti/reduction.h"
+#include "tutti/schedule.h"
 #include "tutti/tensor.h"
 
 // Runs all-reduces of several members in each of several processes. The
@@ -25,6 +31,37 @@
 // runs real processes.
 
 namespace tutti {
+
+// Makes a Hierarchical<"LocalReduce", ...>() (tutti/schedule.h) with chunks of
+// any size and a registered schedule between processes:
+//   REGISTER_COLLECTIVE(ThenStar, LocalThenFactory<"StarReduce">());
+template <ImplementationName between,
+          int64_t chunk_bytes = kLocalThenChunkBytes>
+std::shared_ptr<const CollectiveFactory> LocalThenFactory() {
+  return MakeLocalThenFactory(
+      std::string(between.view()), chunk_bytes,
+      {.traits = {.check_parts =
+                      [] {
+                        return FindInterTaskLevel(between.view()).status();
+                      },
+                  .cost_seconds =
+                      [](const CostQuery& query) {
+                        return LocalThenSeconds(between.view(), chunk_bytes,
+                                                query);
+                      }},
+       .plan =
+           [](const PlanRequest& request) {
+             return PlanLocalThen(between.view(), request);
+           },
+       .subdivide =
+           [](const SubdivisionRequest& request) {
+             return SubdivideLocalThen(between.view(), chunk_bytes, request);
+           },
+       .outline =
+           [](const PlanRequest& request) {
+             return LocalThenOutline(between.view(), request);
+           }});
+}
 
 // Chunk size of the implementations registered here. ThenRing, ThenHalving and
 // ThenTrees are LocalThenRing, LocalThenRecursiveHalvingDoubling and

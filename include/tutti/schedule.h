@@ -255,10 +255,8 @@ class Outline {
     // no other sender. In every round, all ranks send and work equally much.
     bool is_ring = false;
 
-    // Largest number of ranks that send or work in a round. 0: no claim.
-    int busy_ranks = 0;
-
-    // Largest number of transfers in a round. 0: no claim.
+    // Largest number of transfers in a round, thus of ranks that send. 0: no
+    // claim.
     int64_t most_transfers = 0;
 
     friend bool operator==(const Size&, const Size&) = default;
@@ -349,7 +347,7 @@ struct Algorithm {
   // Returns the outline of `plan`'s schedules, for groups that are too large to
   // plan; `rank` is ignored. Pure; the outline does not refer to the request.
   // Null, or an error with the reason: there are only plans. The conformance
-  // suite compares outline and plan (CheckOutline).
+  // suite compares outline and plan.
   absl::StatusOr<std::unique_ptr<const Outline>> (*outline)(
       const PlanRequest& request) = nullptr;
 };

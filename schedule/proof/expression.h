@@ -3,11 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <utility>
 #include <vector>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 
 namespace tutti {
@@ -60,63 +57,6 @@ class ExpressionGraph {
 
   std::vector<Expression> expressions_;
   std::vector<ExpressionId> operands_;  // Operands of all expressions.
-};
-
-// Computes values of expressions, each value once and without recursion, at any
-// depth of the graph. `Functor` gives the expressions their meaning:
-//   Value Input(int rank, int chunk);
-//   Value Reduce(absl::Span<const Value* const> operands);
-//   Value Finish(const Value& operand);
-// The graph outlives the evaluator and does not grow during its life.
-template <typename Functor>
-class Evaluator {
- public:
-  using Value = decltype(std::declval<Functor&>().Input(0, 0));
-
-  Evaluator(const ExpressionGraph& graph, Functor functor)
-      : graph_(graph), functor_(std::move(functor)), values_(graph.size()) {}
-
-  // Returns the value of `id`, valid as long as the evaluator. REQUIRES: `id`
-  // is in the graph.
-  const Value& operator()(ExpressionId id) {
-    pending_.push_back(id);
-    while (!pending_.empty()) {
-      const ExpressionId next = pending_.back();
-      if (PushOperands(next)) continue;
-      pending_.pop_back();
-      if (!values_[next].has_value()) values_[next] = Apply(next);
-    }
-    return *values_[id];
-  }
-
- private:
-  // Returns true if an operand has to be computed first.
-  bool PushOperands(ExpressionId id) {
-    const size_t before = pending_.size();
-    for (ExpressionId operand : graph_.operands(id)) {
-      if (!values_[operand].has_value()) pending_.push_back(operand);
-    }
-    return pending_.size() > before;
-  }
-
-  Value Apply(ExpressionId id) {
-    const Expression& expression = graph_[id];
-    if (expression.kind == ExpressionKind::kInput) {
-      return functor_.Input(expression.rank, expression.chunk);
-    }
-    absl::InlinedVector<const Value*, 2> operands;
-    for (ExpressionId operand : graph_.operands(id)) {
-      operands.push_back(&*values_[operand]);
-    }
-    return expression.kind == ExpressionKind::kReduce
-               ? functor_.Reduce(absl::MakeConstSpan(operands))
-               : functor_.Finish(*operands[0]);
-  }
-
-  const ExpressionGraph& graph_;
-  Functor functor_;
-  std::vector<std::optional<Value>> values_;
-  std::vector<ExpressionId> pending_;
 };
 
 }  // namespace tutti

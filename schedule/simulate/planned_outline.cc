@@ -1,19 +1,16 @@
 #include "schedule/simulate/planned_outline.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "framework/base/status_macros.h"
 #include "schedule/compiled_schedule.h"
 #include "schedule/group_plan.h"
 #include "schedule/proof/symbolic.h"
-#include "schedule/simulate/ring_sample.h"
 #include "schedule/step_depth.h"
 
 namespace tutti {
@@ -129,29 +126,6 @@ std::vector<std::vector<int>> ResultsOf(const GroupPlan& plan,
   return results;
 }
 
-// Returns the number of ranks that send or work.
-int BusyRanks(const OutlineRound& round) {
-  std::vector<int> busy;
-  for (const OutlineRound::Transfer& transfer : round.transfers) {
-    busy.push_back(transfer.from);
-  }
-  for (const OutlineRound::Work& work : round.work) busy.push_back(work.rank);
-  std::sort(busy.begin(), busy.end());
-  return static_cast<int>(std::unique(busy.begin(), busy.end()) - busy.begin());
-}
-
-int NumTransfers(const OutlineRound& round) {
-  return static_cast<int>(round.transfers.size());
-}
-
-// Returns the maximum of `count` over all rounds.
-int MostOf(const std::vector<OutlineRound>& rounds,
-           int (*count)(const OutlineRound& round)) {
-  int most = 0;
-  for (const OutlineRound& round : rounds) most = std::max(most, count(round));
-  return most;
-}
-
 absl::StatusOr<int64_t> ScratchChunks(const std::vector<Schedule>& schedules,
                                       const GroupMemory& memory) {
   int64_t most = 0;
@@ -166,78 +140,6 @@ absl::StatusOr<int64_t> ScratchChunks(const std::vector<Schedule>& schedules,
   return most;
 }
 
-absl::Status Wrong(const VerifyCase& request, absl::string_view what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("the outline of ", ToString(request), what));
-}
-
-OutlineRound AllOf(const Outline& outline, int round, int first, int end) {
-  OutlineRound all;
-  outline.Append(round, first, end, &all);
-  return all;
-}
-
-// Returns the round with all ranks moved by `period`.
-OutlineRound Shifted(OutlineRound round, const Outline::Size& size) {
-  const auto shift = [&size](int32_t* rank) {
-    *rank = (*rank + size.period) % size.num_ranks;
-  };
-  for (OutlineRound::Transfer& transfer : round.transfers) {
-    shift(&transfer.from);
-    shift(&transfer.to);
-  }
-  for (OutlineRound::Work& work : round.work) shift(&work.rank);
-  std::sort(round.transfers.begin(), round.transfers.end());
-  return round;
-}
-
-bool IsRingAsItSays(const Outline& outline, int round,
-                    const OutlineRound& all) {
-  const Outline::Size& size = outline.size();
-  if (!size.is_ring) return true;
-  const int first = std::min(1, size.num_rounds - 1);
-  return IsRoundOfRing(round, all, AllOf(outline, first, 0, size.num_ranks),
-                       size.num_ranks);
-}
-
-absl::Status CheckRound(const Outline& outline, const Outline& planned,
-                        int round, const VerifyCase& request) {
-  const Outline::Size& size = outline.size();
-  const OutlineRound all = AllOf(outline, round, 0, size.num_ranks);
-  const OutlineRound want = AllOf(planned, round, 0, size.num_ranks);
-  if (all.transfers != want.transfers || all.work != want.work) {
-    return Wrong(request, absl::StrCat(" differs in round ", round));
-  }
-  if (!IsRingAsItSays(outline, round, all)) {
-    return Wrong(request, absl::StrCat(" is no ring in round ", round));
-  }
-  if (size.busy_ranks > 0 && BusyRanks(all) > size.busy_ranks) {
-    return Wrong(request, absl::StrCat(" has more than ", size.busy_ranks,
-                                       " busy ranks in round ", round));
-  }
-  if (size.most_transfers > 0 && NumTransfers(all) > size.most_transfers) {
-    return Wrong(request, absl::StrCat(" has more than ", size.most_transfers,
-                                       " transfers in round ", round));
-  }
-  for (int rank = 0; rank < size.num_ranks; ++rank) {
-    const int other = (rank + size.period) % size.num_ranks;
-    const OutlineRound own =
-        Shifted(AllOf(outline, round, rank, rank + 1), size);
-    const OutlineRound next = AllOf(outline, round, other, other + 1);
-    if (own.transfers != next.transfers || own.work != next.work) {
-      return Wrong(request,
-                   absl::StrCat(" has no period of ", size.period, " at rank ",
-                                rank, " in round ", round));
-    }
-    if (outline.NumResults(round, rank) == planned.NumResults(round, rank)) {
-      continue;
-    }
-    return Wrong(request, absl::StrCat(" has other results of rank ", rank,
-                                       " in round ", round));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const Outline>> PlannedOutline(
@@ -249,13 +151,15 @@ absl::StatusOr<std::unique_ptr<const Outline>> PlannedOutline(
   ASSIGN_OR_RETURN(const auto scratch, ScratchChunks(schedules, plan.memory()));
   const std::vector<int> depths = StepDepths(plan, order);
   std::vector<OutlineRound> rounds = RoundsOf(plan, depths);
-  const Outline::Size size = {.num_ranks = plan.num_ranks(),
-                              .num_chunks = plan.memory().num_chunks,
-                              .num_rounds = static_cast<int>(rounds.size()),
-                              .scratch_chunks = scratch,
-                              .period = plan.num_ranks(),
-                              .busy_ranks = MostOf(rounds, BusyRanks),
-                              .most_transfers = MostOf(rounds, NumTransfers)};
+  Outline::Size size = {.num_ranks = plan.num_ranks(),
+                        .num_chunks = plan.memory().num_chunks,
+                        .num_rounds = static_cast<int>(rounds.size()),
+                        .scratch_chunks = scratch,
+                        .period = plan.num_ranks()};
+  for (const OutlineRound& round : rounds) {
+    size.most_transfers = std::max(
+        size.most_transfers, static_cast<int64_t>(round.transfers.size()));
+  }
   return std::make_unique<WrittenOutline>(size, std::move(rounds),
                                           ResultsOf(plan, depths));
 }
@@ -279,29 +183,6 @@ absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
   return absl::ResourceExhaustedError(
       absl::StrCat(planned.status().message(),
                    ", for there is no outline: ", outline.status().message()));
-}
-
-absl::Status CheckOutline(const Algorithm& algorithm,
-                          const VerifyCase& request) {
-  constexpr int64_t kAnySteps = std::numeric_limits<int64_t>::max();
-  ASSIGN_OR_RETURN(const auto outline,
-                   OutlineOf(algorithm, request, kAnySteps));
-  ASSIGN_OR_RETURN(const auto planned,
-                   PlannedOutline(algorithm, request, kAnySteps));
-  const Outline::Size& size = outline->size();
-  Outline::Size want = planned->size();
-  want.period = size.period;
-  want.is_ring = size.is_ring;
-  want.busy_ranks = size.busy_ranks;
-  want.most_transfers = size.most_transfers;
-  if (!(size == want)) return Wrong(request, " is of another size");
-  if (size.period < 1 || size.num_ranks % size.period != 0) {
-    return Wrong(request, absl::StrCat(" has a period of ", size.period));
-  }
-  for (int round = 0; round < size.num_rounds; ++round) {
-    RETURN_IF_ERROR(CheckRound(*outline, *planned, round, request));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace tutti

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "schedule/proof/verifier.h"
 #include "tutti/schedule.h"
@@ -25,14 +24,6 @@ absl::StatusOr<std::unique_ptr<const Outline>> PlannedOutline(
 // steps, the error also names the reason why the function made none.
 absl::StatusOr<std::unique_ptr<const Outline>> OutlineOf(
     const Algorithm& algorithm, const VerifyCase& request, int64_t max_steps);
-
-// Checks the algorithm's `outline` function against its plans. The rounds and
-// the results of every rank must agree. Every rank must keep the claims of
-// period, ring, busy ranks and number of transfers. OK if the function makes no
-// outline. Errors: as the functions above; INVALID_ARGUMENT naming the first
-// round that differs.
-absl::Status CheckOutline(const Algorithm& algorithm,
-                          const VerifyCase& request);
 
 }  // namespace tutti
 

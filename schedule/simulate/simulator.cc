@@ -62,10 +62,11 @@ class Simulator {
       sample_ = SampleRing(RoundOf(1).transfers, links_,
                            static_cast<int>(cluster_.links.size()));
     }
-    const int busy = size.busy_ranks > 0
-                         ? std::min(size.busy_ranks, num_simulated())
-                         : num_simulated();
-    if (int64_t{busy} * size.num_rounds > kMaxSimulatedRounds) {
+    const int64_t busy =
+        size.most_transfers > 0
+            ? std::min<int64_t>(size.most_transfers, num_simulated())
+            : num_simulated();
+    if (busy * size.num_rounds > kMaxSimulatedRounds) {
       return absl::ResourceExhaustedError(absl::StrCat(
           busy, " ranks in ", size.num_rounds, " rounds on ", layout.ToString(),
           " are more than can be simulated; wanted are at most ",

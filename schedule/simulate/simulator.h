@@ -66,8 +66,9 @@ struct Simulation {
   int simulated_ranks = 0;  // Other ranks do the same, elsewhere.
 };
 
-// Limit of simulated ranks times rounds; if the outline bounds busy ranks
-// (Outline::Size::busy_ranks), only they count. Takes some minutes.
+// Limit of simulated ranks times rounds; if the outline bounds the transfers of
+// a round (Outline::Size::most_transfers), only so many ranks count. Takes some
+// minutes.
 inline constexpr int64_t kMaxSimulatedRounds = int64_t{1} << 30;
 
 // Limit of simulated transfers in one round, in proportion to the simulated

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "schedule/proof/standard_cases.h"
 #include "schedule/proof/verifier.h"
-#include "schedule/simulate/planned_outline.h"
+#include "schedule/simulate/outline_testing.h"
 #include "tests/conformance/tested_implementation.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/collective.h"

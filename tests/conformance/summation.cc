@@ -7,6 +7,7 @@
 
 #include "framework/reduce/reduction_reference.h"
 #include "schedule/chunk_map.h"
+#include "schedule/proof/expression_testing.h"
 #include "schedule/proof/verifier.h"
 #include "tutti/reduction.h"
 
