@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -100,17 +101,15 @@ GpuEvent FakeGpuQueues::CreateEvent(int gpu) {
 
 absl::Status FakeGpuQueues::DestroyStream(GpuStream stream) {
   MutexLock lock(&mu_);
-  const absl::StatusOr<Stream*> found = Find(stream);
-  if (!found.ok()) return found.status();
-  (*found)->is_destroyed = true;
+  ASSIGN_OR_RETURN(Stream* const found, Find(stream));
+  found->is_destroyed = true;
   EraseEnded();
   return absl::OkStatus();
 }
 
 absl::Status FakeGpuQueues::DestroyEvent(GpuEvent event) {
   MutexLock lock(&mu_);
-  const absl::StatusOr<Event*> found = Find(event);
-  if (!found.ok()) return found.status();
+  RETURN_IF_ERROR(Find(event).status());
   events_.erase(NumberOf(event));
   return absl::OkStatus();
 }
@@ -131,14 +130,13 @@ absl::Status FakeGpuQueues::Record(GpuEvent event, GpuStream stream) {
   const auto marker = std::make_shared<Marker>();
   {
     MutexLock lock(&mu_);
-    const absl::StatusOr<Event*> found = Find(event);
-    if (!found.ok()) return found.status();
-    if ((*found)->gpu != stream.gpu) {
+    ASSIGN_OR_RETURN(Event* const found, Find(event));
+    if (found->gpu != stream.gpu) {
       return absl::InvalidArgumentError(
-          absl::StrCat("an event of GPU ", (*found)->gpu,
+          absl::StrCat("an event of GPU ", found->gpu,
                        " is recorded on a stream of GPU ", stream.gpu));
     }
-    (*found)->last = marker;
+    found->last = marker;
   }
   return Put(stream, [marker](FakeGpuMemory&) {
     marker->is_done = true;
@@ -150,9 +148,8 @@ absl::Status FakeGpuQueues::Wait(GpuStream stream, GpuEvent event) {
   std::shared_ptr<Marker> marker;
   {
     MutexLock lock(&mu_);
-    const absl::StatusOr<Event*> found = Find(event);
-    if (!found.ok()) return found.status();
-    marker = (*found)->last;
+    ASSIGN_OR_RETURN(Event* const found, Find(event));
+    marker = found->last;
   }
   if (marker == nullptr) return absl::OkStatus();
   Item item;
@@ -162,9 +159,8 @@ absl::Status FakeGpuQueues::Wait(GpuStream stream, GpuEvent event) {
 
 absl::StatusOr<bool> FakeGpuQueues::IsDone(GpuEvent event) {
   MutexLock lock(&mu_);
-  const absl::StatusOr<Event*> found = Find(event);
-  if (!found.ok()) return found.status();
-  return (*found)->last == nullptr || (*found)->last->is_done;
+  ASSIGN_OR_RETURN(Event* const found, Find(event));
+  return found->last == nullptr || found->last->is_done;
 }
 
 absl::Status FakeGpuQueues::CheckPeer(absl::string_view name, int gpu,
@@ -279,10 +275,9 @@ absl::StatusOr<FakeGpuQueues::Event*> FakeGpuQueues::Find(GpuEvent event) {
 absl::Status FakeGpuQueues::Add(GpuStream stream, Item& item) {
   {
     MutexLock lock(&mu_);
-    const absl::StatusOr<Stream*> found = Find(stream);
-    if (!found.ok()) return found.status();
+    ASSIGN_OR_RETURN(Stream* const found, Find(stream));
     if (!spoilt_[stream.gpu].ok()) return spoilt_[stream.gpu];
-    (*found)->items.push_back(std::move(item));
+    found->items.push_back(std::move(item));
   }
   ScheduleTurn();
   return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/mutex.h"
+#include "framework/base/status_macros.h"
 #include "gpu/testing/fake_gpu_memory.h"
 #include "gpu/testing/fake_gpu_queues.h"
 #include "tutti/reduction.h"
@@ -16,10 +17,30 @@
 namespace tutti {
 namespace {
 
-// Number without faults.
-constexpr int kNeverFails = -1;
-
 int Number(GpuCall call) { return static_cast<int>(call); }
+
+// Names in the order of GpuCall.
+const char* NameOf(GpuCall call) {
+  constexpr const char* kNames[] = {"CreateStream",
+                                    "CreateEvent",
+                                    "RecordEvent",
+                                    "WaitForEvent",
+                                    "AllocateAsync",
+                                    "FreeAsync",
+                                    "AllocatePinned",
+                                    "AllocatePinnedOnGpu",
+                                    "CopyAsync",
+                                    "CallHost",
+                                    "LaunchReduce",
+                                    "LaunchCopy",
+                                    "EnablePeerAccess",
+                                    "IsDone",
+                                    "Properties",
+                                    "LinkBetween",
+                                    "Put",
+                                    "PutGate"};
+  return kNames[Number(call)];
+}
 
 // Memory as a kernel on `gpu` sees it.
 class View {
@@ -48,9 +69,8 @@ class View {
   absl::Status AccessAll(const std::vector<Address*>& addresses,
                          size_t num_bytes, std::vector<Pointer>* into) const {
     for (const void* address : addresses) {
-      const absl::StatusOr<uint8_t*> found = Access(address, num_bytes);
-      if (!found.ok()) return found.status();
-      into->push_back(*found);
+      ASSIGN_OR_RETURN(uint8_t* const found, Access(address, num_bytes));
+      into->push_back(found);
     }
     return absl::OkStatus();
   }
@@ -65,10 +85,8 @@ absl::Status Reduce(const GpuReduction& reduction, const View& view) {
   const size_t num_bytes = reduction.num_elements * SizeOf(reduction.dtype);
   std::vector<const uint8_t*> inputs;
   std::vector<uint8_t*> outputs;
-  absl::Status status = view.AccessAll(reduction.inputs, num_bytes, &inputs);
-  if (!status.ok()) return status;
-  status = view.AccessAll(reduction.outputs, num_bytes, &outputs);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(view.AccessAll(reduction.inputs, num_bytes, &inputs));
+  RETURN_IF_ERROR(view.AccessAll(reduction.outputs, num_bytes, &outputs));
   const bool is_floating = IsFloating(reduction.dtype);
   ReduceMany({.kind = reduction.kind,
               .dtype = reduction.dtype,
@@ -85,14 +103,11 @@ absl::Status Reduce(const GpuReduction& reduction, const View& view) {
 }
 
 absl::Status Copy(const GpuCopy& copy, const View& view) {
-  const absl::StatusOr<uint8_t*> input =
-      view.Access(copy.input, copy.num_bytes);
-  if (!input.ok()) return input.status();
+  ASSIGN_OR_RETURN(const uint8_t* const input,
+                   view.Access(copy.input, copy.num_bytes));
   std::vector<uint8_t*> outputs;
-  const absl::Status status =
-      view.AccessAll(copy.outputs, copy.num_bytes, &outputs);
-  if (!status.ok()) return status;
-  CopyToMany(*input, outputs, {}, copy.num_bytes);
+  RETURN_IF_ERROR(view.AccessAll(copy.outputs, copy.num_bytes, &outputs));
+  CopyToMany(input, outputs, {}, copy.num_bytes);
   return absl::OkStatus();
 }
 
@@ -137,15 +152,14 @@ void FakeGpuRuntime::FailStream(GpuStream stream, absl::Status status) {
 }
 
 absl::Status FakeGpuRuntime::Put(GpuStream stream, Operation operation) {
-  const absl::Status status = queues_->Begin(kNeverFails, "Put", stream.gpu);
-  return status.ok() ? queues_->Put(stream, std::move(operation)) : status;
+  RETURN_IF_ERROR(Begin(GpuCall::kPut, stream.gpu));
+  return queues_->Put(stream, std::move(operation));
 }
 
 absl::Status FakeGpuRuntime::PutGate(
     GpuStream stream, std::shared_ptr<const std::atomic<bool>> gate) {
-  const absl::Status status =
-      queues_->Begin(kNeverFails, "PutGate", stream.gpu);
-  return status.ok() ? queues_->PutGate(stream, std::move(gate)) : status;
+  RETURN_IF_ERROR(Begin(GpuCall::kPutGate, stream.gpu));
+  return queues_->PutGate(stream, std::move(gate));
 }
 
 // Defers the wake: queues of several runtimes may open each other's gates.
@@ -187,14 +201,12 @@ absl::StatusOr<std::vector<uint8_t>> FakeGpuRuntime::Read(
 }
 
 absl::StatusOr<int> FakeGpuRuntime::NumGpus() {
-  const absl::Status status = queues_->CheckMayCall("NumGpus");
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(queues_->CheckMayCall("NumGpus"));
   return options_.num_gpus;
 }
 
 absl::StatusOr<GpuProperties> FakeGpuRuntime::Properties(int gpu) {
-  const absl::Status status = queues_->Begin(kNeverFails, "Properties", gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Begin(GpuCall::kProperties, gpu));
   return GpuProperties{.name = "Fake",
                        .bus_id = absl::StrCat("0000:0", gpu, ":00.0"),
                        .uuid = absl::StrCat(options_.host, "-", gpu),
@@ -204,20 +216,16 @@ absl::StatusOr<GpuProperties> FakeGpuRuntime::Properties(int gpu) {
 
 absl::StatusOr<PeerLink> FakeGpuRuntime::LinkBetween(int gpu, int peer) {
   for (const int one : {gpu, peer}) {
-    const absl::Status status = queues_->Begin(kNeverFails, "LinkBetween", one);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Begin(GpuCall::kLinkBetween, one));
   }
   if (gpu == peer || options_.link == nullptr) return PeerLink::kNvLink;
   return options_.link(gpu, peer);
 }
 
 absl::Status FakeGpuRuntime::EnablePeerAccess(int gpu, int peer) {
-  const absl::Status status = queues_->Begin(Number(GpuCall::kEnablePeerAccess),
-                                             "EnablePeerAccess", gpu);
-  if (!status.ok()) return status;
-  const absl::StatusOr<PeerLink> link = LinkBetween(gpu, peer);
-  if (!link.ok()) return link.status();
-  if (*link == PeerLink::kNone) {
+  RETURN_IF_ERROR(Begin(GpuCall::kEnablePeerAccess, gpu));
+  ASSIGN_OR_RETURN(const PeerLink link, LinkBetween(gpu, peer));
+  if (link == PeerLink::kNone) {
     return absl::FailedPreconditionError(absl::StrCat(
         "EnablePeerAccess: GPU ", gpu, " has no link to GPU ", peer));
   }
@@ -226,36 +234,31 @@ absl::Status FakeGpuRuntime::EnablePeerAccess(int gpu, int peer) {
 }
 
 absl::StatusOr<GpuStream> FakeGpuRuntime::CreateStream(int gpu) {
-  const absl::Status status =
-      queues_->Begin(Number(GpuCall::kCreateStream), "CreateStream", gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Begin(GpuCall::kCreateStream, gpu));
   return queues_->CreateStream(gpu);
 }
 
 absl::Status FakeGpuRuntime::DestroyStream(GpuStream stream) {
-  const absl::Status status = queues_->CheckMayCall("DestroyStream");
-  return status.ok() ? queues_->DestroyStream(stream) : status;
+  RETURN_IF_ERROR(queues_->CheckMayCall("DestroyStream"));
+  return queues_->DestroyStream(stream);
 }
 
 absl::StatusOr<GpuEvent> FakeGpuRuntime::CreateEvent(int gpu) {
-  const absl::Status status =
-      queues_->Begin(Number(GpuCall::kCreateEvent), "CreateEvent", gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Begin(GpuCall::kCreateEvent, gpu));
   return queues_->CreateEvent(gpu);
 }
 
 absl::Status FakeGpuRuntime::DestroyEvent(GpuEvent event) {
-  const absl::Status status = queues_->CheckMayCall("DestroyEvent");
-  return status.ok() ? queues_->DestroyEvent(event) : status;
+  RETURN_IF_ERROR(queues_->CheckMayCall("DestroyEvent"));
+  return queues_->DestroyEvent(event);
 }
 
 absl::Status FakeGpuRuntime::RecordEvent(GpuEvent event, GpuStream stream) {
-  absl::Status status =
-      queues_->Begin(Number(GpuCall::kRecordEvent), "RecordEvent", stream.gpu);
-  if (status.ok() && options_.on_record != nullptr) {
-    status = options_.on_record(stream);
+  RETURN_IF_ERROR(Begin(GpuCall::kRecordEvent, stream.gpu));
+  if (options_.on_record != nullptr) {
+    RETURN_IF_ERROR(options_.on_record(stream));
   }
-  return status.ok() ? queues_->Record(event, stream) : status;
+  return queues_->Record(event, stream);
 }
 
 absl::Status FakeGpuRuntime::FirstError(int gpu) {
@@ -263,30 +266,29 @@ absl::Status FakeGpuRuntime::FirstError(int gpu) {
 }
 
 absl::StatusOr<bool> FakeGpuRuntime::IsDone(GpuEvent event) {
-  const absl::Status status =
-      queues_->Begin(Number(GpuCall::kIsDone), "IsDone", event.gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Begin(GpuCall::kIsDone, event.gpu));
   return queues_->IsDone(event);
 }
 
 absl::Status FakeGpuRuntime::WaitForEvent(GpuStream stream, GpuEvent event) {
-  absl::Status status = queues_->Begin(Number(GpuCall::kWaitForEvent),
-                                       "WaitForEvent", stream.gpu);
-  if (status.ok()) {
-    status = queues_->CheckPeer("WaitForEvent", stream.gpu, event.gpu);
-  }
-  return status.ok() ? queues_->Wait(stream, event) : status;
+  RETURN_IF_ERROR(Begin(GpuCall::kWaitForEvent, stream.gpu));
+  RETURN_IF_ERROR(queues_->CheckPeer("WaitForEvent", stream.gpu, event.gpu));
+  return queues_->Wait(stream, event);
 }
 
-absl::StatusOr<void*> FakeGpuRuntime::Reserve(const char* call, int gpu,
+absl::Status FakeGpuRuntime::Begin(GpuCall call, int gpu) const {
+  return queues_->Begin(Number(call), NameOf(call), gpu);
+}
+
+absl::StatusOr<void*> FakeGpuRuntime::Reserve(GpuCall call, int gpu,
                                               size_t num_bytes) {
   absl::StatusOr<void*> memory;
   queues_->WithMemory([&](FakeGpuMemory& all) {
     const int64_t left = options_.memory_bytes - all.UsedBytes(gpu);
     if (num_bytes == 0 || num_bytes > static_cast<uint64_t>(left)) {
       memory = absl::ResourceExhaustedError(
-          absl::StrCat(call, " on GPU ", gpu, ": ", num_bytes, " bytes of ",
-                       left, " that are left"));
+          absl::StrCat(NameOf(call), " on GPU ", gpu, ": ", num_bytes,
+                       " bytes of ", left, " that are left"));
     } else {
       memory = all.Reserve(gpu, num_bytes);
     }
@@ -296,36 +298,29 @@ absl::StatusOr<void*> FakeGpuRuntime::Reserve(const char* call, int gpu,
 
 absl::StatusOr<void*> FakeGpuRuntime::AllocateAsync(size_t num_bytes,
                                                     GpuStream stream) {
-  absl::Status status = queues_->Begin(Number(GpuCall::kAllocateAsync),
-                                       "AllocateAsync", stream.gpu);
-  if (!status.ok()) return status;
-  const absl::StatusOr<void*> memory =
-      Reserve("AllocateAsync", stream.gpu, num_bytes);
-  if (!memory.ok()) return memory;
-  status = queues_->Put(stream, [begin = *memory](FakeGpuMemory& all) {
-    all.Begin(begin);
+  RETURN_IF_ERROR(Begin(GpuCall::kAllocateAsync, stream.gpu));
+  ASSIGN_OR_RETURN(void* const memory,
+                   Reserve(GpuCall::kAllocateAsync, stream.gpu, num_bytes));
+  RETURN_IF_ERROR(queues_->Put(stream, [memory](FakeGpuMemory& all) {
+    all.Begin(memory);
     return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
+  }));
   return memory;
 }
 
 absl::Status FakeGpuRuntime::FreeAsync(void* memory, GpuStream stream) {
-  absl::Status status =
-      queues_->Begin(Number(GpuCall::kFreeAsync), "FreeAsync", stream.gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Begin(GpuCall::kFreeAsync, stream.gpu));
+  absl::Status status;
   queues_->WithMemory(
       [&](FakeGpuMemory& all) { status = all.CheckCanEnd(memory); });
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   return queues_->Put(stream,
                       [memory](FakeGpuMemory& all) { return all.End(memory); });
 }
 
 absl::StatusOr<PinnedMemory> FakeGpuRuntime::AllocatePinned(size_t num_bytes,
                                                             int gpu) {
-  const absl::Status status =
-      queues_->Begin(Number(GpuCall::kAllocatePinned), "AllocatePinned", gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Begin(GpuCall::kAllocatePinned, gpu));
   PinnedMemory memory = {.gpu = gpu};
   queues_->WithMemory(
       [&](FakeGpuMemory& all) { memory.data = all.AllocatePinned(num_bytes); });
@@ -334,22 +329,19 @@ absl::StatusOr<PinnedMemory> FakeGpuRuntime::AllocatePinned(size_t num_bytes,
 
 absl::StatusOr<PinnedMemory> FakeGpuRuntime::AllocatePinnedOnGpu(
     size_t num_bytes, int gpu) {
-  const absl::Status status = queues_->Begin(
-      Number(GpuCall::kAllocatePinnedOnGpu), "AllocatePinnedOnGpu", gpu);
-  if (!status.ok()) return status;
-  const absl::StatusOr<void*> data =
-      Reserve("AllocatePinnedOnGpu", gpu, num_bytes);
-  if (!data.ok()) return data.status();
+  RETURN_IF_ERROR(Begin(GpuCall::kAllocatePinnedOnGpu, gpu));
+  ASSIGN_OR_RETURN(void* const data,
+                   Reserve(GpuCall::kAllocatePinnedOnGpu, gpu, num_bytes));
   queues_->WithMemory([&](FakeGpuMemory& all) {
-    if (options_.host_may_touch) all.LetHostTouch(*data);
-    all.Begin(*data);
+    if (options_.host_may_touch) all.LetHostTouch(data);
+    all.Begin(data);
   });
-  return PinnedMemory{.gpu = gpu, .data = *data, .is_on_gpu = true};
+  return PinnedMemory{.gpu = gpu, .data = data, .is_on_gpu = true};
 }
 
 absl::Status FakeGpuRuntime::FreePinned(PinnedMemory memory) {
-  absl::Status status = queues_->CheckMayCall("FreePinned");
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(queues_->CheckMayCall("FreePinned"));
+  absl::Status status;
   queues_->WithMemory([&](FakeGpuMemory& all) {
     status = memory.is_on_gpu ? all.CheckCanEnd(memory.data)
                               : all.FreePinned(memory.data);
@@ -361,29 +353,25 @@ absl::Status FakeGpuRuntime::FreePinned(PinnedMemory memory) {
 
 absl::Status FakeGpuRuntime::CopyAsync(void* to, const void* from,
                                        size_t num_bytes, GpuStream stream) {
-  absl::Status status =
-      queues_->Begin(Number(GpuCall::kCopyAsync), "CopyAsync", stream.gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Begin(GpuCall::kCopyAsync, stream.gpu));
   int source = FakeGpuMemory::kHost;
   queues_->WithMemory(
       [&](FakeGpuMemory& memory) { source = memory.OwnerOf(from); });
   if (source != FakeGpuMemory::kHost) {
-    status = queues_->CheckPeer("CopyAsync", stream.gpu, source);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(queues_->CheckPeer("CopyAsync", stream.gpu, source));
   }
-  return queues_->Put(stream, [to, from, num_bytes](FakeGpuMemory& memory) {
-    const absl::StatusOr<uint8_t*> source = memory.Access(from, num_bytes);
-    if (!source.ok()) return source.status();
-    const absl::StatusOr<uint8_t*> target = memory.Access(to, num_bytes);
-    if (!target.ok()) return target.status();
-    std::copy_n(*source, num_bytes, *target);
-    return absl::OkStatus();
-  });
+  return queues_->Put(
+      stream, [to, from, num_bytes](FakeGpuMemory& memory) -> absl::Status {
+        ASSIGN_OR_RETURN(const uint8_t* const bytes,
+                         memory.Access(from, num_bytes));
+        ASSIGN_OR_RETURN(uint8_t* const target, memory.Access(to, num_bytes));
+        std::copy_n(bytes, num_bytes, target);
+        return absl::OkStatus();
+      });
 }
 
 absl::Status FakeGpuRuntime::CallHost(StatusCallback call, GpuStream stream) {
-  const absl::Status status =
-      queues_->Begin(Number(GpuCall::kCallHost), "CallHost", stream.gpu);
+  const absl::Status status = Begin(GpuCall::kCallHost, stream.gpu);
   if (status.ok()) return queues_->PutHostCall(stream, std::move(call));
   std::move(call)(status);
   return status;
@@ -391,11 +379,9 @@ absl::Status FakeGpuRuntime::CallHost(StatusCallback call, GpuStream stream) {
 
 absl::Status FakeGpuRuntime::LaunchReduce(const GpuReduction& reduction,
                                           GpuStream stream) {
-  absl::Status status = CheckReduction(reduction);
+  const absl::Status status = CheckReduction(reduction);
   if (!status.ok() || reduction.num_elements == 0) return status;
-  status = queues_->Begin(Number(GpuCall::kLaunchReduce), "LaunchReduce",
-                          stream.gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Begin(GpuCall::kLaunchReduce, stream.gpu));
   return queues_->Put(stream,
                       [reduction, gpu = stream.gpu,
                        peers = peers_->Of(stream.gpu)](FakeGpuMemory& memory) {
@@ -404,11 +390,9 @@ absl::Status FakeGpuRuntime::LaunchReduce(const GpuReduction& reduction,
 }
 
 absl::Status FakeGpuRuntime::LaunchCopy(const GpuCopy& copy, GpuStream stream) {
-  absl::Status status = CheckCopy(copy);
+  const absl::Status status = CheckCopy(copy);
   if (!status.ok() || copy.num_bytes == 0) return status;
-  status =
-      queues_->Begin(Number(GpuCall::kLaunchCopy), "LaunchCopy", stream.gpu);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Begin(GpuCall::kLaunchCopy, stream.gpu));
   return queues_->Put(stream,
                       [copy, gpu = stream.gpu,
                        peers = peers_->Of(stream.gpu)](FakeGpuMemory& memory) {

@@ -37,6 +37,10 @@ enum class GpuCall {
   kLaunchCopy,
   kEnablePeerAccess,
   kIsDone,
+  kProperties,
+  kLinkBetween,
+  kPut,
+  kPutGate,
 };
 
 // A GpuRuntime without GPUs, for tests.
@@ -164,8 +168,11 @@ class FakeGpuRuntime : public GpuRuntime {
  private:
   class Peers;
 
+  // Begins a call for `gpu`. Errors: as FakeGpuQueues::Begin().
+  absl::Status Begin(GpuCall call, int gpu) const;
+
   // Reserves memory. Errors: RESOURCE_EXHAUSTED, naming `call`.
-  absl::StatusOr<void*> Reserve(const char* call, int gpu, size_t num_bytes);
+  absl::StatusOr<void*> Reserve(GpuCall call, int gpu, size_t num_bytes);
 
   const Options options_;
   const std::shared_ptr<FakeGpuQueues> queues_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "tutti/reduction.h"
 
 namespace tutti {
@@ -231,9 +232,8 @@ bool FakeNcclNetwork::IsConnecting(const Comm& comm) const {
 
 absl::StatusOr<bool> FakeNcclNetwork::IsReady(NcclComm comm) {
   MutexLock lock(&mu_);
-  const absl::StatusOr<Comm*> found = Find(comm);
-  if (!found.ok()) return found.status();
-  Comm& end = **found;
+  ASSIGN_OR_RETURN(Comm* const found, Find(comm));
+  Comm& end = *found;
   if (!end.error.ok()) return end.error;
   const Communicator& communicator = communicators_[end.id];
   if (end.hangs || IsConnecting(end) ||
@@ -258,9 +258,8 @@ absl::Status FakeNcclNetwork::BeginGroup() {
 absl::StatusOr<FakeNcclNetwork::UnitPtr> FakeNcclNetwork::Begin(
     const NcclPart& part, std::function<void()> wake) {
   MutexLock lock(&mu_);
-  const absl::StatusOr<Comm*> found = Find(part.comm);
-  if (!found.ok()) return found.status();
-  Comm& comm = **found;
+  ASSIGN_OR_RETURN(Comm* const found, Find(part.comm));
+  Comm& comm = *found;
   if (!comm.error.ok()) return comm.error;
   if (comm.gpu != part.stream.gpu) {
     return Mistake(absl::StrCat("a stream of GPU ", part.stream.gpu,
@@ -371,9 +370,8 @@ absl::StatusOr<std::vector<FakeNcclNetwork::Comm*>> FakeNcclNetwork::FindAll(
     absl::Span<const NcclComm> comms) {
   std::vector<Comm*> ends;
   for (const NcclComm comm : comms) {
-    const absl::StatusOr<Comm*> found = Find(comm);
-    if (!found.ok()) return found.status();
-    ends.push_back(*found);
+    ASSIGN_OR_RETURN(Comm* const found, Find(comm));
+    ends.push_back(found);
   }
   return ends;
 }
@@ -389,9 +387,8 @@ bool FakeNcclNetwork::AreAllOfOneInit(const std::vector<Comm*>& ends) const {
 
 absl::Status FakeNcclNetwork::Finalize(absl::Span<const NcclComm> comms) {
   MutexLock lock(&mu_);
-  const auto ends = FindAll(comms);
-  if (!ends.ok()) return ends.status();
-  for (Comm* const end : *ends) {
+  ASSIGN_OR_RETURN(const std::vector<Comm*> ends, FindAll(comms));
+  for (Comm* const end : ends) {
     if (end->is_finalized) return Mistake("a rank is finalized twice");
     for (const auto& weak : end->units) {
       const UnitPtr unit = weak.lock();
@@ -399,7 +396,7 @@ absl::Status FakeNcclNetwork::Finalize(absl::Span<const NcclComm> comms) {
       return Mistake("a communicator is finalized that a stream still uses");
     }
     end->is_finalized = true;
-    end->hangs = hang_finalizes_ || !AreAllOfOneInit(*ends);
+    end->hangs = hang_finalizes_ || !AreAllOfOneInit(ends);
     end->num_looks = num_looks_;
   }
   return absl::OkStatus();
@@ -407,9 +404,8 @@ absl::Status FakeNcclNetwork::Finalize(absl::Span<const NcclComm> comms) {
 
 absl::Status FakeNcclNetwork::Destroy(absl::Span<const NcclComm> comms) {
   MutexLock lock(&mu_);
-  const auto ends = FindAll(comms);
-  if (!ends.ok()) return ends.status();
-  for (const Comm* const end : *ends) {
+  ASSIGN_OR_RETURN(const std::vector<Comm*> ends, FindAll(comms));
+  for (const Comm* const end : ends) {
     if (!end->is_finalized || end->hangs || end->num_looks > 0) {
       return Mistake(absl::StrCat("rank ", end->rank,
                                   " is destroyed before it is finalized"));
@@ -433,14 +429,13 @@ absl::Status FakeNcclNetwork::Abort(absl::Span<const NcclComm> comms) {
 }
 
 absl::Status FakeNcclNetwork::AbortLocked(absl::Span<const NcclComm> comms) {
-  const auto ends = FindAll(comms);
-  if (!ends.ok()) return ends.status();
-  if (!AreAllOfOneInit(*ends)) {
+  ASSIGN_OR_RETURN(const std::vector<Comm*> ends, FindAll(comms));
+  if (!AreAllOfOneInit(ends)) {
     return Mistake(
-        absl::StrCat("rank ", (*ends)[0]->rank,
+        absl::StrCat("rank ", ends[0]->rank,
                      " is aborted without all that were made with it"));
   }
-  for (const Comm* const end : *ends) {
+  for (const Comm* const end : ends) {
     for (const auto& weak : end->units) {
       const UnitPtr unit = weak.lock();
       if (unit == nullptr || unit->gate->load()) continue;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "gpu/testing/fake_gpu_memory.h"
 #include "tutti/tensor.h"
@@ -35,9 +36,9 @@ absl::StatusOr<std::vector<Bytes>> ReadInputs(FakeGpuMemory& memory, int gpu,
     if (call.input == nullptr) continue;
     const size_t times = call.op == NcclOp::kReduceScatter ? size : 1;
     const size_t num_bytes = times * call.num_elements * SizeOf(call.dtype);
-    const auto from = Access(memory, gpu, call.input, num_bytes);
-    if (!from.ok()) return from.status();
-    input.assign(*from, *from + num_bytes);
+    ASSIGN_OR_RETURN(const uint8_t* const from,
+                     Access(memory, gpu, call.input, num_bytes));
+    input.assign(from, from + num_bytes);
   }
   return inputs;
 }
@@ -46,10 +47,10 @@ absl::Status WriteOutputs(FakeGpuMemory& memory, int gpu, const Unit& unit,
                           const std::vector<Bytes>& outputs) {
   for (size_t i = 0; i < unit.calls.size(); ++i) {
     if (outputs[i].empty() || unit.calls[i].output == nullptr) continue;
-    const auto into =
-        Access(memory, gpu, unit.calls[i].output, outputs[i].size());
-    if (!into.ok()) return into.status();
-    std::copy(outputs[i].begin(), outputs[i].end(), *into);
+    ASSIGN_OR_RETURN(
+        uint8_t* const into,
+        Access(memory, gpu, unit.calls[i].output, outputs[i].size()));
+    std::copy(outputs[i].begin(), outputs[i].end(), into);
   }
   return absl::OkStatus();
 }
@@ -67,9 +68,8 @@ absl::StatusOr<std::vector<NcclComm>> FakeNcclRuntime::CommInitRanks(
 absl::StatusOr<std::vector<NcclComm>> FakeNcclRuntime::CommInitBlocking(
     absl::Span<const NcclRank> ranks) {
   ++num_blocking_;
-  const absl::StatusOr<std::string> id = network_->NewId();
-  if (!id.ok()) return id.status();
-  return network_->Init(*id, static_cast<int>(ranks.size()), ranks,
+  ASSIGN_OR_RETURN(const std::string id, network_->NewId());
+  return network_->Init(id, static_cast<int>(ranks.size()), ranks,
                         /*host=*/gpus_);
 }
 
@@ -77,18 +77,19 @@ absl::Status FakeNcclRuntime::Launch(absl::Span<const NcclPart> parts) {
   absl::Status status = network_->BeginGroup();
   for (const NcclPart& part : parts) {
     if (!status.ok()) return status;
-    const auto begun = network_->Begin(part, gpus_->Waker());
-    if (!begun.ok()) return begun.status();
-    const FakeNcclNetwork::UnitPtr& unit = *begun;
+    ASSIGN_OR_RETURN(const FakeNcclNetwork::UnitPtr unit,
+                     network_->Begin(part, gpus_->Waker()));
     const int gpu = part.stream.gpu;
     const int size = network_->SizeOf(part.comm);
-    status.Update(gpus_->Put(
-        part.stream, [network = network_, unit, gpu, size](FakeGpuMemory& all) {
-          auto inputs = ReadInputs(all, gpu, *unit, size);
-          if (!inputs.ok()) return inputs.status();
-          network->Arrive(unit, *inputs);
-          return absl::OkStatus();
-        }));
+    status.Update(gpus_->Put(part.stream,
+                             [network = network_, unit, gpu,
+                              size](FakeGpuMemory& all) -> absl::Status {
+                               ASSIGN_OR_RETURN(
+                                   const auto inputs,
+                                   ReadInputs(all, gpu, *unit, size));
+                               network->Arrive(unit, inputs);
+                               return absl::OkStatus();
+                             }));
     status.Update(gpus_->PutGate(part.stream, unit->gate));
     status.Update(gpus_->Put(
         part.stream, [network = network_, unit, gpu](FakeGpuMemory& all) {
