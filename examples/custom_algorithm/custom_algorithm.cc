@@ -9,7 +9,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
-#include "framework/base/status_macros.h"
 #include "tutti/environment.h"
 #include "tutti/tutti.h"
 
@@ -32,9 +31,9 @@ tutti::CollectiveRequest DirectAllReduce() {
 
 absl::Status Run() {
   const tutti::DefaultEnvironment environment;
-  ASSIGN_OR_RETURN(const auto group,
-                   tutti::LocalGroup::Create(environment.get(),
-                                             /*num_tasks=*/1, kNumDevices));
+  const auto group = tutti::LocalGroup::Create(environment.get(),
+                                               /*num_tasks=*/1, kNumDevices);
+  if (!group.ok()) return group.status();
   const auto request =
       std::make_shared<const tutti::CollectiveRequest>(DirectAllReduce());
 
@@ -43,14 +42,16 @@ absl::Status Run() {
   std::vector<std::vector<int>> inputs;
   for (int device = 0; device < kNumDevices; ++device) {
     inputs.emplace_back(kNumElements, 1 << device);
-    ASSIGN_OR_RETURN(auto input,
-                     tutti::Tensor::Wrap(request->dtype, request->shape,
-                                         inputs[device].data()));
+    auto input = tutti::Tensor::Wrap(request->dtype, request->shape,
+                                     inputs[device].data());
+    if (!input.ok()) return input.status();
     calls[device].request = request;
-    calls[device].input = input;
+    calls[device].input = *input;
     calls[device].output = &outputs[device];
   }
-  RETURN_IF_ERROR(group->Run(/*step_id=*/1, absl::MakeSpan(calls)));
+  const absl::Status status =
+      (*group)->Run(/*step_id=*/1, absl::MakeSpan(calls));
+  if (!status.ok()) return status;
 
   for (int device = 0; device < kNumDevices; ++device) {
     const auto* sums = reinterpret_cast<const int*>(outputs[device].data());

@@ -3,7 +3,6 @@
 #include <asio/thread_pool.hpp>
 #include <iostream>
 
-#include "framework/base/status_macros.h"
 #include "tutti/environment.h"
 #include "tutti/tutti.h"
 
@@ -18,11 +17,11 @@ absl::Status AddUp(std::vector<std::vector<float>> buffers) {
   const int num_devices = static_cast<int>(buffers.size());
   MyPool pool;
   const tutti::DefaultEnvironment defaults;
-  ASSIGN_OR_RETURN(const auto group,
-                   tutti::LocalGroup::Create(
-                       {&pool, defaults.get().clock, defaults.get().random},
-                       /*num_tasks=*/1, num_devices));
-  const auto step = group->manager().FindOrCreate(/*step_id=*/1);
+  const auto group = tutti::LocalGroup::Create(
+      {&pool, defaults.get().clock, defaults.get().random}, /*num_tasks=*/1,
+      num_devices);
+  if (!group.ok()) return group.status();
+  const auto step = (*group)->manager().FindOrCreate(/*step_id=*/1);
 
   const auto request = std::make_shared<tutti::CollectiveRequest>();
   request->group_size = num_devices;
@@ -30,20 +29,21 @@ absl::Status AddUp(std::vector<std::vector<float>> buffers) {
   request->shape = tutti::TensorShape::Vector(buffers[0].size());
   std::vector<tutti::Tensor> tensors;
   for (auto& buffer : buffers) {
-    ASSIGN_OR_RETURN(
-        const auto tensor,
-        tutti::Tensor::Wrap(request->dtype, request->shape, buffer.data()));
-    tensors.push_back(tensor);
+    const auto tensor =
+        tutti::Tensor::Wrap(request->dtype, request->shape, buffer.data());
+    if (!tensor.ok()) return tensor.status();
+    tensors.push_back(*tensor);
   }
 
   std::vector<absl::Status> statuses(num_devices);
   tutti::BlockingCounter pending(num_devices);
   for (int i = 0; i < num_devices; ++i) {
-    step->ExecuteAsync({group->devices()[i], request, tensors[i], &tensors[i]},
-                       [&, i](absl::Status status) {
-                         statuses[i] = std::move(status);
-                         pending.DecrementCount();
-                       });
+    step->ExecuteAsync(
+        {(*group)->devices()[i], request, tensors[i], &tensors[i]},
+        [&, i](absl::Status status) {
+          statuses[i] = std::move(status);
+          pending.DecrementCount();
+        });
   }
   pending.Wait();
   for (int i = 0; i < num_devices; ++i) {

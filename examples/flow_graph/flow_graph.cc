@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "examples/flow_graph/flow_graph_builder.h"
-#include "framework/base/status_macros.h"
 #include "tutti/environment.h"
 #include "tutti/lowering.h"
 #include "tutti/params.h"
@@ -121,11 +120,11 @@ class AllReduceCall : public std::enable_shared_from_this<AllReduceCall> {
 absl::Status RunOpaque(const Request& request, Members& members) {
   TbbWorkQueue queue;
   const tutti::DefaultEnvironment defaults;
-  ASSIGN_OR_RETURN(const auto group,
-                   tutti::LocalGroup::Create(
-                       {&queue, defaults.get().clock, defaults.get().random},
-                       /*num_tasks=*/1, request->group_size));
-  const auto step = group->manager().FindOrCreate(/*step_id=*/1);
+  const auto group = tutti::LocalGroup::Create(
+      {&queue, defaults.get().clock, defaults.get().random}, /*num_tasks=*/1,
+      request->group_size);
+  if (!group.ok()) return group.status();
+  const auto step = (*group)->manager().FindOrCreate(/*step_id=*/1);
 
   tbb::flow::graph graph;
   tbb::flow::continue_node<continue_msg> produce(
@@ -133,7 +132,7 @@ absl::Status RunOpaque(const Request& request, Members& members) {
   AllReduceNode all_reduce(
       graph, tbb::flow::unlimited, [&](continue_msg, auto& gateway) {
         std::make_shared<AllReduceCall>(gateway, members.inputs.size())
-            ->Start(*step, group->devices(), request, members);
+            ->Start(*step, (*group)->devices(), request, members);
       });
   absl::Status status;
   tbb::flow::function_node<absl::Status> consume(
@@ -154,8 +153,9 @@ absl::Status RunLowered(const Request& request, Members& members) {
   FlowGraphBuilder all_reduce(graph, *request, members.inputs, members.outputs);
   const auto layout =
       tutti::GroupLayout::Uniform(/*num_tasks=*/1, request->group_size);
-  RETURN_IF_ERROR(tutti::LowerGroup({.collective = *request, .layout = layout},
-                                    all_reduce));
+  const absl::Status status =
+      tutti::LowerGroup({.collective = *request, .layout = layout}, all_reduce);
+  if (!status.ok()) return status;
   all_reduce.Connect();
   tbb::flow::continue_node<continue_msg> consume(graph, [&](continue_msg) {
     std::cout << "ran " << all_reduce.num_steps() << " steps\n";
@@ -177,9 +177,11 @@ absl::Status Run() {
   request->impl_details.implementation = "RingReduce";
 
   Members opaque(*request);
-  RETURN_IF_ERROR(RunOpaque(request, opaque));
+  absl::Status status = RunOpaque(request, opaque);
+  if (!status.ok()) return status;
   Members lowered(*request);
-  RETURN_IF_ERROR(RunLowered(request, lowered));
+  status = RunLowered(request, lowered);
+  if (!status.ok()) return status;
   if (!SameBits(opaque, lowered)) {
     return absl::InternalError("the outputs differ");
   }

@@ -28,7 +28,6 @@
 #include "absl/types/span.h"
 #include "examples/train/data.h"
 #include "examples/train/model.h"
-#include "framework/base/status_macros.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/environment.h"
 #include "tutti/mpi_transport.h"
@@ -80,7 +79,8 @@ class RankTrainer {
     const size_t batch = per_rank * size();
     for (size_t begin = 0; begin + batch <= examples.size(); begin += batch) {
       const auto own = examples.subspan(begin + rank() * per_rank, per_rank);
-      RETURN_IF_ERROR(SumGradients(own));
+      const absl::Status status = SumGradients(own);
+      if (!status.ok()) return status;
       Update();
     }
     return absl::OkStatus();
@@ -139,7 +139,8 @@ class RankTrainer {
 
 absl::Status CheckEqual(RankTrainer* trainer) {
   tutti::Tensor all;
-  RETURN_IF_ERROR(trainer->GatherParameters(&all));
+  const absl::Status status = trainer->GatherParameters(&all);
+  if (!status.ok()) return status;
   const size_t bytes = trainer->parameters().size() * sizeof(float);
   for (int rank = 0; rank < trainer->size(); ++rank) {
     if (std::memcmp(all.data() + rank * bytes, trainer->parameters().data(),
@@ -152,17 +153,19 @@ absl::Status CheckEqual(RankTrainer* trainer) {
 }
 
 absl::Status Train(tutti::ClusterRuntime* runtime, int num_epochs) {
-  ASSIGN_OR_RETURN(auto data, ReadDataSet(DefaultDataPath(), kNumTestExamples));
+  auto data = ReadDataSet(DefaultDataPath(), kNumTestExamples);
+  if (!data.ok()) return data.status();
   RankTrainer trainer(runtime);
   const bool prints = trainer.rank() == 0;
   std::mt19937 generator(kSeed);  // All ranks draw the same images.
   for (int epoch = 1; epoch <= num_epochs; ++epoch) {
-    Shuffle(data.training, generator);
-    RETURN_IF_ERROR(trainer.TrainEpoch(data.training));
+    Shuffle(data->training, generator);
+    const absl::Status status = trainer.TrainEpoch(data->training);
+    if (!status.ok()) return status;
     if (!prints) continue;
     absl::PrintF("epoch %d: training loss %.6f, test accuracy %.2f %%\n", epoch,
-                 Evaluate(trainer.parameters(), data.training).loss,
-                 100 * Evaluate(trainer.parameters(), data.test).accuracy);
+                 Evaluate(trainer.parameters(), data->training).loss,
+                 100 * Evaluate(trainer.parameters(), data->test).accuracy);
   }
   const absl::Status status = CheckEqual(&trainer);
   if (status.ok() && prints) {
@@ -174,14 +177,16 @@ absl::Status Train(tutti::ClusterRuntime* runtime, int num_epochs) {
 absl::Status Run(int num_epochs) {
   const tutti::DefaultEnvironment environment;
   tutti::MpiRuntime mpi({.environment = environment.get()});
-  RETURN_IF_ERROR(mpi.Start());
-  ASSIGN_OR_RETURN(const auto cluster, tutti::ClusterOf(mpi));
+  absl::Status status = mpi.Start();
+  if (!status.ok()) return status;
+  const auto cluster = tutti::ClusterOf(mpi);
+  if (!cluster.ok()) return cluster.status();
   const auto runtime = tutti::ClusterRuntime::Create(
-      {.cluster = cluster,
+      {.cluster = *cluster,
        .environment = environment.get(),
        .make_transport = [&](uint64_t incarnation) {
          return tutti::CreateMpiTransport({.runtime = &mpi,
-                                           .cluster = cluster,
+                                           .cluster = *cluster,
                                            .incarnation = incarnation,
                                            .environment = environment.get()});
        }});
@@ -189,7 +194,7 @@ absl::Status Run(int num_epochs) {
   const auto in_a_minute = [&] {
     return environment.get().clock->Now() + absl::Seconds(60);
   };
-  absl::Status status = tutti::Await([&](tutti::StatusCallback done) {
+  status = tutti::Await([&](tutti::StatusCallback done) {
     (*runtime)->Join(in_a_minute(), /*progress=*/nullptr, std::move(done));
   });
   if (status.ok()) status = Train(runtime->get(), num_epochs);

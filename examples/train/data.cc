@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "framework/base/status_macros.h"
 
 namespace train {
 namespace {
@@ -73,8 +72,9 @@ absl::StatusOr<std::vector<Example>> ParseAll(absl::Span<const uint8_t> bytes) {
 }  // namespace
 
 absl::StatusOr<DataSet> ReadDataSet(const std::string& path, size_t num_test) {
-  ASSIGN_OR_RETURN(const auto bytes, ReadFile(path));
-  const auto examples = ParseAll(bytes);
+  const auto bytes = ReadFile(path);
+  if (!bytes.ok()) return bytes.status();
+  const auto examples = ParseAll(*bytes);
   if (!examples.ok()) {
     return absl::DataLossError(
         absl::StrCat(path, ": ", examples.status().message()));

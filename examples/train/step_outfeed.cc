@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/types/span.h"
-#include "framework/base/status_macros.h"
 
 namespace train {
 namespace {
@@ -46,9 +45,10 @@ absl::StatusOr<std::unique_ptr<StepOutfeed>> StepOutfeed::Start(
   if (!status.ok()) return status;
   std::unique_ptr<StepOutfeed> outfeed(new StepOutfeed(*std::move(receiver)));
   for (tutti::Device* device : devices) {
-    ASSIGN_OR_RETURN(auto sender, tutti::OutfeedSender::Create(
-                                      *device, outfeed->receiver_->registry()));
-    outfeed->senders_.push_back(std::move(sender));
+    auto sender =
+        tutti::OutfeedSender::Create(*device, outfeed->receiver_->registry());
+    if (!sender.ok()) return sender.status();
+    outfeed->senders_.push_back(*std::move(sender));
   }
   return outfeed;
 }

@@ -24,7 +24,6 @@
 #include "examples/train/step_outfeed.h"
 #include "examples/train/step_watch.h"
 #include "examples/train/trainer.h"
-#include "framework/base/status_macros.h"
 #include "tutti/environment.h"
 #include "tutti/tutti.h"
 
@@ -110,7 +109,8 @@ absl::Status TrainEpochs(DataSet data, int num_epochs, Trainer& trainer,
   for (int epoch = 1; epoch <= num_epochs; ++epoch) {
     Shuffle(data.training, generator);
     const auto start = std::chrono::steady_clock::now();
-    RETURN_IF_ERROR(trainer.TrainEpoch(data.training));
+    const absl::Status status = trainer.TrainEpoch(data.training);
+    if (!status.ok()) return status;
     const std::chrono::duration<double, std::micro> elapsed =
         std::chrono::steady_clock::now() - start;
     const Quality quality = Evaluate(trainer.parameters(0), data.test);
@@ -136,12 +136,15 @@ absl::StatusOr<std::unique_ptr<Trainer>> Train(
   options.on_step = [reports](int device, const StepReport& report) {
     reports->Add(device, report);
   };
-  ASSIGN_OR_RETURN(auto trainer, Trainer::Create(environment, options,
-                                                 InitialParameters(kSeed)));
+  auto trainer =
+      Trainer::Create(environment, options, InitialParameters(kSeed));
+  if (!trainer.ok()) return trainer.status();
   absl::PrintF("\n%s, %d images each per step\n", Devices(options.num_devices),
                options.batch_size);
-  RETURN_IF_ERROR(TrainEpochs(data, flags.num_epochs, *trainer, *reports));
-  if (!trainer->ReplicasAreEqual()) {
+  const absl::Status status =
+      TrainEpochs(data, flags.num_epochs, **trainer, *reports);
+  if (!status.ok()) return status;
+  if (!(*trainer)->ReplicasAreEqual()) {
     return absl::InternalError("the devices' replicas of the model differ");
   }
   return trainer;
@@ -164,26 +167,27 @@ absl::StatusOr<Trainer::Options> OnOneDevice(Trainer::Options options,
 }
 
 absl::Status Run(const Flags& flags) {
-  ASSIGN_OR_RETURN(const auto data,
-                   ReadDataSet(flags.data_path, kNumTestExamples));
-  ASSIGN_OR_RETURN(const auto one_device,
-                   OnOneDevice(flags.trainer, data.training.size()));
+  const auto data = ReadDataSet(flags.data_path, kNumTestExamples);
+  if (!data.ok()) return data.status();
+  const auto one_device = OnOneDevice(flags.trainer, data->training.size());
+  if (!one_device.ok()) return one_device.status();
   absl::PrintF("%d images to train on, %d to test, %d parameters\n",
-               data.training.size(), data.test.size(), kNumParameters);
+               data->training.size(), data->test.size(), kNumParameters);
 
   const tutti::DefaultEnvironment environment;
-  ASSIGN_OR_RETURN(const auto many,
-                   Train(environment.get(), flags.trainer, data, flags));
-  ASSIGN_OR_RETURN(const auto one,
-                   Train(environment.get(), one_device, data, flags));
+  const auto many = Train(environment.get(), flags.trainer, *data, flags);
+  if (!many.ok()) return many.status();
+  const auto one = Train(environment.get(), *one_device, *data, flags);
+  if (!one.ok()) return one.status();
 
   const int num_devices = flags.trainer.num_devices;
   absl::PrintF("\n%-12s training loss  test accuracy\n", "trained on");
-  absl::PrintF("%-12s %s\n", Devices(num_devices), QualityOf(*many, data));
-  absl::PrintF("%-12s %s\n", Devices(1), QualityOf(*one, data));
+  absl::PrintF("%-12s %s\n", Devices(num_devices), QualityOf(**many, *data));
+  absl::PrintF("%-12s %s\n", Devices(1), QualityOf(**one, *data));
   absl::PrintF("The %d replicas are equal bit for bit.\n", num_devices);
-  absl::PrintF("Largest difference of a parameter to one device: %.1e\n",
-               LargestDifference(many->parameters(0), one->parameters(0)));
+  absl::PrintF(
+      "Largest difference of a parameter to one device: %.1e\n",
+      LargestDifference((*many)->parameters(0), (*one)->parameters(0)));
   return absl::OkStatus();
 }
 

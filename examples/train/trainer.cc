@@ -5,7 +5,6 @@
 
 #include "absl/algorithm/container.h"
 #include "examples/train/model.h"
-#include "framework/base/status_macros.h"
 #include "tutti/tutti.h"
 
 namespace train {
@@ -31,13 +30,14 @@ std::shared_ptr<const tutti::CollectiveRequest> AverageGradients(
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
     const tutti::Environment& environment, const Options& options,
     absl::Span<const float> parameters) {
-  ASSIGN_OR_RETURN(auto group,
-                   tutti::LocalGroup::Create(environment, /*num_tasks=*/1,
-                                             options.num_devices));
+  auto group = tutti::LocalGroup::Create(environment, /*num_tasks=*/1,
+                                         options.num_devices);
+  if (!group.ok()) return group.status();
   std::unique_ptr<Trainer> trainer(
-      new Trainer(environment, options, std::move(group)));
+      new Trainer(environment, options, *std::move(group)));
   for (int device = 0; device < options.num_devices; ++device) {
-    RETURN_IF_ERROR(trainer->AddReplica(parameters));
+    const absl::Status status = trainer->AddReplica(parameters);
+    if (!status.ok()) return status;
   }
   return trainer;
 }
@@ -54,9 +54,10 @@ absl::Status Trainer::AddReplica(absl::Span<const float> parameters) {
   replica.parameters.assign(parameters.begin(), parameters.end());
   replica.velocity.resize(parameters.size());
   replica.gradient.resize(parameters.size());
-  ASSIGN_OR_RETURN(replica.gradient_tensor,
-                   tutti::Tensor::Wrap(all_reduce_->dtype, all_reduce_->shape,
-                                       replica.gradient.data()));
+  auto tensor = tutti::Tensor::Wrap(all_reduce_->dtype, all_reduce_->shape,
+                                    replica.gradient.data());
+  if (!tensor.ok()) return tensor.status();
+  replica.gradient_tensor = *std::move(tensor);
   // Does not move the vectors' elements.
   replicas_.push_back(std::move(replica));
   return absl::OkStatus();
@@ -82,7 +83,9 @@ absl::Status Trainer::TrainSteps(absl::Span<const Example> examples,
                                  const StepOutfeed& outfeed) {
   const size_t batch = options_.num_devices * options_.batch_size;
   for (int step = 0; step < StepsPerEpoch(examples.size()); ++step) {
-    RETURN_IF_ERROR(TrainStep(examples.subspan(step * batch, batch), outfeed));
+    const absl::Status status =
+        TrainStep(examples.subspan(step * batch, batch), outfeed);
+    if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }

@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/collective/params_test_data.h"
 #include "framework/executor/executor_core.h"
-#include "framework/executor/table_instance.h"
+#include "framework/executor/table_entries.h"
 #include "framework/peer/local_peer_access.h"
 #include "resolvers/local/param_resolver_local.h"
 #include "schedule/chunk_map.h"
