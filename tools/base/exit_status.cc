@@ -1,5 +1,6 @@
 #include "tools/base/exit_status.h"
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -9,11 +10,6 @@ namespace {
 
 constexpr absl::string_view kUsagePayload = "tutti/usage";
 constexpr absl::string_view kExitStatusPayload = "tutti/exit_status";
-
-bool IsControl(char c) {
-  const auto code = static_cast<unsigned char>(c);
-  return code < 0x20 || code == 0x7F;
-}
 
 }  // namespace
 
@@ -48,7 +44,7 @@ int ExitStatus(const absl::Status& status) {
 std::string ErrorLine(const absl::Status& status) {
   std::string line = absl::StrCat("tutti: ", status.message());
   for (char& c : line) {
-    if (IsControl(c)) c = ' ';
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = ' ';
   }
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";

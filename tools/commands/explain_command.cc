@@ -91,13 +91,10 @@ Examples:
 
 // A selection request and its answer.
 struct Explanation {
+  const ExplainOptions& options;
   Workload workload;
   GroupLayout layout = GroupLayout::Uniform(1, 1);
   bool one_process = true;
-  bool mpi = false;
-  std::string device_type;
-  // Lowest level accepted.
-  Determinism determinism = Determinism::kNotGuaranteed;
   CostModel model;
   std::vector<Candidate> candidates;           // In the order of the output.
   std::string chosen;                          // Empty if `refusal` is not OK.
@@ -146,25 +143,23 @@ absl::StatusOr<Explanation> Explain(const ExplainOptions& options,
   const CollectiveType type = workload.spec.type;
   workload.count = CountFor(type, workload.dtype, workload.group_size, bytes);
   Explanation result{
+      .options = options,
       .workload = std::move(workload),
       .layout = layout,
       .one_process = options.one_process || layout.num_tasks() == 1,
-      .mpi = options.mpi,
-      .device_type = options.choice.device_type,
-      .determinism = options.choice.determinism,
       .model = ModelOf(options, layout.num_tasks())};
   const SelectionRequest request = {
       .type = type,
       .layout = result.layout,
-      .device_type = result.device_type,
+      .device_type = options.choice.device_type,
       .bytes = BytesOf(result.workload),
       .one_process = result.one_process,
-      .delegate = std::string(result.mpi ? kMpiDelegate : ""),
+      .delegate = std::string(options.mpi ? kMpiDelegate : ""),
       .implementation = options.algorithm,
       .dtype = result.workload.dtype,
       .merge_op = result.workload.spec.merge_op,
       .final_op = result.workload.spec.final_op,
-      .determinism = result.determinism,
+      .determinism = options.choice.determinism,
       .model = result.model};
   result.candidates = JudgeImplementations(registry, request);
   Sort(registry, type, &result.candidates);
@@ -198,13 +193,15 @@ std::string Question(const Explanation& explanation) {
     absl::StrAppend(&text, "one process");
   } else {
     absl::StrAppend(&text, explanation.layout.num_tasks(), " processes",
-                    explanation.mpi ? " under mpirun" : "");
+                    explanation.options.mpi ? " under mpirun" : "");
   }
-  if (explanation.device_type != "CPU") {
-    absl::StrAppend(&text, ", ", explanation.device_type, " devices");
+  if (explanation.options.choice.device_type != "CPU") {
+    absl::StrAppend(&text, ", ", explanation.options.choice.device_type,
+                    " devices");
   }
-  if (explanation.determinism != Determinism::kNotGuaranteed) {
-    absl::StrAppend(&text, ", determinism ", Name(explanation.determinism));
+  if (explanation.options.choice.determinism != Determinism::kNotGuaranteed) {
+    absl::StrAppend(&text, ", determinism ",
+                    Name(explanation.options.choice.determinism));
   }
   return text;
 }
@@ -272,13 +269,14 @@ Json ToJson(const Explanation& explanation) {
           {"ranks", explanation.layout.size()},
           {"tasks", explanation.layout.num_tasks()},
           {"one_process", explanation.one_process},
-          {"mpi", explanation.mpi},
-          {"device_type", explanation.device_type},
+          {"mpi", explanation.options.mpi},
+          {"device_type", explanation.options.choice.device_type},
           {"bytes", BytesOf(workload)},
           {"count", workload.count},
           {"dtype", HasData(explanation) ? Json(dtype) : Json()},
           {"reduction", OrNull(workload.spec.reduction)},
-          {"determinism", std::string(Name(explanation.determinism))},
+          {"determinism",
+           std::string(Name(explanation.options.choice.determinism))},
           {"latency_us", within.latency_seconds * 1e6},
           {"bandwidth", within.bytes_per_second / 1e9},
           {"process_latency_us",

@@ -109,7 +109,10 @@ class Report {
 
   void Add(const PerfRow& row) {
     wrong_ += row.wrong.value_or(0);
-    if (rows_.empty()) Start();
+    if (rows_.empty()) {
+      first_bandwidth_ = Bandwidth();
+      if (!json_) console_.out << table_.Header();
+    }
     rows_.push_back(row);
     if (json_) return;
     console_.out << table_.Row(Cells(row, Bandwidth())) << std::flush;
@@ -119,12 +122,6 @@ class Report {
   int64_t wrong() const { return wrong_; }
 
  private:
-  // Prints the header, just before the first row.
-  void Start() {
-    first_bandwidth_ = Bandwidth();
-    if (!json_) console_.out << table_.Header();
-  }
-
   double Bandwidth() const {
     return bandwidth_ == nullptr ? 0 : bandwidth_->best();
   }

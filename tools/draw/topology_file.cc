@@ -23,17 +23,12 @@ using Json = nlohmann::json;
 // Reads one field; returns the error text, empty if none.
 using Reader = std::function<std::string(const Json&)>;
 
-// Whether `c` is a control character, which would spoil the table or the
-// terminal.
-bool IsControl(char c) {
-  return absl::ascii_iscntrl(static_cast<unsigned char>(c));
-}
-
 Reader Text(std::string* into) {
   return [into](const Json& value) -> std::string {
     if (!value.is_string()) return "a text";
     auto text = value.get<std::string>();
-    if (absl::c_any_of(text, IsControl)) return "a text of one line";
+    // Control characters would spoil the table or the terminal.
+    if (absl::c_any_of(text, absl::ascii_iscntrl)) return "a text of one line";
     *into = std::move(text);
     return "";
   };
