@@ -362,9 +362,9 @@ TEST(ScheduleRequestTest, WhyThereIsNothingToShowIsTold) {
       registry.Register("LocalThenCourier",
                         LocalThenDelegateFactory("Courier", "by courier")),
       IsOk());
-  ASSERT_THAT(
-      registry.Register("LocalThenNobody", LocalThenFactory<"Nobody">()),
-      IsOk());
+  ASSERT_THAT(registry.Register("LocalThenNobody",
+                                Hierarchical<"LocalReduce", "Nobody">()),
+              IsOk());
   EXPECT_THAT(
       ParseScheduleRequest({.name = "LocalThenCourier"}, registry, 100),
       ExitsWith(2,
