@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "outfeed/remote/remote_outfeed_pair.h"
+#include "outfeed/remote/remote_outfeed_pair_testing.h"
 #include "outfeed/remote/stream_link.h"
 #include "tests/cluster/grpc_tasks.h"
 #include "tutti/cluster_runtime.h"

@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "outfeed/frame.h"
 #include "outfeed/outfeed_testing.h"
-#include "schedule/lower/recorded_graph.h"
+#include "schedule/lower/recorded_graph_testing.h"
 #include "tests/doubles/local_job.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"

@@ -1,8 +1,8 @@
 // Kernels of GpuRuntime::LaunchReduce() and LaunchCopy() on each GPU, and that
 // they write nothing else: every dtype and reduction, 1 to 8 inputs and
 // outputs, odd lengths, buffers that lie alike and not, averages, outputs that
-// are inputs. The results are those of framework/reduce/reduction_reference.h,
-// bit by bit.
+// are inputs. The results are those of
+// framework/reduce/reduction_reference_testing.h, bit by bit.
 
 #include <algorithm>
 #include <cstddef>

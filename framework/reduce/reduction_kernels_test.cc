@@ -15,7 +15,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "framework/reduce/reduction_reference.h"
+#include "framework/reduce/reduction_reference_testing.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "framework/tensor/float16.h"
 #include "hwy/targets.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/reduce/reduction_reference.h"
+#include "framework/reduce/reduction_reference_testing.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "gmock/gmock.h"
 #include "gpu/testing/fake_gpu_memory.h"

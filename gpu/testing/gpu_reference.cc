@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/reduce/reduction_reference.h"
+#include "framework/reduce/reduction_reference_testing.h"
 #include "tutti/tensor.h"
 
 namespace tutti {

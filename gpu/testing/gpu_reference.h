@@ -10,7 +10,7 @@
 namespace tutti {
 
 // Reference results of the GPU's reductions for tests, computed with
-// framework/reduce/reduction_reference.h.
+// framework/reduce/reduction_reference_testing.h.
 
 // Reduces from left to right: `most` inputs in the first pass, `most` - 1 in
 // each later one. Rounds after each pass and divides at the end. REQUIRES: at

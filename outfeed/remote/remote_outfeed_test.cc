@@ -22,7 +22,7 @@
 #include "outfeed/memory_channel.h"
 #include "outfeed/outfeed_testing.h"
 #include "outfeed/parcel.h"
-#include "outfeed/remote/remote_outfeed_pair.h"
+#include "outfeed/remote/remote_outfeed_pair_testing.h"
 #include "outfeed/remote/remote_outfeed_testing.h"
 #include "outfeed/remote/stream_link.h"
 #include "tests/doubles/status_matchers.h"

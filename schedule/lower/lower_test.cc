@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "framework/tensor/float16.h"
-#include "schedule/lower/recorded_graph.h"
+#include "schedule/lower/recorded_graph_testing.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/environment.h"
 #include "tutti/executor.h"

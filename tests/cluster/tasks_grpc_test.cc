@@ -22,7 +22,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "outfeed/outfeed_testing.h"
-#include "outfeed/remote/remote_outfeed_pair.h"
+#include "outfeed/remote/remote_outfeed_pair_testing.h"
 #include "outfeed/remote/stream_link.h"
 #include "tests/cluster/grpc_tasks.h"
 #include "tests/cluster/named_call.h"

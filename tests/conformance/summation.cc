@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "framework/reduce/reduction_reference.h"
+#include "framework/reduce/reduction_reference_testing.h"
 #include "schedule/chunk_map.h"
 #include "schedule/proof/expression_testing.h"
 #include "schedule/proof/verifier.h"

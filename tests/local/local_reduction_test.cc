@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/reduce/reduction_reference.h"
+#include "framework/reduce/reduction_reference_testing.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "tests/doubles/local_job.h"
 #include "tests/doubles/status_matchers.h"

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/reduce/reduction_reference.h"
+#include "framework/reduce/reduction_reference_testing.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "tests/doubles/local_job.h"
 #include "tests/doubles/status_matchers.h"

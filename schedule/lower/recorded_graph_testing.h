@@ -1,5 +1,5 @@
-#ifndef TUTTI_SCHEDULE_LOWER_RECORDED_GRAPH_H_
-#define TUTTI_SCHEDULE_LOWER_RECORDED_GRAPH_H_
+#ifndef TUTTI_SCHEDULE_LOWER_RECORDED_GRAPH_TESTING_H_
+#define TUTTI_SCHEDULE_LOWER_RECORDED_GRAPH_TESTING_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -86,4 +86,4 @@ class RecordedGraph : public MemberGraphBuilder, public HostCallBuilder {
 
 }  // namespace tutti
 
-#endif  // TUTTI_SCHEDULE_LOWER_RECORDED_GRAPH_H_
+#endif  // TUTTI_SCHEDULE_LOWER_RECORDED_GRAPH_TESTING_H_

@@ -1,4 +1,4 @@
-#include "schedule/lower/recorded_graph.h"
+#include "schedule/lower/recorded_graph_testing.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "framework/reduce/reduction_reference.h"
+#include "framework/reduce/reduction_reference_testing.h"
 
 #include <algorithm>
 #include <cmath>
