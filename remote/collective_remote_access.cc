@@ -74,7 +74,7 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
     }
     const bool is_first = access_->Cancel(exec, reason);
     if (!is_first || group.cancellation->cancelled()) return;
-    access_->TellOthers(group, exec, reason);
+    access_->ReportToOthers(group, exec, reason);
   }
 
   void WatchEnds(EndedCallback ended) override ABSL_LOCKS_EXCLUDED(mu_) {
@@ -141,7 +141,7 @@ CollectiveRemoteAccess::CollectiveRemoteAccess(Options options)
                .clock = options_.environment.clock,
                .groups = options_.groups,
                .max_waiting = options_.max_waiting_requests,
-               .early_lifetime = options_.early_ask_lifetime},
+               .early_lifetime = options_.early_request_lifetime},
               &rendezvous_) {}
 
 CollectiveRemoteAccess::~CollectiveRemoteAccess() = default;
@@ -269,9 +269,9 @@ bool CollectiveRemoteAccess::Report(const BufRendezvous::Ended& ended,
   return BufRendezvous::Report(ended);
 }
 
-void CollectiveRemoteAccess::TellOthers(const CollGroupParams& group,
-                                        const ExecKey& exec,
-                                        const absl::Status& reason) {
+void CollectiveRemoteAccess::ReportToOthers(const CollGroupParams& group,
+                                            const ExecKey& exec,
+                                            const absl::Status& reason) {
   proto::ControlRequest request;
   proto::CancelExecution& cancel = *request.mutable_cancel_execution();
   *cancel.mutable_key() = EncodeKey(exec);
@@ -296,7 +296,8 @@ absl::Status CollectiveRemoteAccess::CancelFromPeer(
     // The execution, or its step, has ended here already.
     if (!rendezvous_.StatusOf(exec).ok()) return absl::OkStatus();
     while (!early_cancels_.empty() &&
-           early_cancels_.front().came_at + options_.early_ask_lifetime < now) {
+           early_cancels_.front().came_at + options_.early_request_lifetime <
+               now) {
       early_cancels_.pop_front();
     }
     if (early_cancels_.size() >= options_.max_early_cancels) {

@@ -58,7 +58,7 @@ class CollectiveRemoteAccess
     size_t max_waiting_requests = size_t{1} << 16;
 
     // Time for which a request waits until this process knows its group.
-    absl::Duration early_ask_lifetime = DefaultTime("early request");
+    absl::Duration early_request_lifetime = DefaultTime("early request");
 
     // Largest number of failed executions, reported by other tasks, whose group
     // is not known yet; more are refused with RESOURCE_EXHAUSTED. A report
@@ -145,8 +145,8 @@ class CollectiveRemoteAccess
               const TransferChannel::Choice& choice);
 
   std::set<int> OtherTasksOf(const CollGroupParams& group) const;
-  void TellOthers(const CollGroupParams& group, const ExecKey& exec,
-                  const absl::Status& reason);
+  void ReportToOthers(const CollGroupParams& group, const ExecKey& exec,
+                      const absl::Status& reason);
 
   // Failed execution that another task reported before its group was known
   // here.

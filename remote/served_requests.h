@@ -33,7 +33,7 @@ class ServedRequests {
     Clock* clock = nullptr;  // Outlives the object.
     std::shared_ptr<GroupDirectory> groups;
 
-    // Same as max_waiting_requests and early_ask_lifetime of
+    // Same as max_waiting_requests and early_request_lifetime of
     // CollectiveRemoteAccess.
     size_t max_waiting = 0;
     absl::Duration early_lifetime;

@@ -695,7 +695,7 @@ class Traffic : public Sender, public Receiver {
   void OnDelivery(int32_t id, absl::Status status, Delivery delivery) override {
     ++num_delivered_[id];
     if (!status.ok()) {
-      ++num_failed_asks_;
+      ++num_failed_requests_;
       return;
     }
     EXPECT_EQ(delivery.id, id);
@@ -710,7 +710,7 @@ class Traffic : public Sender, public Receiver {
     }
   }
   int num_failed_offers() const { return num_failed_offers_; }
-  int num_failed_asks() const { return num_failed_asks_; }
+  int num_failed_requests() const { return num_failed_requests_; }
 
  private:
   BufRendezvous* const rendezvous_;
@@ -718,7 +718,7 @@ class Traffic : public Sender, public Receiver {
   std::vector<std::atomic<int>> num_released_;
   std::vector<std::atomic<int>> num_delivered_;
   std::atomic<int> num_failed_offers_{0};
-  std::atomic<int> num_failed_asks_{0};
+  std::atomic<int> num_failed_requests_{0};
 };
 
 class BufRendezvousStressTest : public testing::TestWithParam<uint32_t> {
@@ -754,7 +754,7 @@ TEST_P(BufRendezvousStressTest, AllTransfersMeet) {
   RunAll(traffic, [](int) {});
   traffic.ExpectEachSideReportedOnce();
   EXPECT_EQ(traffic.num_failed_offers(), 0);
-  EXPECT_EQ(traffic.num_failed_asks(), 0);
+  EXPECT_EQ(traffic.num_failed_requests(), 0);
   EXPECT_EQ(rendezvous->num_waiting(), 0u);
 }
 
@@ -769,7 +769,7 @@ TEST_P(BufRendezvousStressTest, CancelledExecutionsLeaveNobodyWaiting) {
   });
   traffic.ExpectEachSideReportedOnce();
   EXPECT_EQ(rendezvous->num_waiting(), 0u);
-  EXPECT_EQ(traffic.num_failed_offers(), traffic.num_failed_asks());
+  EXPECT_EQ(traffic.num_failed_offers(), traffic.num_failed_requests());
 }
 
 TEST_P(BufRendezvousStressTest, AnAbortLeavesNobodyWaiting) {
@@ -796,7 +796,7 @@ TEST_P(BufRendezvousStressTest, TeardownTellsAllThatStillWait) {
   }
   rendezvous.reset();
   EXPECT_EQ(traffic.num_failed_offers(), kTransfers / 2);
-  EXPECT_EQ(traffic.num_failed_asks(), kTransfers / 2);
+  EXPECT_EQ(traffic.num_failed_requests(), kTransfers / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, BufRendezvousStressTest,

@@ -86,7 +86,7 @@ class Transport;
 // that alias the sender's memory, and give the receiver the memory in which
 // gRPC received them.
 //
-// Borrowers, `done` and the services are called on threads of gRPC: they must
+// Receivers, `done` and the services are called on threads of gRPC: they must
 // not block or shut the transport down.
 //
 // A task may answer with another incarnation than before. Calls and requests

@@ -145,7 +145,7 @@ absl::StatusOr<ClusterSpec> ClusterOf(const MpiRuntime& runtime);
 // Otherwise MPI sends them from there in chunks, and the receiver gets one
 // chunk after the other.
 //
-// Borrowers, `done` and the services are called on MPI's thread: they must not
+// Receivers, `done` and the services are called on MPI's thread: they must not
 // block or shut the transport down. A process has one transport at a time; the
 // n-th transports of all processes connect to each other. A task that shuts its
 // transport down informs the others: their later requests to it end with

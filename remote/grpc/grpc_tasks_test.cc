@@ -838,7 +838,7 @@ struct Pair {
         .status();
   }
   absl::Status Pull(int from, int to) {
-    LentBytes lent(tasks, 100'000, 0, to);
+    OfferedBytes lent(tasks, 100'000, 0, to);
     WaitingReceiver receiver(lent.bytes().size());
     tasks.Request(from, to, KeyOf(0), lent.bytes().size(), receiver);
     const absl::Status status = receiver.Wait();

@@ -105,9 +105,9 @@ inline ControlAnswer Call(TestTasks& tasks, int from, int to,
 }
 
 // Bytes that task `to` offers under KeyOf(tag).
-class LentBytes {
+class OfferedBytes {
  public:
-  LentBytes(TestTasks& tasks, size_t num_bytes, int tag = 0, int to = 1)
+  OfferedBytes(TestTasks& tasks, size_t num_bytes, int tag = 0, int to = 1)
       : bytes_(Pattern(num_bytes)) {
     tasks.table(to).Provide(KeyOf(tag), {.bytes = bytes_, .sender = &sender_});
   }
@@ -128,7 +128,7 @@ inline std::vector<size_t> ExpectArrive(TestTasks& tasks, size_t num_bytes,
                                         DType dtype = DType::kUint8,
                                         int tag = 0, int from = 0, int to = 1) {
   SCOPED_TRACE(testing::Message() << num_bytes << " bytes of " << Name(dtype));
-  LentBytes lent(tasks, num_bytes, tag, to);
+  OfferedBytes lent(tasks, num_bytes, tag, to);
   WaitingReceiver receiver(num_bytes);
   tasks.Request(from, to, KeyOf(tag), num_bytes, receiver, dtype);
   EXPECT_THAT(receiver.Wait(), IsOk());

@@ -30,7 +30,7 @@ class MpiServes::Served : public ServedRequest {
   // Functions for MPI's thread:
   void Forget() { serves_ = nullptr; }
   bool is_whole() const {
-    return is_lent && delivery.bytes.size() == recv.num_bytes &&
+    return is_delivered && delivery.bytes.size() == recv.num_bytes &&
            num_sent == delivery.bytes.size() && (num_sent > 0 || stopped.ok());
   }
 
@@ -41,7 +41,7 @@ class MpiServes::Served : public ServedRequest {
 
   int payload_tag = 0;
   bool is_reported = false;
-  bool is_lent = false;
+  bool is_delivered = false;
   Delivery delivery;
   absl::Status stopped;                // Why no more is sent, if not OK.
   size_t num_sent = 0;                 // Bytes that were read, or given to MPI.
@@ -71,7 +71,7 @@ class MpiServes::Served : public ServedRequest {
     delivery = lent;
     is_reported = true;
     if (!status.ok()) stopped.Update(status);
-    is_lent = status.ok();
+    is_delivered = status.ok();
     serves_->Begin(self());
   }
 
@@ -107,7 +107,7 @@ void MpiServes::OnPull(const ControlCaller& caller,
 
 void MpiServes::Begin(const std::shared_ptr<Served>& served) {
   const size_t num_bytes = served->recv.num_bytes;
-  if (served->is_lent && served->delivery.bytes.size() != num_bytes) {
+  if (served->is_delivered && served->delivery.bytes.size() != num_bytes) {
     served->stopped.Update(absl::InternalError(
         absl::StrCat(served->delivery.bytes.size(),
                      " bytes were lent to a pull of ", num_bytes)));
@@ -270,7 +270,7 @@ void MpiServes::End(const std::shared_ptr<Served>& served) {
   if (served_.erase({served->task, served->id}) == 0) return;
   SayEnd(*served);
   if (served->lease != nullptr) served->lease->Clear();
-  if (served->is_lent) {
+  if (served->is_delivered) {
     served->delivery.Release(served->is_whole() ? absl::OkStatus()
                                                 : served->stopped);
   }

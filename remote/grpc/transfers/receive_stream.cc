@@ -69,7 +69,7 @@ bool ReceiveStream::Request(const BufKey& key, const RecvRequest& recv) {
     if (ended_) return false;
     const uint64_t id = ++last_id_;
     const bool may_read_memory =
-        asks_for_memory_ && recv.num_bytes >= kMinMemoryBytes;
+        requests_memory_ && recv.num_bytes >= kMinMemoryBytes;
     open_.emplace(id,
                   std::make_shared<Incoming>(id, key, recv, may_read_memory));
     Enqueue({.kind = RecordKind::kRequest,
@@ -219,7 +219,7 @@ absl::StatusOr<std::shared_ptr<ReceiveStream::Incoming>> ReceiveStream::Find(
     }
     incoming = it->second;
     if (header.code != absl::StatusCode::kOk) return incoming;
-    if (incoming->is_lent) {
+    if (incoming->is_at_reader) {
       return Broken(absl::StrCat("a frame for request ", header.id,
                                  ", to which bytes are lent"));
     }
@@ -276,7 +276,7 @@ absl::Status ReceiveStream::TakeOffer(SliceCursor& message) {
       PeerMemory::Open(DecodeMemoryOffer(encoded), *challenge_, task_);
   challenge_.reset();
   MutexLock lock(&mu_);
-  asks_for_memory_ = memory.has_value();
+  requests_memory_ = memory.has_value();
   memory_ = memory;
   return absl::OkStatus();
 }
@@ -296,9 +296,9 @@ absl::Status ReceiveStream::TakePlace(const std::shared_ptr<Incoming>& incoming,
   {
     MutexLock lock(&mu_);
     incoming->reader.emplace(*memory_, place);
-    incoming->is_lent = true;
+    incoming->is_at_reader = true;
     if (!incoming->end_reason.ok()) return absl::OkStatus();
-    lent_.push_back(incoming);
+    at_reader_.push_back(incoming);
     if (is_reading_memory_) return absl::OkStatus();
     is_reading_memory_ = true;
   }
@@ -331,9 +331,9 @@ void ReceiveStream::ReadMemory() {
 }
 
 std::shared_ptr<ReceiveStream::Incoming> ReceiveStream::NextLent() {
-  while (!lent_.empty()) {
-    std::shared_ptr<Incoming> incoming = std::move(lent_.front());
-    lent_.pop_front();
+  while (!at_reader_.empty()) {
+    std::shared_ptr<Incoming> incoming = std::move(at_reader_.front());
+    at_reader_.pop_front();
     if (!ended_ && !incoming->is_reported) return incoming;
   }
   return nullptr;
@@ -371,8 +371,8 @@ void ReceiveStream::EndReading(Incoming& incoming, absl::Status status) {
       status = incoming.end_reason;
       may_report = true;
     } else if (status.ok() && !(ended_ && !has_all)) {
-      incoming.is_lent = false;
-      asks_for_memory_ = asks_for_memory_ && has_all;
+      incoming.is_at_reader = false;
+      requests_memory_ = requests_memory_ && has_all;
       Enqueue({.kind = has_all ? RecordKind::kRead : RecordKind::kSend,
                .id = incoming.id,
                .num_bytes = has_all ? 0 : incoming.num_received_bytes});

@@ -112,10 +112,10 @@ class ReceiveStream final
     std::optional<LentReader> reader;  // Set once the place is known.
 
     // Guarded by the stream's mutex:
-    bool is_reported = false;  // OnDelivery() has run or is about to.
-    bool is_feeding = false;   // The receiver is in OnPart().
-    bool is_lent = false;      // Belongs to the thread that reads memory.
-    absl::Status end_reason;   // Reason to end early.
+    bool is_reported = false;   // OnDelivery() has run or is about to.
+    bool is_feeding = false;    // The receiver is in OnPart().
+    bool is_at_reader = false;  // Belongs to the thread that reads memory.
+    absl::Status end_reason;    // Reason to end early.
   };
 
   void BindTo(int lane) ABSL_LOCKS_EXCLUDED(mu_);
@@ -176,9 +176,9 @@ class ReceiveStream final
   Mutex mu_;
   std::optional<PeerMemory> memory_ ABSL_GUARDED_BY(mu_);
   uint64_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;
-  bool asks_for_memory_ ABSL_GUARDED_BY(mu_) = false;
+  bool requests_memory_ ABSL_GUARDED_BY(mu_) = false;
   bool is_reading_memory_ ABSL_GUARDED_BY(mu_) = false;
-  std::deque<std::shared_ptr<Incoming>> lent_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::shared_ptr<Incoming>> at_reader_ ABSL_GUARDED_BY(mu_);
   bool is_done_ ABSL_GUARDED_BY(mu_) = false;  // gRPC is done.
   absl::Status done_reason_ ABSL_GUARDED_BY(mu_);
   absl::Status close_reason_ ABSL_GUARDED_BY(mu_);  // OK: not closed by us.

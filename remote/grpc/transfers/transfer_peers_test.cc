@@ -51,7 +51,7 @@ TEST(TransferPeersTest, ATaskWithTooManyStreamsIsRefusedMore) {
   RunningTasks tasks(2, [](int, GrpcTransportOptions& options) {
     options.bounds.max_open_streams = 2;
   });
-  LentBytes lent(tasks, 4);
+  OfferedBytes lent(tasks, 4);
   const auto pull = [&tasks] { return EndOfPull(tasks, 0, 1); };
   StallingPeer first(tasks.address(1), GoodFields(0, 1));
   first.Write(Request(1, 1, 4));
@@ -99,7 +99,7 @@ TEST(TransferPeersTest,
   RunningTasks tasks(2, [&](int, GrpcTransportOptions& options) {
     options.environment.clock = &clock;
   });
-  LentBytes lent(tasks, kLargeBytes);
+  OfferedBytes lent(tasks, kLargeBytes);
   StallingPeer peer(tasks.address(1), GoodFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Cancel(1));
@@ -116,7 +116,7 @@ TEST(TransferPeersTest, ShutdownWithdrawsWhatHasTheIdOfARefusedRequest) {
     options.bounds.max_frame_bytes = size_t{16} << 20;
   });
   tasks.StartAll();
-  LentBytes lent(tasks, kLargeBytes);
+  OfferedBytes lent(tasks, kLargeBytes);
   StallingPeer peer(tasks.address(1), GoodFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes) + Request(2, 1, 4));
   {
@@ -151,7 +151,7 @@ class StallingPeerTest : public testing::TestWithParam<bool> {
   RunningTasks tasks_{2, [this](int, GrpcTransportOptions& options) {
                         options.environment.clock = simulated_.get().clock;
                       }};
-  LentBytes lent_{tasks_, kLargeBytes};
+  OfferedBytes offered_{tasks_, kLargeBytes};
   std::optional<StallingPeer> peer_{
       std::in_place, tasks_.address(1),
       GetParam() ? MemoryRequestFields(0, 1) : GoodFields(0, 1)};
@@ -161,15 +161,16 @@ INSTANTIATE_TEST_SUITE_P(ReadsMemory, StallingPeerTest, testing::Bool());
 
 TEST_P(StallingPeerTest, FreesTheLenderWhenItGoesAway) {
   peer_.reset();
-  EXPECT_THAT(lent_.Wait(), StatusIs(absl::StatusCode::kUnavailable,
-                                     absl::StrCat("task 0 (", tasks_.address(0),
-                                                  "): connection closed")));
+  EXPECT_THAT(offered_.Wait(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       absl::StrCat("task 0 (", tasks_.address(0),
+                                    "): connection closed")));
   tasks_.table(1).WaitForRequests(0);
 }
 
 TEST_P(StallingPeerTest, FreesTheLenderWhenTheSenderIsShutDown) {
   tasks_.Stop(1);
-  EXPECT_TRUE(absl::IsUnavailable(lent_.Wait())) << lent_.Wait();
+  EXPECT_TRUE(absl::IsUnavailable(offered_.Wait())) << offered_.Wait();
 }
 
 // A TCP connection stalls while gRPC is writing; what may be read from memory
@@ -180,7 +181,7 @@ TEST_P(StallingPeerTest, FreesTheLenderAfterACancelAndASecondGrace) {
   for (int i = 0; i < 2 && !GetParam(); ++i) {
     simulated_.Advance(absl::Seconds(2));
   }
-  EXPECT_THAT(lent_.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_THAT(offered_.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
 }
 
 TEST_P(StallingPeerTest, FreesTheLenderAtOnceWhenItsProcessIsDropped) {
@@ -191,7 +192,7 @@ TEST_P(StallingPeerTest, FreesTheLenderAtOnceWhenItsProcessIsDropped) {
   transport.Drop({.task = 1, .incarnation = 5}, lost);
   tasks_.table(1).WaitForRequests(1);
   transport.Drop({.task = 0, .incarnation = 5}, lost);
-  EXPECT_EQ(lent_.Wait(), lost);
+  EXPECT_EQ(offered_.Wait(), lost);
   tasks_.table(1).WaitForRequests(0);
 }
 
@@ -293,10 +294,10 @@ TEST(TransferPeersTest, ShutdownWaitsForADropThatIsUnderWay) {
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
   WaitingSender sender;
   service.table().Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
-  WaitingSender last_lender;
+  WaitingSender last_sender;
   service.table().Provide(
       KeyOf(SlowService::kLastTag),
-      {.bytes = absl::MakeConstSpan(bytes).first(4), .sender = &last_lender});
+      {.bytes = absl::MakeConstSpan(bytes).first(4), .sender = &last_sender});
   StallingPeer peer(tasks.address(1), GoodFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Request(2, 1, 4));
@@ -317,7 +318,7 @@ TEST(TransferPeersTest, ShutdownWaitsForADropThatIsUnderWay) {
   // Only the drop is under way now. A few shutdowns take longer than the rest
   // of this one.
   EXPECT_FALSE(sender.Wait().ok());
-  (void)last_lender.Wait();  // Bytes may already be sent.
+  (void)last_sender.Wait();  // Bytes may already be sent.
   for (int i = 0; i < 5; ++i) tasks.Start(0);
   service.LetWithdrawEnd();
   dropper.join();

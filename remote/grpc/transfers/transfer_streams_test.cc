@@ -329,7 +329,7 @@ TEST(TransfersTest, ACancelledRequestThatWaitsIsWithdrawn) {
   EXPECT_EQ(tasks.table(1).num_withdrawn(), 1);
 
   // The stream and the key are free again.
-  LentBytes lent(tasks, 4);
+  OfferedBytes lent(tasks, 4);
   WaitingReceiver second(4);
   tasks.Request(0, 1, KeyOf(0), 4, second);
   EXPECT_THAT(second.Wait(), IsOk());
@@ -377,7 +377,7 @@ TEST(TransfersTest, ManyLongReasonsFitIntoMessagesHoweverSmallTheirBound) {
     options.same_host_memory = false;
   });
   tasks.StartAll();
-  LentBytes lent(tasks, kLargeBytes, -1);
+  OfferedBytes lent(tasks, kLargeBytes, -1);
   PausingReceiver large(kLargeBytes);
   tasks.Request(0, 1, KeyOf(-1), kLargeBytes, large);
   large.WaitForPause();
@@ -405,7 +405,7 @@ TEST(TransfersTest, ManyLongReasonsFitIntoMessagesHoweverSmallTheirBound) {
 
 TEST(TransfersTest, ALoanOfAnotherSizeEndsBothSides) {
   RunningTasks tasks(2);
-  LentBytes lent(tasks, 8);
+  OfferedBytes lent(tasks, 8);
   WaitingReceiver receiver(4);
   tasks.Request(0, 1, KeyOf(0), 4, receiver);
   const auto is_wrong = IsInternal("8 bytes are lent");
@@ -418,7 +418,7 @@ TEST(TransfersTest, TheKeyOfACancelledRequestIsFreeBeforeItsBorrowerIsTold) {
     options.cancel_grace = kNoLimit;
   });
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
-  WaitingSender sender, second_lender;
+  WaitingSender sender, second_sender;
   PausingReceiver first(kLargeBytes);
   WaitingReceiver second(4);
   tasks.table(1).Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
@@ -432,9 +432,9 @@ TEST(TransfersTest, TheKeyOfACancelledRequestIsFreeBeforeItsBorrowerIsTold) {
   const absl::Status end = sender.Wait();
   EXPECT_TRUE(end.ok() || end == absl::AbortedError("enough")) << end;
   tasks.table(1).Provide(KeyOf(0), {.bytes = absl::MakeSpan(bytes).first(4),
-                                    .sender = &second_lender});
+                                    .sender = &second_sender});
   EXPECT_THAT(second.Wait(), IsOk());
-  EXPECT_THAT(second_lender.Wait(), IsOk());
+  EXPECT_THAT(second_sender.Wait(), IsOk());
 }
 
 TEST(TransfersTest, ASizeThatIsNoNumberOfElementsIsRefused) {
@@ -481,7 +481,7 @@ TEST(TransfersTest, ATaskWithTooManyRequestsIsRefusedMore) {
   EXPECT_THAT(receivers[3]->Wait(),
               IsResourceExhausted("task 0", "3 requests"));
   // Room for another one once one has ended.
-  LentBytes lent(tasks, 4);
+  OfferedBytes lent(tasks, 4);
   EXPECT_THAT(receivers[0]->Wait(), IsOk());
   EXPECT_THAT(lent.Wait(), IsOk());
   WaitingReceiver fifth(4);
@@ -630,7 +630,7 @@ TEST(SameHostTest, BlocksAreWholeElementsOfEveryType) {
 
 TEST(SameHostTest, PayloadsAreReadToWhereTheyGo) {
   ConnectedTasks tasks;
-  LentBytes lent(tasks, 2 * kMemoryDirectBytes + 1);
+  OfferedBytes lent(tasks, 2 * kMemoryDirectBytes + 1);
   WaitingReceiver receiver(lent.bytes().size());
   tasks.transport(0).transfers().Request(1, KeyOf(0),
                                          {.num_bytes = lent.bytes().size(),
@@ -655,7 +655,7 @@ TEST(SameHostTest, ATaskThatDoesNotWantItGetsAndGivesBytesOverTheStream) {
 
 TEST(SameHostTest, WhatCannotBeReadAnyMoreIsSent) {
   ConnectedTasks tasks;
-  LentBytes lent(tasks, kQueuedBytes);
+  OfferedBytes lent(tasks, kQueuedBytes);
   bool is_forbidden = false;
   WaitingReceiver receiver(kQueuedBytes, [&](size_t num_received) {
     if (num_received == 2 * kMemoryBlockBytes) {
@@ -674,7 +674,7 @@ TEST(SameHostTest, WhatCannotBeReadAnyMoreIsSent) {
 
 TEST(SameHostTest, ATransferCancelledWhileItIsReadEndsWithTheReason) {
   ConnectedTasks tasks;
-  LentBytes lent(tasks, kQueuedBytes);
+  OfferedBytes lent(tasks, kQueuedBytes);
   PausingReceiver receiver(kQueuedBytes);
   tasks.Request(0, 1, KeyOf(0), kQueuedBytes, receiver);
   receiver.WaitForPause();
@@ -688,7 +688,7 @@ TEST(SameHostTest, ATransferCancelledWhileItIsReadEndsWithTheReason) {
 
 TEST(SameHostTest, BytesThatWereTakenBackBeforeTheyWereReadAreNoResult) {
   ConnectedTasks tasks;
-  LentBytes lent(tasks, kQueuedBytes);
+  OfferedBytes lent(tasks, kQueuedBytes);
   PausingReceiver receiver(kQueuedBytes, /*pause_at=*/kQueuedBytes);
   tasks.Request(0, 1, KeyOf(0), kQueuedBytes, receiver);
   receiver.WaitForPause();
@@ -700,7 +700,7 @@ TEST(SameHostTest, BytesThatWereTakenBackBeforeTheyWereReadAreNoResult) {
 
 TEST(SameHostTest, AReceiverThatIsShutDownWhileItReadsEndsTheTransfer) {
   ConnectedTasks tasks;
-  LentBytes lent(tasks, kLargeBytes);
+  OfferedBytes lent(tasks, kLargeBytes);
   PausingReceiver receiver(kLargeBytes);
   tasks.Request(0, 1, KeyOf(0), kLargeBytes, receiver);
   receiver.WaitForPause();
@@ -784,10 +784,10 @@ class ForgedFramesTest : public testing::Test {
 
   std::string first_answer_ =
       Frame({.id = 1, .length = 8, .is_last = true}, "abcdefgh");
-  const std::vector<std::byte> lent_ = Pattern(kNumBytes);
+  const std::vector<std::byte> offered_ = Pattern(kNumBytes);
   const uint64_t lease_ = 17;
   const MemoryPlace good_ = {
-      .address = reinterpret_cast<uintptr_t>(lent_.data()),
+      .address = reinterpret_cast<uintptr_t>(offered_.data()),
       .num_bytes = kNumBytes,
       .lease_address = reinterpret_cast<uintptr_t>(&lease_),
       .lease = 17};
@@ -798,7 +798,7 @@ TEST_F(ForgedFramesTest, EndTheStream) {
   const auto is_broken =
       IsInternal("task 1 (127.0.0.1:", "sent what was not asked for");
   EXPECT_THAT(Receive(Place(2, good_)), IsOk());
-  EXPECT_TRUE(received_ == lent_);
+  EXPECT_TRUE(received_ == offered_);
 
   EXPECT_THAT(Receive(Place(1, good_)), is_broken);
   EXPECT_THAT(Receive(Place(3, good_)), is_broken);

@@ -81,8 +81,8 @@ void MpiAgreement::OnNote(int task, const MpiNote& note) {
           key, {.makes_communicator = note.kind == MpiNote::Kind::kMakeAndBegin,
                 .any_in_place = note.is_in_place,
                 .merged = note.carried});
-    case MpiNote::Kind::kAskForLeave:
-      return AskForLeave(task, key);
+    case MpiNote::Kind::kRequestPermission:
+      return RequestPermission(task, key);
     case MpiNote::Kind::kLeave:
       if (task == 0) OnLeave(key);
       return;
@@ -216,7 +216,7 @@ void MpiAgreement::BeginIfComplete(const ExecKey& key) {
   if (gone != gone_.end()) return Refuse(key, gone->second);
   group.complete.push_back(key);
   if (group.complete.size() > 1) return;
-  Send(0, {.kind = MpiNote::Kind::kAskForLeave, .key = key});
+  Send(0, {.kind = MpiNote::Kind::kRequestPermission, .key = key});
 }
 
 // REQUIRES: there is a communicator, or leave to make it, or all data is
@@ -302,7 +302,7 @@ void MpiAgreement::OnLeave(const ExecKey& key) {
 
 // Queues a request for leave. Ignores a lost task that goes on: it would never
 // return the leave.
-void MpiAgreement::AskForLeave(int task, const ExecKey& key) {
+void MpiAgreement::RequestPermission(int task, const ExecKey& key) {
   if (gone_.contains(task)) return;
   leaves_.emplace_back(task, key);
   if (leaves_.size() == 1) GiveLeave();

@@ -153,7 +153,7 @@ class MpiAgreement {
   void OnLeave(const ExecKey& key);
 
   // Functions of task 0.
-  void AskForLeave(int task, const ExecKey& key);
+  void RequestPermission(int task, const ExecKey& key);
   void ReturnLeave(int task);
   void GiveLeave();
 

@@ -21,7 +21,7 @@ struct MpiNote {
     kWithdrawn,
     kBegin,
     kMakeAndBegin,  // Makes the group's communicator first.
-    kAskForLeave,
+    kRequestPermission,
     kLeave,
     kReturnLeave,
     kInput,
