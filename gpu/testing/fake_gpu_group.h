@@ -6,22 +6,22 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <vector>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "gpu/testing/fake_gpu_runtime.h"
-#include "tests/doubles/simulated_environment.h"
-#include "tutti/device.h"
+#include "gpu/testing/fake_nccl_tasks.h"
+#include "tests/doubles/status_matchers.h"
 #include "tutti/environment.h"
 #include "tutti/executor.h"
 #include "tutti/gpu_devices.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 
-// Group of all devices on the GPUs of a fake runtime, in rank order; for tests.
-// Streams run only in RunAll(). Belongs to one thread.
-class FakeGpuGroup {
+// One task without NCCL, on its own (FakeNcclTasks); for tests.
+class FakeGpuGroup : public FakeNcclTasks {
  public:
   struct Options {
     uint64_t seed = 1;  // Decides the order in which streams run.
@@ -34,58 +34,55 @@ class FakeGpuGroup {
     std::function<absl::Status(GpuStream stream)> on_record;
   };
 
-  explicit FakeGpuGroup(Options options);
-  ~FakeGpuGroup();
-  FakeGpuGroup(const FakeGpuGroup&) = delete;
-  FakeGpuGroup& operator=(const FakeGpuGroup&) = delete;
+  explicit FakeGpuGroup(Options options)
+      : FakeNcclTasks({.seed = options.seed,
+                       .gpus_per_task = options.num_gpus,
+                       .devices_per_gpu = options.devices_per_gpu,
+                       .tasks_with_nccl = 0,
+                       .memory_bytes = options.memory_bytes,
+                       .link = std::move(options.link),
+                       .keeps_host_work = options.keeps_host_work,
+                       .on_record = std::move(options.on_record),
+                       .opens_memory = true,
+                       .most_landing_bytes = options.most_landing_bytes,
+                       .is_local = true}) {}
 
-  int size() const { return static_cast<int>(devices_->devices().size()); }
-  SimulatedEnvironment& environment() { return environment_; }
-  FakeGpuRuntime& runtime() { return runtime_; }
-  CollectiveExecutor& executor() { return *executor_; }
-  CudaDevice& device(int rank);
-  void RunAll() { environment_.RunAll(); }
+  FakeGpuRuntime& runtime() { return gpus(0); }
+  CollectiveExecutor& executor() { return *FakeNcclTasks::executor(0); }
 
-  // Makes a request of all devices.
-  CollectiveRequest Request(CollectiveOp op, DType dtype,
-                            int64_t num_elements) const;
+  // Runs everything. No time passes.
+  void RunAll() { environment().RunAll(); }
 
-  // Allocates a tensor of the device, with random bits until a Write().
-  Tensor Allocate(int rank, DType dtype, int64_t num_elements);
-
-  // Puts `bytes` into the tensor, on the device's compute stream.
-  void Write(int rank, const Tensor& tensor, Bytes bytes);
+  Tensor Allocate(int rank, DType dtype, int64_t num_elements) {
+    return FakeNcclTasks::Allocate(rank, dtype,
+                                   TensorShape::Vector(num_elements));
+  }
 
   // Copies the tensor to a new one, on the device's compute stream.
-  Tensor Copy(int rank, const Tensor& tensor);
+  Tensor Copy(int rank, const Tensor& tensor) {
+    Tensor copy = Allocate(rank, tensor.dtype(), tensor.num_elements());
+    EXPECT_THAT(runtime().LaunchCopy({.input = tensor.data(),
+                                      .outputs = {copy.mutable_data()},
+                                      .num_bytes = tensor.size_bytes()},
+                                     device(rank).compute_stream()),
+                IsOk());
+    return copy;
+  }
 
-  // Returns the present bytes. Fails the test if the memory is not there.
-  Bytes Read(const Tensor& tensor) const;
+  Bytes Read(const Tensor& tensor) { return FakeNcclTasks::Read(0, tensor); }
 
-  // Calls on the rank's device. The status goes to ended(rank), or to `done`.
-  // Fails the test if events of a device are left when the last call ends.
-  void Call(int rank, CollectiveArgs args);
-  void Call(int rank, CollectiveArgs args, StatusCallback done);
+  void Call(int rank, CollectiveArgs args, StatusCallback done = nullptr) {
+    FakeNcclTasks::Call(rank, std::move(args), /*step=*/1, std::move(done));
+  }
   void Call(int rank, const CollectiveRequest& request, Tensor input,
-            Tensor* output);
+            Tensor* output) {
+    Call(rank, {.request = std::make_shared<const CollectiveRequest>(request),
+                .input = std::move(input),
+                .output = output});
+  }
 
-  // Status of the rank's last call; nothing while it runs.
-  std::optional<absl::Status>& ended(int rank) { return ended_[rank]; }
-  std::vector<std::optional<absl::Status>>& ended() { return ended_; }
-
-  // Destroys everything. Returns what is left: mistakes and leaks of the
-  // runtime.
-  std::vector<std::string> Remains();
-
- private:
-  SimulatedEnvironment environment_;
-  FakeGpuRuntime runtime_;
-  std::unique_ptr<DeviceManager> devices_;
-  std::unique_ptr<CollectiveExecutorMgr> executors_;
-  std::shared_ptr<CollectiveExecutor> executor_;
-  std::vector<std::optional<absl::Status>> ended_;
-  int num_running_ = 0;  // Calls under way.
-  std::vector<std::unique_ptr<Bytes>> sources_;
+  using FakeNcclTasks::ended;
+  std::optional<absl::Status> ended(int rank) const { return ended()[rank]; }
 };
 
 }  // namespace tutti

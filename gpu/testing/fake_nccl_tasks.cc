@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/gpu_devices.h"
+#include "tutti/local_runtime.h"
 
 namespace tutti {
 
@@ -31,7 +32,10 @@ FakeNcclTasks::Task FakeNcclTasks::MakeTask(const Options& options,
   task.gpus = std::make_unique<FakeGpuRuntime>(
       FakeGpuRuntime::Options{.num_gpus = options.gpus_per_task,
                               .host = options.shares_gpus ? 0 : number,
-                              .memory_bytes = int64_t{1} << 24,
+                              .memory_bytes = options.memory_bytes,
+                              .link = options.link,
+                              .keeps_host_work = options.keeps_host_work,
+                              .on_record = options.on_record,
                               .environment = used_environment_});
   std::shared_ptr<NcclRuntime> nccl;
   if (number < options.tasks_with_nccl) {
@@ -40,16 +44,22 @@ FakeNcclTasks::Task FakeNcclTasks::MakeTask(const Options& options,
     if (number >= options.first_that_blocks) fake->Block(options.why_blocking);
     nccl = fake;
   }
-  auto made = CreateCudaDevices({.runtime = task.gpus.get(),
-                                 .environment = used_environment_,
-                                 .task = number,
-                                 .devices_per_gpu = options.devices_per_gpu,
-                                 .nccl = std::move(nccl)});
+  auto made =
+      CreateCudaDevices({.runtime = task.gpus.get(),
+                         .environment = used_environment_,
+                         .task = number,
+                         .devices_per_gpu = options.devices_per_gpu,
+                         .opens_memory = options.opens_memory,
+                         .most_landing_bytes = options.most_landing_bytes,
+                         .nccl = std::move(nccl)});
   std::vector<std::unique_ptr<Device>> devices;
   for (auto& device : *made) devices.push_back(std::move(device));
   task.devices = DeviceManager::Create(std::move(devices)).value();
   task.executors =
-      tasks_in_process_.NewExecutors(used_environment_, task.devices.get())
+      (options.is_local
+           ? CreateLocalExecutorMgr(used_environment_, task.devices.get())
+           : tasks_in_process_.NewExecutors(used_environment_,
+                                            task.devices.get()))
           .value();
   return task;
 }
@@ -114,17 +124,24 @@ void FakeNcclTasks::Call(int rank, CollectiveRequest request, Tensor input,
       step);
 }
 
-void FakeNcclTasks::Call(int rank, CollectiveArgs args, int64_t step) {
+void FakeNcclTasks::Call(int rank, CollectiveArgs args, int64_t step,
+                         StatusCallback done) {
   args.device = &device(rank);
-  const auto call = std::make_shared<std::optional<absl::Status>>();
-  calls_.push_back(call);
-  last_calls_[rank] = call;
+  if (done == nullptr) {
+    const auto call = std::make_shared<std::optional<absl::Status>>();
+    calls_.push_back(call);
+    last_calls_[rank] = call;
+    done = [call](absl::Status status) {
+      EXPECT_FALSE(call->has_value());
+      *call = std::move(status);
+    };
+  }
   Task& task = TaskOf(rank);
   ++task.num_running;
   executor(rank, step)
-      ->ExecuteAsync(std::move(args), [call, &task](absl::Status status) {
-        EXPECT_FALSE(call->has_value());
-        *call = std::move(status);
+      ->ExecuteAsync(std::move(args), [&task, done = std::move(done)](
+                                          absl::Status status) mutable {
+        std::move(done)(std::move(status));
         if (--task.num_running > 0) return;
         EXPECT_EQ(task.gpus->NumEvents(), 0) << "The devices may go now.";
       });

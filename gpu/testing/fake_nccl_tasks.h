@@ -2,7 +2,9 @@
 #define TUTTI_GPU_TESTING_FAKE_NCCL_TASKS_H_
 
 #include <climits>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +38,17 @@ class FakeNcclTasks {
     int devices_per_gpu = 1;
     bool shares_gpus = false;       // All tasks use the GPUs of one host.
     int tasks_with_nccl = INT_MAX;  // The first ones.
+
+    // See FakeGpuRuntime and CudaDevicesOptions.
+    int64_t memory_bytes = int64_t{1} << 24;
+    std::function<PeerLink(int gpu, int peer)> link;
+    bool keeps_host_work = false;
+    std::function<absl::Status(GpuStream stream)> on_record;
+    std::optional<bool> opens_memory;
+    size_t most_landing_bytes = size_t{1} << 24;
+
+    // Executors of one task alone (CreateLocalExecutorMgr()).
+    bool is_local = false;
 
     // NcclRuntime::WhyBlocking() of tasks from `first_that_blocks` on.
     std::string why_blocking;
@@ -84,8 +97,10 @@ class FakeNcclTasks {
   void Call(int rank, CollectiveRequest request, Tensor input, Tensor* output,
             int64_t step = 1);
 
-  // REQUIRES: `args` have a rank, and no device.
-  void Call(int rank, CollectiveArgs args, int64_t step = 1);
+  // `args` have no device. Runs `done`, unless null, instead of setting
+  // ended().
+  void Call(int rank, CollectiveArgs args, int64_t step = 1,
+            StatusCallback done = nullptr);
 
   // Status of each rank's last call; nothing while it runs.
   std::vector<std::optional<absl::Status>> ended() const;
