@@ -68,11 +68,28 @@ class GpuLanding : public DeviceLanding {
   const size_t num_bytes_;
 };
 
-std::vector<GpuEvent> HandlesOf(const GpuEvents& events) {
+using OwnedEvents = std::vector<std::shared_ptr<const OwnedGpuEvent>>;
+
+OwnedEvents Owned(const GpuEvents& events) {
+  OwnedEvents owned;
+  for (const auto& [gpu, event] : events) owned.push_back(event);
+  return owned;
+}
+
+// Calls `done` when the end is over, with the end's error or else `status`.
+// Keeps the awaited events until then.
+void CallWhenEndIsOver(GpuPassEnd& end, OwnedEvents awaited,
+                       absl::Status status, StatusCallback done) {
   std::vector<GpuEvent> handles;
-  handles.reserve(events.size());
-  for (const auto& [gpu, event] : events) handles.push_back(event->get());
-  return handles;
+  handles.reserve(awaited.size());
+  for (const auto& event : awaited) handles.push_back(event->get());
+  end.CallWhenOver(std::move(handles),
+                   [awaited = std::move(awaited), status = std::move(status),
+                    done = std::move(done)](absl::Status ended) mutable {
+                     awaited.clear();  // The device may be destroyed by `done`.
+                     ended.Update(status);
+                     std::move(done)(std::move(ended));
+                   });
 }
 
 // Returns the buffer. Its users were on the stream before `end`, which has
@@ -200,16 +217,8 @@ class GpuStepStream : public StepStream {
         GpuPassEnd::Create(device_, device_.collective_stream(), clock_);
     if (!end.ok()) return std::move(done)(end.status());
     absl::Status status = (*end)->Mark();
-    GpuEvents awaited = Awaited();
-    std::vector<GpuEvent> events = HandlesOf(awaited);
-    (*end)->CallWhenOver(
-        std::move(events),
-        [awaited = std::move(awaited), status = std::move(status),
-         done = std::move(done)](absl::Status ended) mutable {
-          awaited.clear();  // The device may be destroyed by `done`.
-          ended.Update(status);
-          std::move(done)(std::move(ended));
-        });
+    CallWhenEndIsOver(**end, Owned(Awaited()), std::move(status),
+                      std::move(done));
   }
 
   void CopyToHost(absl::Span<const std::byte> bytes,
@@ -226,16 +235,11 @@ class GpuStepStream : public StepStream {
     auto into = std::make_shared<GpuLanding>(*std::move(buffer), bytes.size());
     absl::Status status = PutCopyToHost(bytes, into->bytes().data());
     if (status.ok()) status = (*end)->Mark();
-    GpuEvents awaited = Awaited();
-    std::vector<GpuEvent> events = HandlesOf(awaited);
     // Waits also after an error: the copy may be on the stream.
-    (*end)->CallWhenOver(
-        std::move(events),
-        [&end = **end, awaited = std::move(awaited), into = std::move(into),
-         status = std::move(status),
+    CallWhenEndIsOver(
+        **end, Owned(Awaited()), std::move(status),
+        [&end = **end, into = std::move(into),
          done = std::move(done)](absl::Status ended) mutable {
-          awaited.clear();  // The device may be destroyed by `done`.
-          ended.Update(status);
           if (!ended.ok()) {
             GiveBack(std::move(into), end);
             return std::move(done)(std::move(ended));
@@ -251,34 +255,27 @@ class GpuStepStream : public StepStream {
 
   void CallWhenOver(StatusCallback done) override ABSL_LOCKS_EXCLUDED(mu_) {
     // Copied: a later wait may replace events in `awaited_`.
-    std::vector<std::shared_ptr<const OwnedGpuEvent>> awaited;
+    OwnedEvents awaited = Owned(Awaited());
     {
       MutexLock lock(&mu_);
-      awaited = missed_;
-      for (const auto& [gpu, event] : awaited_) awaited.push_back(event);
+      awaited.insert(awaited.begin(), missed_.begin(), missed_.end());
     }
-    std::vector<GpuEvent> events;
-    events.reserve(awaited.size());
-    for (const auto& event : awaited) events.push_back(event->get());
     // After an error, the next look marks the end.
     end_->Mark().IgnoreError();
-    end_->CallWhenOver(std::move(events),
-                       [this, awaited = std::move(awaited),
-                        done = std::move(done)](absl::Status status) mutable {
-                         if (end_->MayGoOn()) Reclaim();
-                         std::deque<Read> reads;
-                         {
-                           MutexLock lock(&mu_);
-                           reads.swap(reads_);
-                         }
-                         // Freed before `done`, which may destroy the device.
-                         for (Read& read : reads) {
-                           GiveBack(std::move(read.buffer), *end_);
-                         }
-                         reads.clear();
-                         awaited.clear();
-                         std::move(done)(std::move(status));
-                       });
+    CallWhenEndIsOver(
+        *end_, std::move(awaited), absl::OkStatus(),
+        [this, done = std::move(done)](absl::Status status) mutable {
+          if (end_->MayGoOn()) Reclaim();
+          std::deque<Read> reads;
+          {
+            MutexLock lock(&mu_);
+            reads.swap(reads_);
+          }
+          // Freed before `done`, which may destroy the device.
+          for (Read& read : reads) GiveBack(std::move(read.buffer), *end_);
+          reads.clear();
+          std::move(done)(std::move(status));
+        });
   }
 
  private:
@@ -339,8 +336,7 @@ class GpuStepStream : public StepStream {
   std::deque<Read> reads_ ABSL_GUARDED_BY(mu_);
 
   // Events for which the wait call failed.
-  std::vector<std::shared_ptr<const OwnedGpuEvent>> missed_
-      ABSL_GUARDED_BY(mu_);
+  OwnedEvents missed_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace

@@ -48,6 +48,39 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::Values;
 
+// Makes a launch without calls. Its status goes to `ended`.
+NcclGroup::Launch EmptyLaunch(absl::Status* ended) {
+  return {
+      .begin = [](const NcclTicket& /*ticket*/,
+                  absl::Span<const NcclComm> comms)
+          -> absl::StatusOr<std::vector<NcclPart>> {
+        std::vector<NcclPart> parts;
+        for (const NcclComm comm : comms) parts.push_back({.comm = comm});
+        return parts;
+      },
+      .launched = [ended](absl::Status status) { *ended = std::move(status); }};
+}
+
+// Adds the launch to a group whose ranks, one on each GPU, are all here.
+void AddLaunch(NcclGroup& group, const std::shared_ptr<NcclRuntime>& nccl,
+               int num_gpus, const Environment& environment,
+               const std::shared_ptr<Cancellation>& cancellation,
+               NcclGroup::Launch launch) {
+  group.Add(
+      [&] {
+        NcclGroup::Options options = {.nccl = nccl,
+                                      .id = nccl->NewUniqueId().value(),
+                                      .size = num_gpus,
+                                      .environment = environment,
+                                      .cancellation = cancellation};
+        for (int gpu = 0; gpu < num_gpus; ++gpu) {
+          options.ranks.push_back({.rank = gpu, .gpu = gpu});
+        }
+        return options;
+      },
+      std::move(launch));
+}
+
 constexpr absl::Duration kMoment = absl::Milliseconds(1);
 
 // A communicator of two ranks of this process.
@@ -124,21 +157,8 @@ TEST_F(NcclFinalizationTest, EndsAGroupThatWasNotCancelled) {
   auto group = std::make_shared<NcclGroup>();
   const auto cancellation = std::make_shared<Cancellation>();
   absl::Status launched = absl::UnknownError("not called");
-  group->Add(
-      [&] {
-        return NcclGroup::Options{.nccl = nccl_,
-                                  .id = nccl_->NewUniqueId().value(),
-                                  .size = 2,
-                                  .ranks = Ranks(),
-                                  .environment = environment_.get(),
-                                  .cancellation = cancellation};
-      },
-      {.begin = [](const NcclTicket& /*ticket*/,
-                   absl::Span<const NcclComm> comms)
-           -> absl::StatusOr<std::vector<NcclPart>> {
-         return std::vector<NcclPart>{{.comm = comms[0]}, {.comm = comms[1]}};
-       },
-       .launched = [&](absl::Status status) { launched = std::move(status); }});
+  AddLaunch(*group, nccl_, /*num_gpus=*/2, environment_.get(), cancellation,
+            EmptyLaunch(&launched));
   environment_.RunAll();
   EXPECT_THAT(launched, IsOk());
   group->Ended();
@@ -216,22 +236,8 @@ class NcclGroupAlarmTest : public ::testing::Test {
   const absl::Status& Add() {
     absl::Status& launched =
         launched_.emplace_back(absl::UnknownError("waits"));
-    group_->Add(
-        [this] {
-          return NcclGroup::Options{.nccl = nccl_,
-                                    .id = network_->NewId().value(),
-                                    .size = 1,
-                                    .ranks = {{.rank = 0, .gpu = 0}},
-                                    .environment = used_environment_,
-                                    .cancellation = cancellation_};
-        },
-        {.begin = [](const NcclTicket& /*ticket*/,
-                     absl::Span<const NcclComm> comms)
-             -> absl::StatusOr<std::vector<NcclPart>> {
-           return std::vector<NcclPart>{{.comm = comms[0]}};
-         },
-         .launched =
-             [&](absl::Status status) { launched = std::move(status); }});
+    AddLaunch(*group_, nccl_, /*num_gpus=*/1, used_environment_, cancellation_,
+              EmptyLaunch(&launched));
     return launched;
   }
 
@@ -803,32 +809,14 @@ class OneRank {
           std::shared_ptr<FakeNcclRuntime> nccl)
       : environment_(environment.get()), nccl_(std::move(nccl)) {
     absl::Status ended = absl::UnknownError("waits");
-    Add(LaunchOf(&ended));
+    Add(EmptyLaunch(&ended));
     EXPECT_THAT(ended, IsOk());
     group_->Ended();
   }
 
-  // Makes a launch whose status goes to `ended`.
-  static NcclGroup::Launch LaunchOf(absl::Status* ended) {
-    return {.begin = [](const NcclTicket& /*ticket*/,
-                        absl::Span<const NcclComm> comms)
-                -> absl::StatusOr<std::vector<NcclPart>> {
-              return std::vector<NcclPart>{{.comm = comms[0]}};
-            },
-            .launched =
-                [ended](absl::Status status) { *ended = std::move(status); }};
-  }
   void Add(NcclGroup::Launch launch) {
-    group_->Add(
-        [&] {
-          return NcclGroup::Options{.nccl = nccl_,
-                                    .id = nccl_->NewUniqueId().value(),
-                                    .size = 1,
-                                    .ranks = {{.rank = 0, .gpu = 0}},
-                                    .environment = environment_,
-                                    .cancellation = cancellation_};
-        },
-        std::move(launch));
+    AddLaunch(*group_, nccl_, /*num_gpus=*/1, environment_, cancellation_,
+              std::move(launch));
   }
   void Break(absl::Status reason) { group_->Break(std::move(reason)); }
 
@@ -864,7 +852,7 @@ TEST(NcclThreadsTest, ALaunchThatWaitsForItsTurnFailsWheneverTheErrorComes) {
       rank.Break(std::move(reason));
     });
     absl::Status ended = absl::UnknownError("waits");
-    NcclGroup::Launch launch = OneRank::LaunchOf(&ended);
+    NcclGroup::Launch launch = EmptyLaunch(&ended);
     meet();
     rank.Add(std::move(launch));
     breaking.join();

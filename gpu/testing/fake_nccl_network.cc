@@ -106,57 +106,12 @@ Bytes OutputOf(const NcclCall& call, const std::vector<const Bytes*>& inputs,
 
 }  // namespace
 
-void FakeNcclNetwork::FailNextInit(absl::Status status) {
-  MutexLock lock(&mu_);
-  next_init_ = std::move(status);
-}
-
-void FakeNcclNetwork::FailNextLaunch(absl::Status status) {
-  MutexLock lock(&mu_);
-  next_launch_ = std::move(status);
-}
-
-void FakeNcclNetwork::FailNextId(absl::Status status) {
-  MutexLock lock(&mu_);
-  next_id_ = std::move(status);
-}
-
 void FakeNcclNetwork::FailAll(absl::Status status) {
   MutexLock lock(&mu_);
   for (auto& [number, comm] : comms_) {
     comm.error = status;
     comm.hangs = true;
   }
-}
-
-void FakeNcclNetwork::HangInits(bool hang) {
-  MutexLock lock(&mu_);
-  hang_inits_ = hang;
-}
-
-void FakeNcclNetwork::HangFinalizes(bool hang) {
-  MutexLock lock(&mu_);
-  hang_finalizes_ = hang;
-}
-
-void FakeNcclNetwork::HangLaunches(bool hang) {
-  MutexLock lock(&mu_);
-  hang_launches_ = hang;
-}
-
-void FakeNcclNetwork::SlowAborts(std::function<void()> wait) {
-  MutexLock lock(&mu_);
-  abort_wait_ = std::move(wait);
-}
-
-void FakeNcclNetwork::ConnectAtFirstLaunch(bool connect) {
-  MutexLock lock(&mu_);
-  connects_at_first_launch_ = connect;
-}
-
-void FakeNcclNetwork::SetLooks(int num_looks) {
-  MutexLock lock(&mu_);
-  num_looks_ = num_looks;
 }
 
 FakeNcclNetwork::Counts FakeNcclNetwork::counts() const {

@@ -50,9 +50,15 @@ class FakeNcclNetwork {
   // ---- Faults ----
 
   // Lets the next call of this kind return `status`.
-  void FailNextInit(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
-  void FailNextLaunch(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
-  void FailNextId(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void FailNextInit(absl::Status status) {
+    Set(&FakeNcclNetwork::next_init_, std::move(status));
+  }
+  void FailNextLaunch(absl::Status status) {
+    Set(&FakeNcclNetwork::next_launch_, std::move(status));
+  }
+  void FailNextId(absl::Status status) {
+    Set(&FakeNcclNetwork::next_id_, std::move(status));
+  }
 
   // Gives all present ends of communicators this asynchronous error. Their work
   // on streams hangs.
@@ -60,20 +66,26 @@ class FakeNcclNetwork {
 
   // Lets later inits or finalizations never get ready, or launches that reach
   // their turn on a stream never end, until Abort().
-  void HangInits(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
-  void HangFinalizes(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
-  void HangLaunches(bool hang) ABSL_LOCKS_EXCLUDED(mu_);
+  void HangInits(bool hang) { Set(&FakeNcclNetwork::hang_inits_, hang); }
+  void HangFinalizes(bool hang) {
+    Set(&FakeNcclNetwork::hang_finalizes_, hang);
+  }
+  void HangLaunches(bool hang) { Set(&FakeNcclNetwork::hang_launches_, hang); }
 
   // Makes later Abort() calls run `wait`, when the streams go on, with no lock
   // held. Null: Abort() does not wait.
-  void SlowAborts(std::function<void()> wait) ABSL_LOCKS_EXCLUDED(mu_);
+  void SlowAborts(std::function<void()> wait) {
+    Set(&FakeNcclNetwork::abort_wait_, std::move(wait));
+  }
 
   // Makes an end ready after its first launch only when all ranks have
   // launched. NCCL does so if it connects to peers at their first use.
-  void ConnectAtFirstLaunch(bool connect) ABSL_LOCKS_EXCLUDED(mu_);
+  void ConnectAtFirstLaunch(bool connect) {
+    Set(&FakeNcclNetwork::connects_at_first_launch_, connect);
+  }
 
   // Makes a communicator not ready `num_looks` times after each call.
-  void SetLooks(int num_looks) ABSL_LOCKS_EXCLUDED(mu_);
+  void SetLooks(int num_looks) { Set(&FakeNcclNetwork::num_looks_, num_looks); }
 
   // ---- What was called ----
 
@@ -119,6 +131,13 @@ class FakeNcclNetwork {
   absl::Status Abort(absl::Span<const NcclComm> comms) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  template <typename Fault>
+  void Set(Fault FakeNcclNetwork::* fault, Fault value)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    this->*fault = std::move(value);
+  }
+
   struct Communicator {
     int size = 0;
     std::set<int> joined, launched;  // Ranks.
