@@ -208,47 +208,39 @@ class BlockingWaiterTest : public ::testing::Test {
  protected:
   const DefaultEnvironment environment_{/*num_workers=*/2};
   FakeGpuRuntime runtime_{{.environment = environment_.get()}};
+  const OwnedGpuStream stream_ = NewStream(runtime_, 0).value();
+  BlockingWaiter waiter_{runtime_, *environment_.get().clock, {}};
 };
 
 TEST_F(BlockingWaiterTest, WaitsForAStream) {
-  BlockingWaiter waiter(runtime_, *environment_.get().clock, {});
-  const auto stream = NewStream(runtime_, 0);
-  ASSERT_THAT(stream, IsOk());
-  EXPECT_THAT(waiter.WaitFor(stream->get()), IsOk());
+  EXPECT_THAT(waiter_.WaitFor(stream_.get()), IsOk());
 }
 
 TEST_F(BlockingWaiterTest, AHeldStreamGoesOnWhenTheHoldEnds) {
-  BlockingWaiter waiter(runtime_, *environment_.get().clock, {});
-  const auto stream = NewStream(runtime_, 0);
   const auto event = NewEvent(runtime_, 0);
-  ASSERT_THAT(stream, IsOk());
   ASSERT_THAT(event, IsOk());
-  auto hold = waiter.Hold(stream->get(), absl::Minutes(10));
+  auto hold = waiter_.Hold(stream_.get(), absl::Minutes(10));
   ASSERT_THAT(hold, IsOk());
-  ASSERT_THAT(runtime_.RecordEvent(event->get(), stream->get()), IsOk());
+  ASSERT_THAT(runtime_.RecordEvent(event->get(), stream_.get()), IsOk());
   EXPECT_FALSE(runtime_.IsDone(event->get()).value_or(true));
   EXPECT_TRUE((*hold)->Release());
-  EXPECT_THAT(waiter.WaitFor(stream->get()), IsOk());
+  EXPECT_THAT(waiter_.WaitFor(stream_.get()), IsOk());
   EXPECT_TRUE(runtime_.IsDone(event->get()).value_or(false));
 }
 
 TEST_F(BlockingWaiterTest, AHeldStreamGoesOnAfterTheLimit) {
-  BlockingWaiter waiter(runtime_, *environment_.get().clock, {});
-  const auto stream = NewStream(runtime_, 0);
-  ASSERT_THAT(stream, IsOk());
-  auto hold = waiter.Hold(stream->get(), absl::Milliseconds(1));
+  auto hold = waiter_.Hold(stream_.get(), absl::Milliseconds(1));
   ASSERT_THAT(hold, IsOk());
-  EXPECT_THAT(waiter.WaitFor(stream->get()), IsOk());
+  EXPECT_THAT(waiter_.WaitFor(stream_.get()), IsOk());
   EXPECT_FALSE((*hold)->Release());
 }
 
 TEST_F(BlockingWaiterTest, ReturnsTheFirstError) {
-  BlockingWaiter waiter(runtime_, *environment_.get().clock, {});
   PendingCalls calls;
   calls.Add("one")(absl::OkStatus());
   calls.Add("two")(absl::InternalError("no luck"));
   calls.Add("three")(absl::AbortedError("too late"));
-  EXPECT_THAT(waiter.Wait(calls),
+  EXPECT_THAT(waiter_.Wait(calls),
               StatusIs(absl::StatusCode::kInternal, "two: no luck"));
 }
 

@@ -7,8 +7,22 @@
 #include <type_traits>
 
 #include "framework/tensor/float16.h"
-#include "gpu/kernels/host_device.h"
 #include "tutti/tensor.h"
+
+// Marks functions that nvcc compiles for host and device. Other compilers
+// compile them for the host only.
+#ifdef __CUDACC__
+#define TUTTI_HOST_DEVICE __host__ __device__ __forceinline__
+#else
+#define TUTTI_HOST_DEVICE inline
+#endif
+
+// Unrolls a loop whose length is known at compile time.
+#ifdef __CUDA_ARCH__
+#define TUTTI_UNROLL _Pragma("unroll")
+#else
+#define TUTTI_UNROLL
+#endif
 
 // Arithmetic of reductions, one element at a time. Compiled for the device, and
 // for the host, where tests compare it with tutti/reduction.h. Follows the

@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "gpu/kernels/element_ops.h"
-#include "gpu/kernels/host_device.h"
 #include "gpu/kernels/kernel_arguments.h"
 
 // Work of one thread of a kernel. Compiled for the device, and for the host,

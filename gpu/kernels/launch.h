@@ -15,6 +15,16 @@ struct LoadedKernel {
   int blocks_per_multiprocessor = 0;  // Running at a time.
 };
 
+inline LoadedKernel Load(const void* kernel) {
+  LoadedKernel loaded;
+  cudaFuncAttributes attributes = {};
+  loaded.error = cudaFuncGetAttributes(&attributes, kernel);
+  if (loaded.error != cudaSuccess) return loaded;
+  loaded.error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+      &loaded.blocks_per_multiprocessor, kernel, kThreadsPerBlock, 0);
+  return loaded;
+}
+
 // Loads a kernel now. Without it, CUDA loads the kernel at its first launch,
 // and may then wait for everything that runs on the GPU.
 template <class Format, class Op>

@@ -7,7 +7,6 @@
 
 #include "gpu/kernels/kernel_loops.h"
 #include "gpu/kernels/launch.h"
-#include "gpu/kernels/load_kernel-inl.h"
 
 namespace tutti::gpu {
 

@@ -46,9 +46,11 @@ class DlopenNcclRuntimeTest : public testing::Test {
     setenv("NCCL_STUB_VERSION", version, 1);
   }
 
+  // Opens the stub, and begins a new log.
   static std::shared_ptr<NcclRuntime> Opened() {
     auto opened = OpenNccl(kStub);
     EXPECT_THAT(opened, IsOk());
+    Log();
     return *std::move(opened);
   }
 
@@ -149,7 +151,6 @@ TEST_F(DlopenNcclRuntimeTest, KnowsVersionAndIds) {
 
 TEST_F(DlopenNcclRuntimeTest, MakesCommunicatorsThatDoNotBlock) {
   const auto nccl = Opened();
-  Log();
   EXPECT_THAT(nccl->CommInitRanks(id_, 3, two_ranks_).value_or(none_),
               SizeIs(2));
   EXPECT_EQ(Log(),
@@ -161,7 +162,6 @@ TEST_F(DlopenNcclRuntimeTest, MakesCommunicatorsThatDoNotBlock) {
 
 TEST_F(DlopenNcclRuntimeTest, MakesOnesThatBlockWhereThatIsWanted) {
   const auto nccl = Opened();
-  Log();
   EXPECT_THAT(nccl->CommInitBlocking(two_ranks_).value_or(none_), SizeIs(2));
   EXPECT_EQ(Log(),
             "ncclGetUniqueId()\n"
@@ -175,7 +175,6 @@ TEST_F(DlopenNcclRuntimeTest, MakesOnesThatBlockWhereThatIsWanted) {
 TEST_F(DlopenNcclRuntimeTest, OnesThatHaveToBlockAreOfThisProcessAlone) {
   SetVersion("22105");
   const auto nccl = Opened();
-  Log();
   EXPECT_THAT(
       nccl->CommInitRanks(id_, 3, two_ranks_),
       IsFailedPrecondition("2 of the 3 ranks", "2.21.5 is older than 2.27.3"));
@@ -194,7 +193,6 @@ TEST_F(DlopenNcclRuntimeTest, OnesThatHaveToBlockAreOfThisProcessAlone) {
 TEST_F(DlopenNcclRuntimeTest, OnesThatWereToBlockAndDoNotAreAborted) {
   SetVersion("22105");
   const auto nccl = Opened();
-  Log();
   Fail("ncclGroupEnd=7");
   EXPECT_THAT(nccl->CommInitRanks(id_, 2, two_ranks_),
               IsFailedPrecondition("NCCL_COMM_BLOCKING=0"));
@@ -205,7 +203,6 @@ TEST_F(DlopenNcclRuntimeTest, OnesThatWereToBlockAndDoNotAreAborted) {
 
 TEST_F(DlopenNcclRuntimeTest, ACommunicatorOnNoGpuIsNotMade) {
   const auto nccl = Opened();
-  Log();
   EXPECT_THAT(nccl->CommInitRanks(id_, 2, {{.rank = 0, .gpu = 1}, {.gpu = 2}}),
               IsInvalidArgument("cudaSetDevice on GPU 2"));
   EXPECT_THAT(Log(), EndsWith("ncclGroupEnd()\nncclCommAbort()\n"));
@@ -215,7 +212,6 @@ TEST_F(DlopenNcclRuntimeTest, ACommunicatorOnNoGpuIsNotMade) {
 TEST_F(DlopenNcclRuntimeTest, AnOldLibraryIsNotCalledForOneOnNoGpu) {
   SetVersion("22105");
   const auto nccl = Opened();
-  Log();
   EXPECT_THAT(nccl->CommInitRanks(id_, 2, {{.rank = 0, .gpu = 1}, {.gpu = 2}}),
               IsInvalidArgument("cudaSetDevice on GPU 2"));
   EXPECT_EQ(Log(), "");
@@ -224,7 +220,6 @@ TEST_F(DlopenNcclRuntimeTest, AnOldLibraryIsNotCalledForOneOnNoGpu) {
 TEST_F(DlopenNcclRuntimeTest, AnOldLibraryThatGaveNoIdIsNotAskedAgain) {
   SetVersion("22105");
   const auto nccl = Opened();
-  Log();
   Fail("ncclGetUniqueId=2");
   const auto fails = IsInternal("ncclGetUniqueId");
   EXPECT_THAT(nccl->CommInitRanks(id_, 2, two_ranks_), fails);
@@ -249,7 +244,6 @@ TEST_F(DlopenNcclRuntimeTest, AThreadKeepsItsGpu) {
 
 TEST_F(DlopenNcclRuntimeTest, ALaunchIsOneGroupOfAllCalls) {
   const auto nccl = Opened();
-  Log();
   std::vector<NcclPart> parts =
       PartOf({{.op = NcclOp::kAllReduce, .num_elements = 3, .is_average = true},
               {.op = NcclOp::kReduce,
@@ -306,7 +300,6 @@ TEST_F(DlopenNcclRuntimeTest, EveryDTypeIsMovedAsATypeOfItsSize) {
 
 TEST_F(DlopenNcclRuntimeTest, AGroupEndsWhereACallInItFails) {
   const auto nccl = Opened();
-  Log();
   Fail("ncclSend=5");
   EXPECT_THAT(
       nccl->Launch(PartOf({{.op = NcclOp::kSend}, {.op = NcclOp::kRecv}})),
@@ -344,7 +337,6 @@ TEST_F(DlopenNcclRuntimeTest, FinalizesAllRanksInOneGroupAndDestroysEach) {
 
 TEST_F(DlopenNcclRuntimeTest, AbortsBeginBeforeOneIsWaitedFor) {
   const auto nccl = Opened();
-  Log();
   setenv("NCCL_STUB_ABORTS", "3", 1);
   EXPECT_THAT(nccl->Abort(std::vector<NcclComm>(3)), IsOk());
   EXPECT_EQ(CountIn(Log(), "ncclCommAbort("), 3);
@@ -354,14 +346,12 @@ TEST_F(DlopenNcclRuntimeTest, AbortsBeginBeforeOneIsWaitedFor) {
 TEST_F(DlopenNcclRuntimeTest, AbortsOfAnOldLibraryFollowEachOther) {
   SetVersion("22105");
   const auto nccl = Opened();
-  Log();
   EXPECT_THAT(nccl->Abort(std::vector<NcclComm>(3)), IsOk());
   EXPECT_EQ(Log(), "ncclCommAbort()\nncclCommAbort()\nncclCommAbort()\n");
 }
 
 TEST_F(DlopenNcclRuntimeTest, AnEndThatFailsEndsTheOthersToo) {
   const auto nccl = Opened();
-  Log();
   Fail("ncclCommAbort=5");
   EXPECT_THAT(nccl->Abort(std::vector<NcclComm>(2)),
               IsInvalidArgument("ncclCommAbort: invalid usage"));

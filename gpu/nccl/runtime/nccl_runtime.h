@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "framework/base/status_macros.h"
 #include "gpu/nccl/runtime/nccl_turns.h"
 #include "tutti/gpu_devices.h"
 #include "tutti/reduction.h"
@@ -150,8 +151,16 @@ class NcclRuntime {
 };
 
 // True if all are ready. Errors: the first of any end.
-absl::StatusOr<bool> AreReady(NcclRuntime& nccl,
-                              absl::Span<const NcclComm> comms);
+inline absl::StatusOr<bool> AreReady(NcclRuntime& nccl,
+                                     absl::Span<const NcclComm> comms) {
+  bool are_ready = true;
+  // Calls IsReady() on all: a failed end may keep another from getting ready.
+  for (const NcclComm comm : comms) {
+    ASSIGN_OR_RETURN(const bool is_ready, nccl.IsReady(comm));
+    are_ready = are_ready && is_ready;
+  }
+  return are_ready;
+}
 
 }  // namespace tutti
 
