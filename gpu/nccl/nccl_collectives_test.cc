@@ -116,6 +116,8 @@ void RunCase(FakeNcclTasks& tasks, const Case& test, int64_t key) {
 
 class LayoutsTest : public testing::TestWithParam<std::tuple<int, int>> {
  protected:
+  void TearDown() override { EXPECT_THAT(tasks_.Remains(), IsEmpty()); }
+
   FakeNcclTasks tasks_{{.num_tasks = std::get<0>(GetParam()),
                         .gpus_per_task = std::get<1>(GetParam())}};
 };
@@ -138,7 +140,6 @@ TEST_P(LayoutsTest, EveryMemberGetsTheReduction) {
                                       key));
     }
   }
-  EXPECT_THAT(tasks_.Remains(), IsEmpty());
 }
 
 TEST_P(LayoutsTest, EveryRootGetsTheReduction) {
@@ -154,13 +155,11 @@ TEST_P(LayoutsTest, EveryRootGetsTheReduction) {
                                       key));
     }
   }
-  EXPECT_THAT(tasks_.Remains(), IsEmpty());
 }
 
 TEST_P(LayoutsTest, NothingIsReducedToNothing) {
   ASSERT_NO_FATAL_FAILURE(RunCase(tasks_, {}, 1));
   EXPECT_EQ(tasks_.network().counts().launches, 0);
-  EXPECT_THAT(tasks_.Remains(), IsEmpty());
 }
 
 // The dtype must be able to represent the number of ranks.
@@ -395,6 +394,8 @@ struct MemberPart {
 
 class CopiesTest : public testing::TestWithParam<std::tuple<int, int>> {
  protected:
+  void TearDown() override { EXPECT_THAT(tasks_.Remains(), IsEmpty()); }
+
   int size() const { return tasks_.size(); }
 
   // Runs the parts of all ranks as the next instance.
@@ -473,7 +474,6 @@ TEST_P(CopiesTest, EveryDTypeIsGathered) {
       }
     }
   }
-  EXPECT_THAT(tasks_.Remains(), IsEmpty());
 }
 
 TEST_P(CopiesTest, PartsOfDifferentSizesAreGathered) {
@@ -494,7 +494,6 @@ TEST_P(CopiesTest, PartsOfDifferentSizesAreGathered) {
       return part;
     }));
   }
-  EXPECT_THAT(tasks_.Remains(), IsEmpty());
 }
 
 TEST_P(CopiesTest, EveryRootGathers) {
@@ -514,7 +513,6 @@ TEST_P(CopiesTest, EveryRootGathers) {
       }));
     }
   }
-  EXPECT_THAT(tasks_.Remains(), IsEmpty());
 }
 
 TEST_P(CopiesTest, EverySourceIsBroadcast) {
@@ -534,7 +532,6 @@ TEST_P(CopiesTest, EverySourceIsBroadcast) {
       }
     }
   }
-  EXPECT_THAT(tasks_.Remains(), IsEmpty());
 }
 
 TEST_P(CopiesTest, SumsAreScattered) {
@@ -563,7 +560,6 @@ TEST_P(CopiesTest, SumsAreScattered) {
       }
     }
   }
-  EXPECT_THAT(tasks_.Remains(), IsEmpty());
 }
 
 TEST_P(CopiesTest, EveryoneSendsToEveryone) {
@@ -586,7 +582,6 @@ TEST_P(CopiesTest, EveryoneSendsToEveryone) {
       }));
     }
   }
-  EXPECT_THAT(tasks_.Remains(), IsEmpty());
 }
 
 TEST_P(CopiesTest, EveryPairMayHaveASizeOfItsOwn) {
@@ -608,7 +603,6 @@ TEST_P(CopiesTest, EveryPairMayHaveASizeOfItsOwn) {
     part.request.impl_details.implementation = "NcclAllToAll";
     return part;
   }));
-  EXPECT_THAT(tasks_.Remains(), IsEmpty());
 }
 
 TEST_P(CopiesTest, EveryRankGetsWhatIsSentToIt) {
@@ -635,7 +629,6 @@ TEST_P(CopiesTest, EveryRankGetsWhatIsSentToIt) {
       }));
     }
   }
-  EXPECT_THAT(tasks_.Remains(), IsEmpty());
 }
 
 // Tests groups whose devices lack NCCL, or devices that NCCL cannot serve.
@@ -716,26 +709,19 @@ TEST(NcclDevicesTest, WhereNothingIsLackingNcclServes) {
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 
-TEST(NcclDevicesTest, WithoutNcclOthersServe) {
-  DeviceSums sums({.gpus_per_task = 3, .tasks_with_nccl = 0});
-  sums.ExpectSums();
-  EXPECT_THAT(sums.Remains(), IsEmpty());
-}
-
-TEST(NcclDevicesTest, WithTwoDevicesOnOneGpuOthersServe) {
-  DeviceSums sums({.gpus_per_task = 2, .devices_per_gpu = 2});
-  sums.ExpectSums();
-  EXPECT_EQ(sums.num_keys(), 0);
-  EXPECT_EQ(sums.num_launches(), 0);
-  EXPECT_THAT(sums.Remains(), IsEmpty());
-}
-
-TEST(NcclDevicesTest, WhereTheLeaderMakesNoKeyOthersServe) {
-  DeviceSums sums({.gpus_per_task = 2});
-  sums.tasks().network().FailNextId(absl::InternalError("no socket"));
-  sums.ExpectSums();
-  EXPECT_EQ(sums.num_launches(), 0);
-  EXPECT_THAT(sums.Remains(), IsEmpty());
+// Without NCCL; with two devices on one GPU; without the leader's key.
+TEST(NcclDevicesTest, WhereSomethingIsLackingOthersServe) {
+  for (const FakeNcclTasks::Options& options :
+       {FakeNcclTasks::Options{.gpus_per_task = 3, .tasks_with_nccl = 0},
+        FakeNcclTasks::Options{.gpus_per_task = 2, .devices_per_gpu = 2},
+        FakeNcclTasks::Options{.gpus_per_task = 2}}) {
+    DeviceSums sums(options);
+    sums.tasks().network().FailNextId(absl::InternalError("no socket"));
+    sums.ExpectSums();
+    EXPECT_EQ(sums.num_keys(), 0);
+    EXPECT_EQ(sums.num_launches(), 0);
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
 }
 
 TEST(NcclDevicesTest, WhoLacksNcclIsNamed) {
@@ -749,22 +735,20 @@ TEST(NcclDevicesTest, WhoLacksNcclIsNamed) {
   EXPECT_EQ(sums.num_keys() + all_reduces.num_keys(), 0);
 }
 
+// Devices of one process, and of two.
 TEST(NcclDevicesTest, WhoAreOnOneGpuAreNamed) {
-  DeviceSums sums({.gpus_per_task = 2, .devices_per_gpu = 2});
-  sums.ExpectRefused(
-      "NcclReduceScatter",
-      "needs each member on a GPU of its own, but ranks 0 and 1 "
-      "(/job:localhost/replica:0/task:0/device:GPU:0 and "
-      "/job:localhost/replica:0/task:0/device:GPU:1) are on one");
-}
-
-TEST(NcclDevicesTest, WhoOfTwoProcessesAreOnOneGpuAreNamed) {
-  DeviceSums sums({.num_tasks = 2, .shares_gpus = true});
-  sums.ExpectRefused(
-      "NcclReduceScatter",
-      "needs each member on a GPU of its own, but ranks 0 and 2 "
-      "(/job:localhost/replica:0/task:0/device:GPU:0 and "
-      "/job:localhost/replica:0/task:1/device:GPU:0) are on one");
+  DeviceSums({.gpus_per_task = 2, .devices_per_gpu = 2})
+      .ExpectRefused(
+          "NcclReduceScatter",
+          "needs each member on a GPU of its own, but ranks 0 and 1 "
+          "(/job:localhost/replica:0/task:0/device:GPU:0 and "
+          "/job:localhost/replica:0/task:0/device:GPU:1) are on one");
+  DeviceSums({.num_tasks = 2, .shares_gpus = true})
+      .ExpectRefused(
+          "NcclReduceScatter",
+          "needs each member on a GPU of its own, but ranks 0 and 2 "
+          "(/job:localhost/replica:0/task:0/device:GPU:0 and "
+          "/job:localhost/replica:0/task:1/device:GPU:0) are on one");
 }
 
 TEST(NcclDevicesTest, WhyTheLeaderMadeNoKeyIsSaid) {
