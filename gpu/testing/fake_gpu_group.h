@@ -20,7 +20,7 @@
 
 namespace tutti {
 
-// One task without NCCL, on its own (FakeNcclTasks); for tests.
+// Task without NCCL, on its own (FakeNcclTasks); for tests.
 class FakeGpuGroup : public FakeNcclTasks {
  public:
   struct Options {
