@@ -85,7 +85,7 @@ bool PeerMemory::Read(uint64_t address, absl::Span<std::byte> to) const {
   return true;
 }
 
-absl::Span<const std::byte> LentReader::ReadNext(absl::Span<std::byte> into,
+absl::Span<const std::byte> LoanReader::ReadNext(absl::Span<std::byte> into,
                                                  MemoryBlock& block) {
   const size_t num_left = place_.num_bytes - num_read_;
   const absl::Span<std::byte> bytes =
@@ -98,7 +98,7 @@ absl::Span<const std::byte> LentReader::ReadNext(absl::Span<std::byte> into,
   return bytes;
 }
 
-std::optional<uint64_t> LentReader::ReadLease() const {
+std::optional<uint64_t> LoanReader::ReadLease() const {
   uint64_t lease = 0;
   const auto bytes =
       absl::MakeSpan(reinterpret_cast<std::byte*>(&lease), sizeof(lease));

@@ -115,9 +115,9 @@ struct alignas(64) MemoryBlock {
 
 // Reads the posted bytes of another process, block by block. For one thread at
 // a time.
-class LentReader {
+class LoanReader {
  public:
-  LentReader(const PeerMemory& memory, const MemoryPlace& place)
+  LoanReader(const PeerMemory& memory, const MemoryPlace& place)
       : memory_(memory), place_(place) {}
 
   size_t num_read() const { return num_read_; }
@@ -130,7 +130,7 @@ class LentReader {
                                        MemoryBlock& block);
 
   // Returns whether the bytes are still posted. If not, discard all bytes read.
-  bool AreLent() const { return ReadLease() == place_.lease; }
+  bool AreLoaned() const { return ReadLease() == place_.lease; }
 
   // Returns true if the bytes are known to be released. The sender then knows
   // the reason.

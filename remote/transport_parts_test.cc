@@ -190,7 +190,7 @@ TEST_F(PeerMemoryTest, OpensWithTheProofForItsChallengeAndTask) {
 TEST_F(PeerMemoryTest, BytesAreReadInBlocksUntilAllHaveBeen) {
   const std::vector<std::byte> bytes = Pattern(2 * kMemoryBlockBytes + 3);
   const MemoryLease lease(*environment_.get().random);
-  LentReader reader(*Open(challenge_, 5), lease.PlaceOf(bytes));
+  LoanReader reader(*Open(challenge_, 5), lease.PlaceOf(bytes));
   std::vector<std::byte> read;
   for (const size_t size : {kMemoryBlockBytes, kMemoryBlockBytes, size_t{3}}) {
     EXPECT_FALSE(reader.has_all());
@@ -206,7 +206,7 @@ TEST_F(PeerMemoryTest, BytesAreReadInBlocksUntilAllHaveBeen) {
 TEST_F(PeerMemoryTest, BytesAreReadToWhereTheyGo) {
   const std::vector<std::byte> bytes = Pattern(kMemoryDirectBytes + 7);
   const MemoryLease lease(*environment_.get().random);
-  LentReader reader(*Open(challenge_, 5), lease.PlaceOf(bytes));
+  LoanReader reader(*Open(challenge_, 5), lease.PlaceOf(bytes));
   std::vector<std::byte> into(bytes.size());
   const auto first = reader.ReadNext(absl::MakeSpan(into), block_);
   EXPECT_EQ(first.data(), into.data());
@@ -220,11 +220,11 @@ TEST_F(PeerMemoryTest, BytesAreReadToWhereTheyGo) {
 TEST_F(PeerMemoryTest, NothingHappensWhereBytesCannotBeRead) {
   const std::vector<std::byte> bytes = Pattern(100);
   const MemoryLease lease(*environment_.get().random);
-  LentReader reader(*Open(challenge_, 5), Nowhere(lease.PlaceOf(bytes)));
+  LoanReader reader(*Open(challenge_, 5), Nowhere(lease.PlaceOf(bytes)));
   EXPECT_THAT(reader.ReadNext(/*into=*/{}, block_), IsEmpty());
   EXPECT_EQ(reader.num_read(), 0);
   EXPECT_FALSE(reader.has_all());
-  EXPECT_TRUE(reader.AreLent());
+  EXPECT_TRUE(reader.AreLoaned());
 }
 
 TEST_F(PeerMemoryTest, BytesAreLentUntilTheirLeaseIsCleared) {
@@ -234,11 +234,11 @@ TEST_F(PeerMemoryTest, BytesAreLentUntilTheirLeaseIsCleared) {
   const MemoryPlace place = lease.PlaceOf(bytes);
   EXPECT_NE(place.lease, 0);
   EXPECT_NE(place.lease, other.PlaceOf(bytes).lease);
-  const LentReader reader(*Open(challenge_, 5), place);
-  EXPECT_TRUE(reader.AreLent());
+  const LoanReader reader(*Open(challenge_, 5), place);
+  EXPECT_TRUE(reader.AreLoaned());
   EXPECT_FALSE(reader.WereTakenBack());
   lease.Clear();
-  EXPECT_FALSE(reader.AreLent());
+  EXPECT_FALSE(reader.AreLoaned());
   EXPECT_TRUE(reader.WereTakenBack());
 }
 
@@ -246,8 +246,8 @@ TEST_F(PeerMemoryTest, OfALeaseThatCannotBeReadNothingIsKnown) {
   const MemoryLease lease(*environment_.get().random);
   MemoryPlace place = lease.PlaceOf({});
   place.lease_address = 8;
-  const LentReader reader(*Open(challenge_, 5), place);
-  EXPECT_FALSE(reader.AreLent());
+  const LoanReader reader(*Open(challenge_, 5), place);
+  EXPECT_FALSE(reader.AreLoaned());
   EXPECT_FALSE(reader.WereTakenBack());
 }
 

@@ -529,7 +529,7 @@ class UnmarkedReads {
     for (Member& member : members_) {
       if (!(member.stream == stream)) continue;
       const int num_before = member.num_marks++;
-      if (num_before == 0) Meet(lent_);
+      if (num_before == 0) Meet(loaned_);
       if (num_before != 1) return absl::OkStatus();
       Meet(read_);
       return absl::InternalError("no luck");
@@ -549,7 +549,7 @@ class UnmarkedReads {
   }
 
   std::array<Member, 2> members_;
-  BlockingCounter lent_{2}, read_{2};
+  BlockingCounter loaned_{2}, read_{2};
 };
 
 TEST(GpuStepStreamTest, MembersThatLendToEachOtherEndWhereReadsCannotBeMarked) {

@@ -209,14 +209,14 @@ class HeldClock : public Clock {
   std::map<AlarmId, Work> alarms_;
 };
 
-// Calls `when_asked` in the next IsReady().
-class AskedNccl : public FakeNcclRuntime {
+// Calls `when_requested` in the next IsReady().
+class RequestedNccl : public FakeNcclRuntime {
  public:
   using FakeNcclRuntime::FakeNcclRuntime;
-  std::function<void()> when_asked;
+  std::function<void()> when_requested;
 
   absl::StatusOr<bool> IsReady(NcclComm comm) override {
-    if (auto requested = std::exchange(when_asked, nullptr)) requested();
+    if (auto requested = std::exchange(when_requested, nullptr)) requested();
     return FakeNcclRuntime::IsReady(comm);
   }
 };
@@ -255,8 +255,8 @@ class NcclGroupAlarmTest : public ::testing::Test {
   FakeGpuRuntime gpus_{{.environment = used_environment_}};
   const std::shared_ptr<FakeNcclNetwork> network_ =
       std::make_shared<FakeNcclNetwork>();
-  const std::shared_ptr<AskedNccl> nccl_ =
-      std::make_shared<AskedNccl>(network_, &gpus_);
+  const std::shared_ptr<RequestedNccl> nccl_ =
+      std::make_shared<RequestedNccl>(network_, &gpus_);
   const std::shared_ptr<Cancellation> cancellation_ =
       std::make_shared<Cancellation>();
   std::shared_ptr<NcclGroup> group_ = std::make_shared<NcclGroup>();
@@ -292,7 +292,7 @@ TEST_F(NcclGroupAlarmTest, OneThatRingsLateDoesNotMakeTwo) {
 TEST_F(NcclGroupAlarmTest, WhereCommunicatorsBlockItLaunchesNothing) {
   nccl_->Block("it is old");
   Launch();
-  nccl_->when_asked = [this] { Add(); };
+  nccl_->when_requested = [this] { Add(); };
   clock_.TakeFirst()();
   ASSERT_EQ(launched_.size(), 2);
   EXPECT_THAT(launched_[1], StatusIs(absl::StatusCode::kUnknown, "waits"));

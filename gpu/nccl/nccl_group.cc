@@ -164,7 +164,7 @@ void NcclGroup::Begin(const NcclTicket& ticket) {
 void NcclGroup::AwaitReady(StatusCallback ready) {
   ready_ = std::move(ready);
   look_after_ = kFirstLook;
-  Look(kAsksAtOnce);
+  Look(kLooksAtOnce);
 }
 
 void NcclGroup::Look(int num_requests) {

@@ -52,7 +52,7 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   // NCCL usually needs less time than an alarm. A launch on NCCL's thread takes
   // some 10 us. A check reads an atomic of each communicator, some 10 ns. A
   // guess, not measured.
-  static constexpr int kAsksAtOnce = 1000;
+  static constexpr int kLooksAtOnce = 1000;
 
   // Delays between later checks: the first, doubled each time, up to the last.
   // Guesses, not measured.

@@ -208,7 +208,7 @@ TEST(NcclGroupTest, ComputeStreamsReadTheResults) {
 }
 
 TEST(NcclGroupTest, ALibraryIsAskedAtOnceAndThenByTheClock) {
-  constexpr int kAtOnce = NcclGroup::kAsksAtOnce;
+  constexpr int kAtOnce = NcclGroup::kLooksAtOnce;
   for (const int num_looks : {1, kAtOnce - 1, kAtOnce, kAtOnce + 5}) {
     Sums sums({.gpus_per_task = 3});
     sums.network().SetLooks(num_looks);
@@ -239,7 +239,7 @@ TEST(NcclGroupTest, ALaunchEndsBeforeTheNextOneOfAnotherGroup) {
     sums.ExpectEnded(IsOk());
   }
   // Both launches are added before NCCL has done the first.
-  sums.network().SetLooks(NcclGroup::kAsksAtOnce);
+  sums.network().SetLooks(NcclGroup::kLooksAtOnce);
   call(0, 1);
   call(0, 2);
   sums.tasks().RunAll();

@@ -226,7 +226,7 @@ TEST_F(PinnedPoolTest, ErrorsAreThoseOfTheRuntime) {
 }
 
 // Records the statuses that calls receive.
-class Told {
+class Report {
  public:
   StatusCallback Keep() {
     return [this](const absl::Status& status) { statuses_.push_back(status); };
@@ -238,7 +238,7 @@ class Told {
 };
 
 TEST(CudaHostCallsTest, ACallRunsOnce) {
-  Told reported;
+  Report reported;
   CudaHostCalls& calls = CudaHostCalls::Get();
   void* const call = calls.Add(&reported, 0, reported.Keep());
   CudaHostCalls::Run(call);
@@ -250,7 +250,7 @@ TEST(CudaHostCallsTest, ACallRunsOnce) {
 TEST(CudaHostCallsTest, WhatFailsGetsTheErrorAndNothingElse) {
   CudaHostCalls& calls = CudaHostCalls::Get();
   const int one = 0, other = 0;
-  Told failed, failed_with_gpu, other_gpu, other_owner;
+  Report failed, failed_with_gpu, other_gpu, other_owner;
   void* const first = calls.Add(&one, 0, failed.Keep());
   void* const second = calls.Add(&one, 0, failed_with_gpu.Keep());
   void* const third = calls.Add(&one, 1, other_gpu.Keep());
@@ -270,7 +270,7 @@ TEST(CudaHostCallsTest, WhatFailsGetsTheErrorAndNothingElse) {
 TEST(CudaHostCallsTest, TheEndOfAnOwnerIsForAllItsGpusAndForNoOther) {
   CudaHostCalls& calls = CudaHostCalls::Get();
   const int one = 0, other = 0;
-  Told ended, kept;
+  Report ended, kept;
   calls.Add(&one, 0, ended.Keep());
   calls.Add(&one, 1, ended.Keep());
   void* const call = calls.Add(&other, 0, kept.Keep());

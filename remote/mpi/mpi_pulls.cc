@@ -52,7 +52,7 @@ class MpiPulls::Pull {
   size_t first_index = 0;    // Index of chunks[0] among all chunks.
   std::deque<Chunk> chunks;  // In order.
 
-  std::optional<LentReader> reader;  // Set while its task lets it read.
+  std::optional<LoanReader> reader;  // Set while its task lets it read.
 
   bool is_inline() const { return request.recv.num_bytes <= kMaxInlineBytes; }
 
@@ -235,7 +235,7 @@ void MpiPulls::OnPlace(int task, const proto::MpiPlace& place) {
 void MpiPulls::ReadOn(const std::shared_ptr<Pull>& pull) {
   if (pull->is_reported) return;
   if (block_ == nullptr) block_ = std::make_unique_for_overwrite<MemoryBlock>();
-  LentReader& reader = *pull->reader;
+  LoanReader& reader = *pull->reader;
   const size_t offset = reader.num_read();
   const RecvRequest& recv = pull->request.recv;
   const absl::Span<const std::byte> bytes = reader.ReadNext(recv.into, *block_);
@@ -246,7 +246,7 @@ void MpiPulls::ReadOn(const std::shared_ptr<Pull>& pull) {
   const absl::Status status = recv.receiver->OnPart(recv.id, offset, bytes);
   if (!status.ok()) return GiveUp(pull, status);
   if (!reader.has_all()) return ready_.push_back(pull);
-  if (!reader.AreLent()) {
+  if (!reader.AreLoaned()) {
     if (reader.WereTakenBack()) return;
     return GiveUp(pull, absl::UnavailableError(
                             absl::StrCat("the memory of task ", pull->task,

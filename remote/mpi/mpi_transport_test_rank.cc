@@ -239,7 +239,7 @@ class LandingReceiver final : public Receiver {
   std::shared_ptr<DeviceLanding> Land(int32_t /*id*/,
                                       size_t num_bytes) override {
     EXPECT_FALSE(is_reported_);
-    if (++num_asked_ % 3 == 0) return nullptr;
+    if (++num_requested_ % 3 == 0) return nullptr;
     auto landing = std::make_shared<FakeLanding>(num_bytes);
     landings_.push_back(landing);
     return landing;
@@ -270,7 +270,7 @@ class LandingReceiver final : public Receiver {
 
   // Call after Wait().
   const std::vector<std::byte>& bytes() const { return bytes_; }
-  int num_requested() const { return num_asked_; }
+  int num_requested() const { return num_requested_; }
   size_t num_landed() const { return num_landed_; }
   size_t num_others() const { return num_others_; }
 
@@ -290,7 +290,7 @@ class LandingReceiver final : public Receiver {
 
   std::vector<std::byte> bytes_;
   std::vector<std::weak_ptr<DeviceLanding>> landings_;
-  int num_asked_ = 0;
+  int num_requested_ = 0;
   size_t num_landed_ = 0;
   size_t num_others_ = 0;
   bool is_reported_ = false;

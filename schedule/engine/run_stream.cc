@@ -17,7 +17,7 @@ absl::StatusOr<const DeviceFence*> RunStream::PostFence(int32_t index) {
   auto& lent = written_[static_cast<size_t>(index)];
   lent = std::move(written);
   MutexLock lock(&mu_);
-  ++num_lent_;
+  ++num_loaned_;
   return lent.get();
 }
 
@@ -35,7 +35,7 @@ void RunStream::TakeBack(int32_t index) {
   if (lent == nullptr) return;
   lent = nullptr;
   MutexLock lock(&mu_);
-  --num_lent_;
+  --num_loaned_;
 }
 
 void RunStream::AddUnmarked(const Delivery& delivery) {
@@ -55,7 +55,7 @@ void RunStream::ReleaseUnmarked(const absl::Status& status) {
 RunStream::Next RunStream::CountEnd(std::atomic<int32_t>& num_under_way) {
   MutexLock lock(&mu_);
   const int32_t num_others = num_under_way.load(std::memory_order_acquire) - 1;
-  if (!is_ending_ && num_others == num_lent_) {
+  if (!is_ending_ && num_others == num_loaned_) {
     is_ending_ = num_others == 0 || !unmarked_.empty();
     if (is_ending_) return Next::kEndStream;
   }

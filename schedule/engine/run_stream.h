@@ -79,7 +79,7 @@ class RunStream {
   std::vector<Delivery> unmarked_ ABSL_GUARDED_BY(mu_);
 
   // Sends in progress to members of this process.
-  int32_t num_lent_ ABSL_GUARDED_BY(mu_) = 0;
+  int32_t num_loaned_ ABSL_GUARDED_BY(mu_) = 0;
 
   // True once the end of the stream has become an op in progress.
   bool is_ending_ ABSL_GUARDED_BY(mu_) = false;

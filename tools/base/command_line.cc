@@ -155,10 +155,10 @@ std::string UsageMessage(const CLI::ParseError& error, const CLI::App& app) {
   if (dynamic_cast<const CLI::RequiresError*>(&error)) {
     return absl::StrReplaceAll(error.what(), {{" requires ", " needs "}});
   }
-  const bool is_told_by_validator =
+  const bool is_validator_error =
       dynamic_cast<const CLI::ValidationError*>(&error) != nullptr;
   const CLI::Option* option = OptionOf(error.what(), command);
-  if (is_told_by_validator || option == nullptr) return error.what();
+  if (is_validator_error || option == nullptr) return error.what();
   return WrongNumberOfValues(*option);
 }
 

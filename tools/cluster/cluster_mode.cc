@@ -54,7 +54,7 @@ bool IsShared(const CLI::Option& option) {
 
 // Only a note: others may still reach the address through a router that
 // translates addresses.
-void TellOfForeignAddress(const ClusterOptions& options,
+void ReportForeignAddress(const ClusterOptions& options,
                           const Console& console) {
   const ClusterSpec& cluster = options.cluster;
   const std::string own =
@@ -99,7 +99,7 @@ absl::StatusOr<TaskNetwork> Connect(const Environment& environment,
   if (options.transport != kMpiTransport) {
     RETURN_IF_ERROR(CheckCertificates(options, environment.clock));
     SilenceGrpc(EnvironmentVariable);
-    TellOfForeignAddress(options, console);
+    ReportForeignAddress(options, console);
   }
   auto network = transport.connect(
       {.cluster = options.cluster,

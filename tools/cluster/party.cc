@@ -103,7 +103,7 @@ class ClusterParty : public Party {
     int64_t first_failed = mine.ok() ? num_tasks() : this_task();
     absl::Status status = Combine(ReductionKind::kMin, {&first_failed, 1});
     if (status.ok() && first_failed < num_tasks()) {
-      status = TellError(static_cast<int>(first_failed), mine);
+      status = ReportError(static_cast<int>(first_failed), mine);
     }
     return mine.ok() ? status : mine;
   }
@@ -179,7 +179,7 @@ class ClusterParty : public Party {
 
   // Returns the error of `task` on all tasks; `mine` is this error on `task`
   // itself.
-  absl::Status TellError(int task, const absl::Status& mine) {
+  absl::Status ReportError(int task, const absl::Status& mine) {
     std::string text(kErrorBytes, '\0');
     if (task == this_task()) {
       text[0] = static_cast<char>(mine.code());

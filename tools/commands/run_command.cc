@@ -224,7 +224,7 @@ std::string WhoHasWhat(absl::string_view who,
 }
 
 // Prints a note, since the user may have meant the order of the command line.
-void TellOfOrder(const RunPlan& plan, const std::vector<InputFile>& files,
+void ReportOrder(const RunPlan& plan, const std::vector<InputFile>& files,
                  const Console& console) {
   const bool one_per_rank = files.size() == plan.ranks.size();
   console.err << "tutti: note: files are taken in natural order of their "
@@ -265,7 +265,7 @@ absl::Status CheckOutputs(const RunOptions& options, const RunPlan& plan,
   return CheckFilesApart(options.output, names);
 }
 
-void TellOfOutputs(const RunOptions& options, const RunPlan& plan,
+void ReportOutputs(const RunOptions& options, const RunPlan& plan,
                    const Console& console) {
   const std::vector<std::string> names = OutputNames(plan);
   std::vector<std::string> paths;
@@ -293,7 +293,7 @@ absl::Status RunPlanned(const RunOptions& options,
   }
   RETURN_IF_ERROR(
       RunAndWrite(options, environment, party, plan, files, console));
-  if (party->reports()) TellOfOutputs(options, plan, console);
+  if (party->reports()) ReportOutputs(options, plan, console);
   return absl::OkStatus();
 }
 
@@ -329,7 +329,7 @@ absl::Status RunOnFiles(const RunOptions& options,
   const absl::Status status = party->Leave(
       RunPlanned(options, environment, party.get(), plan, files, console));
   if (status.ok() && inputs.reordered && party->reports()) {
-    TellOfOrder(plan, files, console);
+    ReportOrder(plan, files, console);
   }
   return status;
 }

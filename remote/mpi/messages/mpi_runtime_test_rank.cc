@@ -339,19 +339,19 @@ class HeldPoller final : public MpiPoller {
  public:
   explicit HeldPoller(BlockingCounter* said) : said_(said) {}
   State Poll(bool /*is_last*/) override {
-    if (num_asked_ > 0 && said_ != nullptr) {
+    if (num_requested_ > 0 && said_ != nullptr) {
       std::exchange(said_, nullptr)->DecrementCount();
     }
     return State::kWaiting;
   }
   bool IsHeldBy(int rank) const override {
-    ++num_asked_;
+    ++num_requested_;
     return rank == 0;
   }
 
  private:
   BlockingCounter* said_;
-  mutable int num_asked_ = 0;
+  mutable int num_requested_ = 0;
 };
 
 TEST(MpiRuntimeTest, NamesTheLostThatKeepTensorsInTheMpiOfAHostProgram) {
