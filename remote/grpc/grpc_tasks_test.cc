@@ -424,7 +424,7 @@ class HeldUpClock final : public Clock {
       : clock_(clock), held_up_(held_up) {}
 
   absl::Time Now() override {
-    ++num_asked_;
+    ++num_requested_;
     return clock_->Now();
   }
   AlarmId CallAt(absl::Time when, Work alarm) override {
@@ -437,14 +437,14 @@ class HeldUpClock final : public Clock {
   }
 
   void RunAlarm() { std::exchange(alarm_, nullptr)(); }
-  int num_requested() const { return num_asked_; }
+  int num_requested() const { return num_requested_; }
 
  private:
   static constexpr AlarmId kHeldUp = ~AlarmId{0};
 
   Clock* const clock_;
   const absl::Time held_up_;
-  std::atomic<int> num_asked_ = 0;
+  std::atomic<int> num_requested_ = 0;
   Work alarm_;  // Owned by the thread that makes the call.
 };
 

@@ -341,7 +341,7 @@ std::shared_ptr<ReceiveStream::Incoming> ReceiveStream::NextLent() {
 
 absl::Status ReceiveStream::ReadBlocks(Incoming& incoming) {
   if (block_ == nullptr) block_ = std::make_unique_for_overwrite<MemoryBlock>();
-  LentReader& reader = *incoming.reader;
+  LoanReader& reader = *incoming.reader;
   while (!reader.has_all()) {
     if (IsStopped(incoming)) return absl::OkStatus();
     const absl::Span<const std::byte> block =
@@ -350,7 +350,7 @@ absl::Status ReceiveStream::ReadBlocks(Incoming& incoming) {
     incoming.num_received_bytes += block.size();
     RETURN_IF_ERROR(incoming.feeder.Feed(block));
   }
-  if (reader.AreLent()) return absl::OkStatus();
+  if (reader.AreLoaned()) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(
       peers_->Label(task_), ": took back the bytes that it had lent (",
       ToString(incoming.key), ")"));

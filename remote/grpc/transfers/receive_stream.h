@@ -109,7 +109,7 @@ class ReceiveStream final
     const bool may_read_memory;
     PartFeeder feeder;
     uint64_t num_received_bytes = 0;
-    std::optional<LentReader> reader;  // Set once the place is known.
+    std::optional<LoanReader> reader;  // Set once the place is known.
 
     // Guarded by the stream's mutex:
     bool is_reported = false;   // OnDelivery() has run or is about to.
