@@ -1,9 +1,11 @@
 #include <cstddef>
 #include <iterator>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "tutti/collective.h"
 
 namespace tutti {
@@ -97,6 +99,30 @@ bool HasInput(CollectiveType type, int rank, int root) {
 
 bool HasOutput(CollectiveType type, int rank, int root) {
   return Has(RowOf(type).output, rank, root);
+}
+
+absl::string_view Name(Determinism determinism) {
+  switch (determinism) {
+    case Determinism::kByRankOrder:
+      return "by rank order";
+    case Determinism::kFixedLayout:
+      return "fixed layout";
+    case Determinism::kNotGuaranteed:
+      return "not guaranteed";
+  }
+  return "unknown";
+}
+
+absl::StatusOr<Determinism> ParseDeterminism(absl::string_view text) {
+  const std::string spaced = absl::StrReplaceAll(text, {{"_", " "}});
+  for (const Determinism determinism :
+       {Determinism::kByRankOrder, Determinism::kFixedLayout,
+        Determinism::kNotGuaranteed}) {
+    if (spaced == Name(determinism)) return determinism;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown class of determinism \"", text,
+                   "\"; known: by_rank_order, fixed_layout, not_guaranteed"));
 }
 
 }  // namespace tutti

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/rank_list.h"
+#include "tutti/peer_access.h"
 
 namespace tutti {
 namespace {
@@ -338,6 +339,17 @@ size_t BufRendezvous::num_waiting() const {
     total += shard.table.size();
   }
   return total;
+}
+
+std::string ToString(const ExecKey& key) {
+  return absl::StrCat("step ", key.step, ", group ", key.group, " (generation ",
+                      key.generation, "), instance ", key.instance,
+                      ", execution ", key.execution);
+}
+
+std::string ToString(const BufKey& key) {
+  return absl::StrCat(ToString(key.exec), ", rank ", key.from, " to rank ",
+                      key.to, ", tag ", key.tag);
 }
 
 }  // namespace tutti
