@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "framework/base/if_alive.h"
+#include "framework/base/callbacks.h"
 #include "framework/base/status_macros.h"
 #include "framework/control/wire_codec.h"
 #include "named_tensors/coordinator_codec.h"

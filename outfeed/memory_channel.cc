@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/trampoline.h"
+#include "framework/base/callbacks.h"
 
 namespace tutti {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/callbacks.h"
 #include "framework/base/environment_check.h"
-#include "framework/base/if_alive.h"
 #include "framework/base/mutex.h"
 #include "framework/base/status_macros.h"
 #include "framework/collective/collective_delegate.h"

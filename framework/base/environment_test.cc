@@ -22,9 +22,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/time/clock.h"
+#include "framework/base/callbacks.h"
 #include "framework/base/ended_steps.h"
 #include "framework/base/mutex.h"
-#include "framework/base/trampoline.h"
 #include "tests/doubles/status_matchers.h"
 
 namespace tutti {

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/choice/delegate_cost.h"
-#include "framework/choice/device_needs.h"
+#include "framework/choice/why_not.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/doubles/status_matchers.h"

@@ -10,9 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/status_macros.h"
-#include "framework/choice/device_needs.h"
 #include "framework/choice/did_you_mean.h"
-#include "framework/choice/parts.h"
+#include "framework/choice/why_not.h"
 
 namespace tutti {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
-#include "framework/choice/parts.h"
+#include "framework/choice/why_not.h"
 #include "tutti/collective.h"
 #include "tutti/implementation.h"
 #include "tutti/selection.h"

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/block_cache.h"
+#include "framework/base/callbacks.h"
 #include "framework/base/status_macros.h"
-#include "framework/base/trampoline.h"
 #include "framework/collective/member_params.h"
 #include "framework/collective/request_fields.h"
 #include "framework/executor/call_args.h"

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/base/trampoline.h"
+#include "framework/base/callbacks.h"
 
 namespace tutti {
 

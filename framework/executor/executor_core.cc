@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "framework/base/trampoline.h"
+#include "framework/base/callbacks.h"
 #include "framework/executor/call.h"
 #include "tutti/executor.h"
 

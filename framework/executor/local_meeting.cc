@@ -9,7 +9,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "framework/base/trampoline.h"
+#include "framework/base/callbacks.h"
 #include "framework/executor/executor_core.h"
 #include "tutti/params.h"
 

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/mutex.h"
 #include "framework/base/status_macros.h"
-#include "framework/choice/device_needs.h"
+#include "framework/choice/why_not.h"
 #include "gpu/device/cuda_device_options.h"
 #include "gpu/nccl/runtime/nccl_keys.h"
 #include "gpu/nccl/runtime/nccl_runtime.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "framework/base/trampoline.h"
+#include "framework/base/callbacks.h"
 #include "gpu/nccl/nccl_finalization.h"
 
 namespace tutti {

@@ -8,7 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "framework/base/if_alive.h"
+#include "framework/base/callbacks.h"
 #include "outfeed/parcel.h"
 #include "tutti/peer_access.h"
 #include "tutti/tensor.h"

@@ -3,7 +3,7 @@
 #include <set>
 #include <vector>
 
-#include "framework/base/if_alive.h"
+#include "framework/base/callbacks.h"
 #include "framework/control/wire_codec.h"
 #include "resolvers/local/group_builder.h"
 

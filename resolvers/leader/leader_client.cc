@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/if_alive.h"
+#include "framework/base/callbacks.h"
 #include "framework/collective/request_fields.h"
 #include "framework/control/wire_codec.h"
 #include "resolvers/messages/control_codec.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/if_alive.h"
+#include "framework/base/callbacks.h"
 
 namespace tutti {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/if_alive.h"
+#include "framework/base/callbacks.h"
 #include "framework/base/status_macros.h"
-#include "framework/choice/device_needs.h"
+#include "framework/choice/why_not.h"
 #include "resolvers/local/group_builder.h"
 #include "resolvers/local/instance_check.h"
 #include "tutti/implementation.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/if_alive.h"
+#include "framework/base/callbacks.h"
 #include "framework/base/status_macros.h"
 #include "framework/control/wire_codec.h"
 #include "resolvers/membership/cluster_join.h"

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "framework/base/run_again.h"
+#include "framework/base/callbacks.h"
 #include "framework/collective/group_directory.h"
 #include "framework/control/control_channel.h"
 #include "resolvers/leader/leadership.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "framework/base/if_alive.h"
+#include "framework/base/callbacks.h"
 #include "framework/base/rank_list.h"
 #include "resolvers/messages/control_codec.h"
 

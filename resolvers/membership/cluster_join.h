@@ -11,8 +11,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "framework/base/callbacks.h"
 #include "framework/base/mutex.h"
-#include "framework/base/run_again.h"
 #include "framework/control/control_channel.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/environment.h"

@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "framework/base/if_alive.h"
+#include "framework/base/callbacks.h"
 
 namespace tutti {
 namespace {

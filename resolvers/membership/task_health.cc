@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
-#include "framework/base/if_alive.h"
+#include "framework/base/callbacks.h"
 #include "framework/base/status_macros.h"
 
 namespace tutti {

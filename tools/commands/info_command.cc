@@ -13,7 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "framework/choice/parts.h"
+#include "framework/choice/why_not.h"
 #include "gpu/nccl/runtime/nccl_runtime.h"
 #include "hwy/highway.h"
 #include "remote/mpi/messages/mpi_choice.h"

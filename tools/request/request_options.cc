@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "framework/base/status_macros.h"
 #include "framework/choice/did_you_mean.h"
-#include "framework/choice/parts.h"
+#include "framework/choice/why_not.h"
 #include "framework/collective/layout_text.h"
 #include "tools/base/command_line.h"
 #include "tools/base/exit_status.h"

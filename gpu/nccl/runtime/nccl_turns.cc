@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "framework/base/trampoline.h"
+#include "framework/base/callbacks.h"
 
 namespace tutti {
 namespace {

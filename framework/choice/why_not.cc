@@ -1,9 +1,10 @@
-#include "framework/choice/device_needs.h"
+#include "framework/choice/why_not.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "tutti/params.h"
@@ -96,6 +97,12 @@ std::string WhyNotOn(const CollGroupParams& group, const DeviceNeeds& needs) {
   if (why_not.empty()) why_not = WhyUnitsAreShared(group, needs);
   if (why_not.empty()) why_not = WhyOutOfReach(group, needs);
   return why_not;
+}
+
+std::string WhyNotOfParts(const ImplementationTraits& traits) {
+  const absl::Status status = CheckParts(traits);
+  if (status.ok()) return "";
+  return absl::StrCat("cannot be made of its parts: ", status.message());
 }
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
-#ifndef TUTTI_FRAMEWORK_CHOICE_DEVICE_NEEDS_H_
-#define TUTTI_FRAMEWORK_CHOICE_DEVICE_NEEDS_H_
+#ifndef TUTTI_FRAMEWORK_CHOICE_WHY_NOT_H_
+#define TUTTI_FRAMEWORK_CHOICE_WHY_NOT_H_
 
 #include <string>
 
@@ -17,6 +17,10 @@ bool Reaches(const DeviceAttributes& from, const DeviceAttributes& to);
 // first such device; empty if they do. The group has members and layout. Pure.
 std::string WhyNotOn(const CollGroupParams& group, const DeviceNeeds& needs);
 
+// Returns the reason why CheckParts() fails, as words that follow the
+// implementation's name; empty if it is OK.
+std::string WhyNotOfParts(const ImplementationTraits& traits);
+
 }  // namespace tutti
 
-#endif  // TUTTI_FRAMEWORK_CHOICE_DEVICE_NEEDS_H_
+#endif  // TUTTI_FRAMEWORK_CHOICE_WHY_NOT_H_

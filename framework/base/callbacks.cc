@@ -1,4 +1,4 @@
-#include "framework/base/trampoline.h"
+#include "framework/base/callbacks.h"
 
 #include <utility>
 #include <vector>
