@@ -77,7 +77,7 @@ OwnedEvents Owned(const GpuEvents& events) {
 }
 
 // Calls `done` when the end is over, with the end's error or else `status`.
-// Keeps the awaited events until then.
+// Keeps the awaited events until then, and not while `done` runs.
 void CallWhenEndIsOver(GpuPassEnd& end, OwnedEvents awaited,
                        absl::Status status, StatusCallback done) {
   std::vector<GpuEvent> handles;
@@ -217,7 +217,8 @@ class GpuStepStream : public StepStream {
         GpuPassEnd::Create(device_, device_.collective_stream(), clock_);
     if (!end.ok()) return std::move(done)(end.status());
     absl::Status status = (*end)->Mark();
-    CallWhenEndIsOver(**end, Owned(Awaited()), std::move(status),
+    OwnedEvents awaited = Owned(Awaited());
+    CallWhenEndIsOver(**end, std::move(awaited), std::move(status),
                       std::move(done));
   }
 
@@ -235,9 +236,10 @@ class GpuStepStream : public StepStream {
     auto into = std::make_shared<GpuLanding>(*std::move(buffer), bytes.size());
     absl::Status status = PutCopyToHost(bytes, into->bytes().data());
     if (status.ok()) status = (*end)->Mark();
+    OwnedEvents awaited = Owned(Awaited());
     // Waits also after an error: the copy may be on the stream.
     CallWhenEndIsOver(
-        **end, Owned(Awaited()), std::move(status),
+        **end, std::move(awaited), std::move(status),
         [&end = **end, into = std::move(into),
          done = std::move(done)](absl::Status ended) mutable {
           if (!ended.ok()) {
