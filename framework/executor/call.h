@@ -23,14 +23,14 @@ namespace tutti {
 //  - Execute() and Prepare() make a call that passes all of these. A member
 //    whose instance was settled by an earlier call goes on at once. A call of
 //    Prepare() ends after the check and becomes a PreparedCollective.
-//  - Start() of what is prepared only joins and runs. If it needs more (a
-//  limit,
-//    dependencies, a new group, segments to pack), it makes a call of its own.
+//  - Start() of what is prepared only joins and runs. If that is not enough
+//    (limits, dependencies, a new group, segments to pack), it makes a call of
+//    its own.
 //
 // Each phase ends by itself when the execution fails: there is one way to the
-// end. A call belongs to itself, or to the callback that it waits for, until it
-// ends; then to who holds what is prepared. The execution, which it is in,
-// keeps the executor.
+// end. Until then a call belongs to itself, or to the callback that it waits
+// for; afterwards, if it is prepared, to its holder. The execution, which it is
+// in, keeps the executor.
 class Call {
  public:
   static void Execute(CollectiveExecutor& executor, CollectiveArgs& args,

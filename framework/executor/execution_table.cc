@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {

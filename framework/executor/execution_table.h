@@ -38,7 +38,7 @@ namespace tutti {
 // left. A member that comes late thus learns that the execution failed.
 //
 // The table's owner lives as long as a member is in an execution. Thread-safe;
-// the table runs no callbacks but HoldOwner.
+// the table runs no callbacks but HoldOwner and IsLocal.
 class ExecutionTable {
  public:
   struct Joined {

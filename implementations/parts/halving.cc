@@ -44,8 +44,9 @@ int Halving::PlaceOf(int block) const {
   const int index = corner - cube_.num_shared();
   const int num_alone = cube_.num_corners() - cube_.num_shared();
   int seat = cube_.SeatOf(block);
-  if (index >= 0 && cube_.num_shared() > 0)
+  if (index >= 0 && cube_.num_shared() > 0) {
     seat = 2 * index < num_alone ? 0 : 1;
+  }
   const auto exchanges = ExchangesOf(block, seat);
   return exchanges.empty() ? 0 : exchanges.back().kept.first;
 }

@@ -21,12 +21,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/mutex.h"
+#include "remote/grpc/connection/certificates_testing.h"
 #include "remote/grpc/connection/connection_gate.h"
 #include "remote/grpc/connection/file_descriptor.h"
 #include "remote/grpc/connection/listen_address.h"
 #include "remote/grpc/connection/reserved_ports.h"
 #include "remote/grpc/connection/same_host_socket.h"
-#include "remote/grpc/connection/test_certificates.h"
 #include "remote/grpc/connection/tls_credentials.h"
 #include "tests/doubles/forbid_system_call.h"
 #include "tests/doubles/simulated_environment.h"

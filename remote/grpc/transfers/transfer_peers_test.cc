@@ -22,7 +22,7 @@
 #include "remote/grpc/connection/file_descriptor.h"
 #include "remote/grpc/connection/listen_address.h"
 #include "remote/grpc/fake_peers.h"
-#include "remote/grpc/test_tasks.h"
+#include "remote/grpc/tasks_testing.h"
 #include "remote/grpc/wire/transfer_wire.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"

@@ -24,8 +24,8 @@ namespace tutti {
 
 class SendStream;
 
-// Sends the bytes of a transfer service to other tasks, over the streams that
-// they open. Holds the state that these streams share. Thread-safe.
+// Sends the bytes of a transfer service over the streams that other tasks open.
+// Holds the state that these streams share. Thread-safe.
 class TransferSender final : public ServedMethod {
  public:
   // Breaks the connection from a peer, given by gRPC's name for it.

@@ -21,7 +21,7 @@
 #include "remote/fake_services.h"
 #include "remote/grpc/connection/in_flight.h"
 #include "remote/grpc/fake_peers.h"
-#include "remote/grpc/test_tasks.h"
+#include "remote/grpc/tasks_testing.h"
 #include "remote/grpc/transfers/loan.h"
 #include "remote/grpc/transfers/part_feeder.h"
 #include "remote/grpc/transfers/receive_stream.h"

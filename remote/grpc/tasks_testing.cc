@@ -1,4 +1,4 @@
-#include "remote/grpc/test_tasks.h"
+#include "remote/grpc/tasks_testing.h"
 
 #include <gtest/gtest.h>
 

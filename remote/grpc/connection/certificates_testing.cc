@@ -1,4 +1,4 @@
-#include "remote/grpc/connection/test_certificates.h"
+#include "remote/grpc/connection/certificates_testing.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-#ifndef TUTTI_REMOTE_GRPC_TEST_TASKS_H_
-#define TUTTI_REMOTE_GRPC_TEST_TASKS_H_
+#ifndef TUTTI_REMOTE_GRPC_TASKS_TESTING_H_
+#define TUTTI_REMOTE_GRPC_TASKS_TESTING_H_
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -166,4 +166,4 @@ using ChangeFrame = std::function<void(FrameHeader& header)>;
 
 }  // namespace tutti
 
-#endif  // TUTTI_REMOTE_GRPC_TEST_TASKS_H_
+#endif  // TUTTI_REMOTE_GRPC_TASKS_TESTING_H_
