@@ -108,17 +108,18 @@ Range ChunkMap::RangeIn(const Buffer& buffer, int chunk) const {
   return {begin + range.begin, range.size};
 }
 
-Range ChunkMap::RangeIn(const Buffer& buffer, const Slot& slot) const {
-  const Range first = RangeIn(buffer, slot.chunk);
-  if (slot.num_chunks == 1) return first;
-  const Range last = RangeIn(buffer, slot.chunk + slot.num_chunks - 1);
-  return {first.begin, last.begin + last.size - first.begin};
-}
-
 Range ChunkMap::RangeOf(const Slot& slot) const {
-  if (slot.space == Space::kInput) return RangeIn(input_, slot);
-  if (slot.space == Space::kData) return RangeIn(data_, slot);
-  return {0, RangeIn(input_.Has(slot) ? input_ : data_, slot).size};
+  const bool is_scratch = slot.space == Space::kScratch;
+  const bool is_like_input =
+      is_scratch ? input_.Has(slot) : slot.space == Space::kInput;
+  const Buffer& buffer = is_like_input ? input_ : data_;
+  Range range = RangeIn(buffer, slot.chunk);
+  if (slot.num_chunks > 1) {
+    const Range last = RangeIn(buffer, slot.chunk + slot.num_chunks - 1);
+    range.size = last.begin + last.size - range.begin;
+  }
+  if (is_scratch) range.begin = 0;
+  return range;
 }
 
 }  // namespace tutti

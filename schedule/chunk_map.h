@@ -79,8 +79,7 @@ class ChunkMap {
   void SetBlocks(const CollectiveParams& params);
   Buffer MakeBlocks(std::vector<int64_t> begins, bool only_own,
                     int64_t block_elements) const;
-  Range RangeIn(const Buffer& buffer, const Slot& slot) const;
-  Range RangeIn(const Buffer& buffer, int chunk) const;
+  inline Range RangeIn(const Buffer& buffer, int chunk) const;
 
   const int group_size_;
   const int rank_;

@@ -50,8 +50,8 @@ class BlockCache {
   std::array<std::atomic<void*>, kMaxKept> slots_{};
 };
 
-// Standard allocator that takes single objects from the program's cache for
-// this type.
+// Standard allocator that takes single objects from caches for this type: the
+// thread's, which costs no atomic operation, and behind it the program's.
 template <typename T>
 class CachedAllocator {
  public:
@@ -62,11 +62,16 @@ class CachedAllocator {
   CachedAllocator(const CachedAllocator<U>&) {}  // NOLINT: as in the standard.
 
   T* allocate(size_t count) {
-    return static_cast<T*>(count == 1 ? Cache().Take()
-                                      : ::operator new(count * sizeof(T)));
+    if (count != 1) return static_cast<T*>(::operator new(count * sizeof(T)));
+    OfThread& mine = Mine();
+    return static_cast<T*>(mine.num_kept > 0 ? mine.kept[--mine.num_kept]
+                                             : Cache().Take());
   }
   void deallocate(T* block, size_t count) {
-    count == 1 ? Cache().Give(block) : ::operator delete(block);
+    if (count != 1) return ::operator delete(block);
+    OfThread& mine = Mine();
+    if (mine.num_kept == kMaxKeptByThread) return Cache().Give(block);
+    mine.kept[mine.num_kept++] = block;
   }
 
   friend bool operator==(const CachedAllocator&,
@@ -75,11 +80,25 @@ class CachedAllocator {
  private:
 #ifdef ABSL_HAVE_ADDRESS_SANITIZER
   static constexpr size_t kMaxKept = 0;  // To detect use after free.
+  static constexpr size_t kMaxKeptByThread = 0;
 #else
   static constexpr size_t kMaxKept = 64;  // Calls under way in a small program.
+  static constexpr size_t kMaxKeptByThread = 16;
 #endif
   static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
   using OfThisType = BlockCache<sizeof(T), kMaxKept>;
+
+  struct OfThread {
+    ~OfThread() {
+      while (num_kept > 0) Cache().Give(kept[--num_kept]);
+    }
+    size_t num_kept = 0;
+    std::array<void*, kMaxKeptByThread> kept;
+  };
+  static OfThread& Mine() {
+    thread_local OfThread mine;
+    return mine;
+  }
 
   // Never destroyed, because threads may outlive main().
   static OfThisType& Cache() {

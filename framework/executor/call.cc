@@ -91,7 +91,7 @@ void Call::Begin(CollectiveArgs& args) {
     return Refuse(aborted.ok() ? std::move(joined.status) : aborted);
   }
   context_.execution = joined.execution;
-  settled_ = std::move(joined.settled);
+  settled_ = joined.settled;
   if (args.cancellation != nullptr || args.deadline != absl::InfiniteFuture()) {
     WatchLimits(args);
   }
@@ -103,7 +103,9 @@ void Call::Begin(CollectiveArgs& args) {
     return FinishEarly(args, execution.cancellation.status());
   }
   absl::Status status = std::move(joined.status);
-  if (status.ok()) status = CheckTogether(args, is_preparation_);
+  if (status.ok() && (args.segments != nullptr || is_preparation_)) {
+    status = CheckTogether(args, is_preparation_);
+  }
   if (!status.ok()) return FinishEarly(args, std::move(status));
   if (settled_ == nullptr || settled_->group_end->cancelled()) {
     return Resolve(std::move(args));
@@ -168,8 +170,8 @@ absl::Status Call::Settle(std::shared_ptr<const CollectiveParams> params,
   RETURN_IF_ERROR(MakeSettled(std::move(own), args));
   core().WatchGroup(*settled_->params->group,
                     context_.executor->weak_from_this());
-  const absl::Status status =
-      core().executions().Settle(args.device, *context_.execution, settled_);
+  const absl::Status status = core().executions().Settle(
+      args.device, *context_.execution, own_settled_);
   if (absl::IsFailedPrecondition(status)) {
     // Ends the group: others may wait in an execution of another number.
     core().options().param_resolver->EndGroup(args.request->group_key, status);
@@ -201,7 +203,8 @@ absl::Status Call::MakeSettled(std::shared_ptr<const CollectiveParams> params,
   settled->takes_segments = traits.takes_segments;
   settled->has_dependencies =
       !settled->params->instance->impl_details.dependencies.empty();
-  settled_ = std::move(settled);
+  own_settled_ = std::move(settled);
+  settled_ = own_settled_.get();
   return absl::OkStatus();
 }
 
@@ -319,6 +322,7 @@ void Call::FinishPreparation() {
   }
   if (context_.late_output != nullptr) context_.late_output = &context_.output;
   const InstanceId id = context_.execution->id;
+  own_settled_ = settled_->shared_from_this();
   kept_executor_ = context_.executor->shared_from_this();
   member_ = &core().executions().Hold(context_.device, id);
   core().Leave(*context_.execution, {.num_unlaunched = 1});

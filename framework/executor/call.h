@@ -51,9 +51,10 @@ class Call {
   struct Watch;
   enum class Phase { kResolve, kDependencies, kRun };
 
-  Call(CollectiveExecutor& executor, Device* device, bool is_preparation);
+  inline Call(CollectiveExecutor& executor, Device* device,
+              bool is_preparation);
   void Begin(CollectiveArgs& args);
-  ExecutionTable::Joined Join(const CollectiveArgs& args);
+  inline ExecutionTable::Joined Join(const CollectiveArgs& args);
   void WatchLimits(const CollectiveArgs& args);
   void StopWatching();  // REQUIRES: there are limits.
   std::string DescribeWait(const CollectiveRequest& request) const;
@@ -65,10 +66,10 @@ class Call {
   absl::Status TakeOwnRows(const CollectiveArgs& args);
   absl::Status MakeSettled(std::shared_ptr<const CollectiveParams> params,
                            const CollectiveArgs& args);
-  void Check(CollectiveArgs& args);
-  absl::Status PrepareContext(CollectiveArgs& args);
+  inline void Check(CollectiveArgs& args);
+  inline absl::Status PrepareContext(CollectiveArgs& args);
   void WaitForDependencies();
-  void Run();
+  inline void Run();
   void RunPacked();
   // Type of Pack() and Unpack(), which copy between the segments and the
   // output.
@@ -81,14 +82,15 @@ class Call {
   void FinishPreparation();
   void EndPreparation();
   void Refuse(absl::Status status);
-  void Release();
+  inline void Release();
   void Start(StatusCallback done);
   bool Claim(StatusCallback* done);
   void StartCall(PreparedCollective::Limits limits, StatusCallback done);
   ExecutorCore& core() const { return context_.executor->core(); }
 
   StatusCallback done_;
-  std::shared_ptr<const SettledFacts> settled_;
+  const SettledFacts* settled_ = nullptr;  // Of the table, or `own_settled_`.
+  std::shared_ptr<const SettledFacts> own_settled_;
   CollectiveContext context_;
   std::atomic<Phase> phase_{Phase::kResolve};
   const bool is_preparation_;

@@ -38,10 +38,12 @@ ExecutionTable::Joined ExecutionTable::Join(const Device* device,
                                             HoldOwner hold_owner) {
   // Check first: a refused call leaves nothing behind. ALREADY_EXISTS below
   // comes only to a member that was here before.
-  const InstanceId id{request.group_key, request.instance_key};
   Joined joined;
-  joined.status = TableMember::CheckNumber(device, id, number);
-  if (!joined.status.ok()) return joined;
+  if (number.has_value()) {
+    const InstanceId id{request.group_key, request.instance_key};
+    joined.status = TableMember::CheckNumber(device, id, *number);
+    if (!joined.status.ok()) return joined;
+  }
   std::vector<std::shared_ptr<TableExecution>> dropped;
   MutexLock lock(&mu_);
   TableMember* const found = FindOrAddMember(device, request, &joined);
@@ -52,7 +54,7 @@ ExecutionTable::Joined ExecutionTable::Join(const Device* device,
   }
   joined.execution = EnterNext(member, number, hold_owner, &joined.status);
   dropped.swap(member.dropped);
-  joined.settled = member.settled;
+  joined.settled = member.settled.get();
   return joined;
 }
 
@@ -78,7 +80,7 @@ ExecutionTable::Joined ExecutionTable::JoinPreparation(
   const uint64_t number = kPreparations + member.num_preparations++;
   joined.execution = &Enter(member, number, hold_owner, &joined.status);
   dropped.swap(member.dropped);
-  joined.settled = member.settled;
+  joined.settled = member.settled.get();
   return joined;
 }
 
@@ -115,6 +117,9 @@ TableExecution* ExecutionTable::EnterNext(TableMember& member,
                                           std::optional<uint64_t> number,
                                           HoldOwner hold_owner,
                                           absl::Status* status) {
+  if (!number.has_value() && !member.gives_numbers) {
+    return &Enter(member, member.num_calls++, hold_owner, status);
+  }
   absl::Status wrong;
   const std::optional<uint64_t> taken = member.TakeNumber(number, &wrong);
   TableExecution* execution = nullptr;
@@ -198,7 +203,12 @@ absl::Status ExecutionTable::Settle(
   }
   status.Update(SetKey(execution, *settled));
   if (!status.ok()) return status;
-  std::swap(member.settled, settled);  // The caller frees the old one.
+  std::swap(member.settled, settled);
+  if (settled != nullptr) {  // Members in these executions may read it.
+    for (const auto& other : instance.executions.Values()) {
+      other->outdated_.push_back(settled);
+    }
+  }
   instance.spans_tasks = spans_tasks;
   if (num_local != instance.num_expected) {
     // Calls with another group size may have come before this one.
@@ -287,7 +297,7 @@ std::shared_ptr<const void> ExecutionTable::EndIfAllLeft(
   instance.ended.Insert(execution.number);
   std::shared_ptr<TableExecution> ended =
       instance.executions.Take(execution.number);
-  if (ended != nullptr && !ended->resolved_ &&
+  if (ended != nullptr && !ended->resolved_ && ended->outdated_.empty() &&
       instance.spare.size() < kMaxSpare) {
     instance.spare.push_back(std::move(ended));
   }

@@ -52,7 +52,8 @@ class ExecutionTable {
     // not before, or the other way round: it is then in the execution after its
     // last, where the others wait for it.
     absl::Status status;
-    std::shared_ptr<const SettledFacts> settled;  // Left by Settle(), or null.
+    // Facts left by Settle(), or null. Valid until the member leaves.
+    const SettledFacts* settled = nullptr;
     std::unique_ptr<TableEntries::Forgotten> forgotten;  // Null if nothing.
   };
 
@@ -171,14 +172,16 @@ class ExecutionTable {
  private:
   static bool IsLaunched(const TableInstance& instance,
                          const TableExecution& execution);
-  TableMember* FindOrAddMember(const Device* device,
-                               const CollectiveRequest& request, Joined* joined)
+  inline TableMember* FindOrAddMember(const Device* device,
+                                      const CollectiveRequest& request,
+                                      Joined* joined)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  TableExecution* EnterNext(TableMember& member, std::optional<uint64_t> number,
-                            HoldOwner hold_owner, absl::Status* status)
+  inline TableExecution* EnterNext(TableMember& member,
+                                   std::optional<uint64_t> number,
+                                   HoldOwner hold_owner, absl::Status* status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  TableExecution& Enter(TableMember& member, uint64_t number,
-                        HoldOwner hold_owner, absl::Status* status)
+  inline TableExecution& Enter(TableMember& member, uint64_t number,
+                               HoldOwner hold_owner, absl::Status* status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // `living`: the settled facts of the member if its group lives, or null.

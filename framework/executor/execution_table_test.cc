@@ -629,6 +629,25 @@ TEST_F(ExecutionTableTest, ForgetsWhatWasUsedLongestAgo) {
   EXPECT_EQ(Join(a_, 1)->number, 0u);
 }
 
+TEST_F(ExecutionTableTest, WhatWasSettledStaysUntilItsReadersHaveLeft) {
+  const auto former = std::make_shared<CollGroupParams>(*GroupOf(2));
+  RunOnceIn(former, 7);
+  auto reading = Join(a_, 7);
+  const std::weak_ptr<const SettledFacts> read = settled_->weak_from_this();
+  Join(b_, 7);
+  const auto settling = Join(a_, 7);
+  auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
+  next->generation = 2;
+  former->cancellation->Cancel(absl::AbortedError("ended"));
+  ASSERT_THAT(SettleIn(next, a_, *settling), IsOk());
+  Join(b_, 7);
+  for (int i = 0; i < 2; ++i) table_.Leave(*settling, {});
+  EXPECT_FALSE(read.expired());
+  for (int i = 0; i < 2; ++i) table_.Leave(*reading, {});
+  reading = nullptr;
+  EXPECT_TRUE(read.expired());
+}
+
 TEST_F(ExecutionTableTest, AForgottenInstanceIsSettledAgain) {
   for (const Device* device : {&a_, &b_}) {
     const auto execution = Join(*device, 7);

@@ -38,7 +38,7 @@ class ExecutionTableTest : public testing::Test {
   std::shared_ptr<Execution> Join(const Device& device, InstanceKey instance,
                                   std::optional<uint64_t> number = {}) {
     auto joined = table_.Join(&device, Request(instance), number, NoOwner);
-    settled_ = std::move(joined.settled);
+    settled_ = joined.settled;
     forgotten_.clear();
     if (joined.forgotten != nullptr) {
       forgotten_ = std::move(joined.forgotten->keys);
@@ -97,7 +97,7 @@ class ExecutionTableTest : public testing::Test {
   CpuDevice b_{DeviceAttributes{.name = {"localhost", 0, 0, "CPU", 1}}};
   ExecutionTable table_{kStep, /*num_local_devices=*/2, kMaxEntries,
                         [](const Device* /*device*/) { return true; }};
-  std::shared_ptr<const SettledFacts> settled_;  // Set by the last Join().
+  const SettledFacts* settled_ = nullptr;  // Set by the last Join().
   std::vector<ExecKey> forgotten_;
 };
 

@@ -13,7 +13,7 @@ namespace tutti {
 
 // Facts settled about an instance for one of its members. Constant once the
 // execution table has them.
-struct SettledFacts {
+struct SettledFacts : std::enable_shared_from_this<SettledFacts> {
   explicit SettledFacts(std::shared_ptr<const CollectiveParams> params)
       : params(std::move(params)),
         generation(this->params->group->generation),

@@ -26,11 +26,11 @@ std::string Describe(InstanceId id) {
 }  // namespace
 
 absl::Status TableMember::CheckNumber(const Device* device, InstanceId id,
-                                      std::optional<uint64_t> number) {
-  if (number.value_or(0) < kPreparations) return absl::OkStatus();
+                                      uint64_t number) {
+  if (number < kPreparations) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       device->full_name(), " called ", Describe(id), " by execution number ",
-      *number, ", wanted less than ", kPreparations));
+      number, ", wanted less than ", kPreparations));
 }
 
 std::optional<uint64_t> TableMember::TakeNumber(std::optional<uint64_t> number,

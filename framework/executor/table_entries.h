@@ -58,6 +58,8 @@ class TableExecution final
   std::shared_ptr<const CollGroupParams> group_;  // Set with key_, once.
   std::shared_ptr<const void> owner_;  // Table's owner; see HoldOwner.
   bool resolved_ = false;              // First to be settled for some member.
+  // Facts that were replaced while members here may read them.
+  std::vector<std::shared_ptr<const SettledFacts>> outdated_;
 
   // Fields below: written by each member. A device that has left may be gone.
   ABSL_CACHELINE_ALIGNED absl::InlinedVector<const Device*, 16> joined_;
@@ -95,7 +97,7 @@ inline constexpr uint64_t kPreparations = uint64_t{1} << 63;
 struct TableMember {
   // Returns INVALID_ARGUMENT if a member cannot give `number`.
   static absl::Status CheckNumber(const Device* device, InstanceId id,
-                                  std::optional<uint64_t> number);
+                                  uint64_t number);
 
   // Takes the number of the execution that the member's next call joins; none
   // if it cannot join. Errors: ALREADY_EXISTS if the member gave `number`

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/base/attributes.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "schedule/compiled_schedule.h"
@@ -52,7 +53,7 @@ class ScheduleRun final : public Sender, public Receiver {
                     const CollectiveContext& context, StatusCallback done);
 
   // Runs an op whose waits are over.
-  void RunOp(int32_t index);
+  ABSL_ATTRIBUTE_ALWAYS_INLINE inline void RunOp(int32_t index);
 
   void OnReleased(int32_t index, absl::Status status) override;
   void OnReleasedAfter(int32_t index, const DeviceFence& read) override;
@@ -80,7 +81,7 @@ class ScheduleRun final : public Sender, public Receiver {
   void EndStream();
   void End();
 
-  void Send(int32_t index);
+  ABSL_ATTRIBUTE_ALWAYS_INLINE inline void Send(int32_t index);
   void SendWithFence(int32_t index, absl::Span<const std::byte> bytes);
   void SendFromDevice(int32_t index, absl::Span<const std::byte> bytes,
                       std::shared_ptr<DeviceLanding> copy);
@@ -88,7 +89,7 @@ class ScheduleRun final : public Sender, public Receiver {
   void Post(int32_t index, absl::Span<const std::byte> bytes,
             const DeviceFence* written);
   void CompleteSend(int32_t index, absl::Status status);
-  void Recv(int32_t index);
+  ABSL_ATTRIBUTE_ALWAYS_INLINE inline void Recv(int32_t index);
   void Consume(int32_t index, Delivery delivery);
   void ConsumeWithFence(int32_t index, Delivery delivery);
   absl::Status TakeFromHost(const Op& op, size_t offset,
