@@ -635,13 +635,14 @@ TEST_F(ExecutionTableTest, WhatWasSettledStaysUntilItsReadersHaveLeft) {
   auto reading = Join(a_, 7);
   const std::weak_ptr<const SettledFacts> read = settled_->weak_from_this();
   Join(b_, 7);
-  const auto settling = Join(a_, 7);
+  former->cancellation->Cancel(absl::AbortedError("ended"));
+  auto settling = Join(a_, 7);
   auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
   next->generation = 2;
-  former->cancellation->Cancel(absl::AbortedError("ended"));
   ASSERT_THAT(SettleIn(next, a_, *settling), IsOk());
   Join(b_, 7);
   for (int i = 0; i < 2; ++i) table_.Leave(*settling, {});
+  settling = nullptr;
   EXPECT_FALSE(read.expired());
   for (int i = 0; i < 2; ++i) table_.Leave(*reading, {});
   reading = nullptr;
