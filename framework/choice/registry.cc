@@ -6,9 +6,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "framework/base/mutex.h"
-#include "framework/choice/did_you_mean.h"
+#include "framework/base/names.h"
 #include "tutti/implementation.h"
 
 namespace tutti {
@@ -81,11 +80,10 @@ class CollectiveRegistry::Table {
     if (found != factories_.end()) return found->second;
     std::vector<std::string> names;
     for (const auto& entry : factories_) names.push_back(entry.first);
-    std::vector<std::string> all = names;
-    for (const auto& entry : aliases_) all.push_back(entry.first);
-    return absl::NotFoundError(absl::StrCat(
-        "no implementation is named \"", name, "\"", DidYouMean(name, all),
-        "; known: ", absl::StrJoin(names, ", ")));
+    for (const auto& entry : aliases_) names.push_back(entry.first);
+    return absl::NotFoundError(absl::StrCat("no implementation is named \"",
+                                            name, "\"",
+                                            DidYouMeanOrKnown(name, names)));
   }
 
   std::vector<Entry> List() ABSL_LOCKS_EXCLUDED(mu_) {

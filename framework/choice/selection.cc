@@ -9,8 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/names.h"
 #include "framework/base/status_macros.h"
-#include "framework/choice/did_you_mean.h"
 #include "framework/choice/why_not.h"
 
 namespace tutti {

@@ -400,10 +400,11 @@ TEST(CollectiveTypeTest, EveryNameParsesBack) {
 }
 
 TEST(CollectiveTypeTest, AnUnknownNameListsTheKnownOnes) {
-  EXPECT_THAT(ParseCollectiveType("allreduce"),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("\"allreduce\""),
-                             HasSubstr("all_reduce"), HasSubstr("scatter"))));
+  EXPECT_THAT(
+      ParseCollectiveType("allreduce"),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("\"allreduce\" (did you mean all_reduce?)"),
+                     HasSubstr("scatter"))));
 }
 
 TEST(CollectiveTypeTest, ThreeReduce) {

@@ -4,8 +4,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "framework/base/names.h"
 #include "tutti/collective.h"
 
 namespace tutti {
@@ -59,15 +59,7 @@ bool Has(Side side, int rank, int root) {
 absl::string_view Name(CollectiveType type) { return RowOf(type).name; }
 
 absl::StatusOr<CollectiveType> ParseCollectiveType(absl::string_view name) {
-  for (CollectiveType type : kAllCollectiveTypes) {
-    if (Name(type) == name) return type;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown collective \"", name, "\"; known: ",
-                   absl::StrJoin(kAllCollectiveTypes, ", ",
-                                 [](std::string* out, CollectiveType type) {
-                                   absl::StrAppend(out, Name(type));
-                                 })));
+  return ParseName("collective", name, kAllCollectiveTypes);
 }
 
 bool Reduces(CollectiveType type) { return RowOf(type).reduces; }

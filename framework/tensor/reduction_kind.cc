@@ -2,7 +2,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "framework/base/names.h"
 #include "tutti/reduction.h"
 
 namespace tutti {
@@ -22,15 +22,7 @@ absl::string_view Name(ReductionKind kind) {
 }
 
 absl::StatusOr<ReductionKind> ParseReductionKind(absl::string_view name) {
-  for (ReductionKind kind : kAllReductionKinds) {
-    if (Name(kind) == name) return kind;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown reduction \"", name, "\"; known: ",
-                   absl::StrJoin(kAllReductionKinds, ", ",
-                                 [](std::string* out, ReductionKind kind) {
-                                   absl::StrAppend(out, Name(kind));
-                                 })));
+  return ParseName("reduction", name, kAllReductionKinds);
 }
 
 absl::Status CheckSupported(ReductionKind kind, DType dtype) {

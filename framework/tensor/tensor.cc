@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/names.h"
 #include "framework/base/status_macros.h"
 
 namespace tutti {
@@ -269,14 +270,7 @@ absl::string_view Name(DType dtype) {
 }
 
 absl::StatusOr<DType> ParseDType(absl::string_view name) {
-  for (DType dtype : kAllDTypes) {
-    if (Name(dtype) == name) return dtype;
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unknown dtype \"", name, "\"; known: ",
-      absl::StrJoin(kAllDTypes, ", ", [](std::string* out, DType dtype) {
-        absl::StrAppend(out, Name(dtype));
-      })));
+  return ParseName("dtype", name, kAllDTypes);
 }
 
 absl::Status InvalidDType(DType dtype) {

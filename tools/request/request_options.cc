@@ -6,8 +6,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/names.h"
 #include "framework/base/status_macros.h"
-#include "framework/choice/did_you_mean.h"
 #include "framework/choice/why_not.h"
 #include "framework/collective/layout_text.h"
 #include "tools/base/command_line.h"
@@ -227,8 +227,7 @@ absl::StatusOr<std::shared_ptr<const CollectiveFactory>> FindAlgorithm(
   std::vector<std::string> known;
   for (const auto& entry : registry.List()) known.push_back(entry.name);
   return UsageError(absl::StrCat("unknown algorithm \"", name, "\"",
-                                 DidYouMean(name, known),
-                                 "; known: ", absl::StrJoin(known, ", ")));
+                                 DidYouMeanOrKnown(name, known)));
 }
 
 absl::Status CheckAlgorithm(const CollectiveRegistry& registry,

@@ -50,11 +50,12 @@ class AlgorithmNamesTest : public ::testing::Test {
 
 TEST_F(AlgorithmNamesTest, UnknownNamesAreAWrongCommandLineAndListTheKnown) {
   EXPECT_THAT(FindAlgorithm(registry_, "Rings"), IsOk());
-  EXPECT_THAT(
-      FindAlgorithm(registry_, "Ring"),
-      ExitsWith(2,
-                "unknown algorithm \"Ring\" (did you mean Rings?); known: Gpu, "
-                "Host, Rings"));
+  EXPECT_THAT(FindAlgorithm(registry_, "Ring"),
+              ExitsWith(2, "unknown algorithm \"Ring\" (did you mean Rings?)"));
+  EXPECT_THAT(FindAlgorithm(registry_, "Tree"),
+              ExitsWith(2,
+                        "unknown algorithm \"Tree\"; known: Gpu, Host, "
+                        "Rings"));
 }
 
 TEST_F(AlgorithmNamesTest, OnesThatDoNotServeAreToldWhichDo) {

@@ -1,4 +1,4 @@
-#include "framework/choice/did_you_mean.h"
+#include "framework/base/names.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace tutti {
 namespace {
@@ -44,6 +45,20 @@ std::string DidYouMean(absl::string_view wanted,
   }
   if (nearest == nullptr) return "";
   return absl::StrCat(" (did you mean ", *nearest, "?)");
+}
+
+std::string DidYouMeanOrKnown(absl::string_view wanted,
+                              absl::Span<const std::string> known) {
+  std::string nearest = DidYouMean(wanted, known);
+  if (!nearest.empty()) return nearest;
+  return absl::StrCat("; known: ", absl::StrJoin(known, ", "));
+}
+
+absl::Status UnknownNameError(absl::string_view what, absl::string_view name,
+                              absl::Span<const std::string> known) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown ", what, " \"", name, "\"", DidYouMean(name, known),
+                   "; known: ", absl::StrJoin(known, ", ")));
 }
 
 }  // namespace tutti
