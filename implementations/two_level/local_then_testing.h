@@ -27,8 +27,7 @@
 #include "tutti/tensor.h"
 
 // Runs all-reduces of several members in each of several processes. The
-// processes are tasks in this process; tests/processes/process_matrix_test.py
-// runs real processes.
+// processes are tasks in this process; tests/processes/matrix.h has real ones.
 
 namespace tutti {
 

@@ -1,7 +1,10 @@
 // Runs one task of a cluster on commands, one per line, and prints the result
 // of each, so that a test knows the task's state when it kills the task.
 //
-// usage: fault_worker ADDRESS,... TASK DEVICES default|fast
+// usage: fault_worker TRANSPORT ADDRESS,... TASK DEVICES default|fast [FOLDER]
+//
+// With FOLDER, gRPC uses TLS, and the certificates ca.pem, task-TASK.pem and
+// task-TASK.key. MPI itself knows the tasks.
 //
 // Commands, from standard input. Commands with an ID end later, with a line "ID
 // STATUS"; all others print "NAME STATUS" at once:
@@ -9,7 +12,7 @@
 //   run ID GROUP SIZE FIRST_RANK INSTANCE ELEMENTS [SECONDS]
 //       all_reduce by all devices of this task, with consecutive ranks, and
 //       with that deadline; ends with DATA_LOSS if an element is wrong
-//   loop ID GROUP SIZE FIRST_RANK INSTANCE ELEMENTS
+//   loop ID GROUP SIZE FIRST_RANK INSTANCE ELEMENTS [ALGORITHM]
 //       repeats the same until it fails; prints "ID going" once the third
 //       all_reduce has ended
 //   step NUMBER            sets the step of later commands
@@ -17,6 +20,7 @@
 //   health TASK SECONDS
 //   cleanup STEP
 //   leave SECONDS
+//   matrix                 RunMatrix()
 //   count                  prints "count FDS THREADS" of this process
 //   end                    also at the end of the input
 
@@ -39,10 +43,12 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "framework/base/mutex.h"
+#include "framework/base/status_macros.h"
+#include "remote/transport_registry.h"
+#include "tests/processes/matrix.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/collective.h"
 #include "tutti/environment.h"
-#include "tutti/grpc_transport.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
@@ -80,6 +86,7 @@ class Job : public std::enable_shared_from_this<Job> {
     int first_rank = 0;
     InstanceKey instance = 0;
     int64_t num_elements = 0;
+    std::string algorithm;
     absl::Time deadline = absl::InfiniteFuture();
     bool repeats = false;
   };
@@ -96,6 +103,7 @@ class Job : public std::enable_shared_from_this<Job> {
       request.group_size = options_.group_size;
       request.rank = options_.first_rank + static_cast<int>(i);
       request.instance_key = options_.instance;
+      request.impl_details.implementation = options_.algorithm;
       request.op = AllReduce{};
       request.dtype = DType::kInt64;
       request.shape = TensorShape::Vector(options_.num_elements);
@@ -221,6 +229,8 @@ class Worker {
       runtime_->CleanupStep(step, Report(name));
     } else if (name == "leave") {
       runtime_->Leave(After(words), Report(name));
+    } else if (name == "matrix") {
+      Say(name, RunMatrix(*runtime_, environment_));
     } else if (name == "count") {
       Say(name, absl::StrCat(CountEntries("/proc/self/fd"), " ",
                              CountEntries("/proc/self/task")));
@@ -254,7 +264,9 @@ class Worker {
     Job::Options options{.repeats = repeats};
     words >> options.id >> options.group >> options.group_size >>
         options.first_rank >> options.instance >> options.num_elements;
-    if (double seconds = 0; words >> seconds) {
+    if (repeats) {
+      words >> options.algorithm;
+    } else if (double seconds = 0; words >> seconds) {
       options.deadline = environment_.clock->Now() + absl::Seconds(seconds);
     }
     std::make_shared<Job>(std::move(options), environment_, runtime_.get(),
@@ -267,41 +279,54 @@ class Worker {
   int64_t step_ = 1;
 };
 
-absl::StatusOr<std::unique_ptr<ClusterRuntime>> CreateRuntime(
-    const Environment& environment, char** argv) {
-  ClusterSpec cluster;
-  cluster.addresses = absl::StrSplit(argv[1], ',');
-  int num_devices = 0;
-  if (!absl::SimpleAtoi(argv[2], &cluster.this_task) ||
-      !absl::SimpleAtoi(argv[3], &num_devices)) {
-    return absl::InvalidArgumentError("wanted the numbers TASK and DEVICES");
+// Connects by the words TRANSPORT ADDRESS,... TASK DEVICES default|fast
+// [FOLDER].
+absl::StatusOr<TaskNetwork> Connect(const Environment& environment,
+                                    const std::vector<std::string>& words) {
+  NetworkSettings settings = {.environment = environment, .insecure = true};
+  settings.cluster.addresses = absl::StrSplit(words[1], ',');
+  if (!absl::SimpleAtoi(words[2], &settings.cluster.this_task)) {
+    return absl::InvalidArgumentError("wanted the number TASK");
   }
-  return ClusterRuntime::Create(
-      {.cluster = cluster,
-       .environment = environment,
-       .devices_per_task = num_devices,
-       .make_transport = [cluster, environment](uint64_t incarnation)
-           -> absl::StatusOr<std::shared_ptr<Transport>> {
-         auto transport = CreateGrpcTransport({.cluster = cluster,
-                                               .incarnation = incarnation,
-                                               .environment = environment,
-                                               .job_id = cluster.job,
-                                               .insecure = true});
-         if (!transport.ok()) return transport.status();
-         return std::shared_ptr<Transport>(*std::move(transport));
-       },
-       .health = std::string(argv[4]) == "fast" ? HealthProfile::Fast()
-                                                : HealthProfile::Default()});
+  if (words.size() == 6) {
+    const std::string own = absl::StrCat(words[5], "/task-", words[2]);
+    settings.insecure = false;
+    settings.tls = {.certificate = own + ".pem",
+                    .key = own + ".key",
+                    .ca = words[5] + "/ca.pem"};
+  }
+  ASSIGN_OR_RETURN(const auto transport,
+                   TransportRegistry::Global().Find(words[0]));
+  return transport.connect(settings);
 }
 
-int Main(int argc, char** argv) {
-  if (argc != 5) {
-    Say("create", "wanted ADDRESS,... TASK DEVICES default|fast");
+absl::StatusOr<std::unique_ptr<ClusterRuntime>> CreateRuntime(
+    const Environment& environment, const absl::StatusOr<TaskNetwork>& network,
+    const std::vector<std::string>& words) {
+  RETURN_IF_ERROR(network.status());
+  int num_devices = 0;
+  if (!absl::SimpleAtoi(words[3], &num_devices)) {
+    return absl::InvalidArgumentError("wanted the number DEVICES");
+  }
+  return ClusterRuntime::Create({.cluster = network->cluster,
+                                 .environment = environment,
+                                 .devices_per_task = num_devices,
+                                 .make_transport = network->make_transport,
+                                 .health = words[4] == "fast"
+                                               ? HealthProfile::Fast()
+                                               : HealthProfile::Default()});
+}
+
+int Main(const std::vector<std::string>& words) {
+  if (words.size() != 5 && words.size() != 6) {
+    Say("create",
+        "wanted TRANSPORT ADDRESS,... TASK DEVICES default|fast [FOLDER]");
     return 2;
   }
   const DefaultEnvironment environment(2);
   {
-    auto runtime = CreateRuntime(environment.get(), argv);
+    const auto network = Connect(environment.get(), words);
+    auto runtime = CreateRuntime(environment.get(), network, words);
     Say("create", runtime.status());
     if (!runtime.ok()) return 1;
     Worker worker(environment.get(), *std::move(runtime));
@@ -316,4 +341,4 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace tutti
 
-int main(int argc, char** argv) { return tutti::Main(argc, argv); }
+int main(int argc, char** argv) { return tutti::Main({argv + 1, argv + argc}); }

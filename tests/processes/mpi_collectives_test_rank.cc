@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/doubles/status_matchers.h"
+#include "tests/processes/matrix.h"
 #include "tests/processes/mpi_collectives_testing.h"
 #include "tests/processes/mpi_task.h"
 #include "tests/processes/mpi_thread.h"
@@ -149,6 +150,17 @@ TEST_F(MpiCollectivesTest, AllToAllTakesAnyNumberOfRowsForEach) {
   }
   RunAndCheck(call, [&](int64_t i) { return wanted[i]; });
   EXPECT_EQ(call.output.num_elements(), static_cast<int64_t>(wanted.size()));
+}
+
+TEST_F(MpiCollectivesTest, EveryAlgorithmGivesTheResultOfEveryCollective) {
+  EXPECT_THAT(RunMatrix(*runtime_, MpiTestEnvironment()), IsOk());
+}
+
+TEST_F(MpiCollectivesTest, EveryAlgorithmServesSeveralDevicesOfEachProcess) {
+  if (size() > 3) return;
+  Leave();
+  Create(/*devices_per_task=*/2);
+  EXPECT_THAT(RunMatrix(*runtime_, MpiTestEnvironment()), IsOk());
 }
 
 TEST_F(MpiCollectivesTest, ANameThatCannotServeIsAnErrorThatListsWhatCan) {

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Kills, stops and restarts processes that run collectives together.
 
-usage: process_fault_test.py FAULT_WORKER TUTTI
+usage: process_fault_test.py FAULT_WORKER [TEST...]
 
-Each test is a cell: a shape, a fault, and what the processes were doing. No
-survivor may hang, each says who is to blame, and the survivors can go on.
+Each test of a fault is a cell: a shape, a fault, and what the processes were
+doing. No survivor may hang, each says who is to blame, and the survivors can go
+on.
 """
 
 import collections
 import os
-import pathlib
 import re
 import select
 import shutil
@@ -17,11 +17,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
 WORKER = os.path.abspath(sys.argv[1])
-TUTTI = os.path.abspath(sys.argv[2])
 
 # What says who takes part; no test is to see what the machine says.
 FOREIGN = re.compile("TUTTI_|SLURM_")
@@ -145,6 +145,7 @@ class Cluster:
         self.addresses = [f"127.0.0.1:{port}" for port in self.ports.numbers]
         self.workers = [None] * self.num_tasks
         self.prefixes = [[]] * self.num_tasks  # Of the commands of workers.
+        self.certificates = []  # The folder with them, if there is one.
         self.step = 1
 
     def label(self, task):
@@ -159,8 +160,9 @@ class Cluster:
         return worker
 
     def spawn(self, task):
-        worker = Worker([*self.prefixes[task], WORKER, ",".join(self.addresses),
-                         str(task), str(self.devices), self.profile])
+        worker = Worker([*self.prefixes[task], WORKER, "gRPC",
+                         ",".join(self.addresses), str(task),
+                         str(self.devices), self.profile, *self.certificates])
         self.test.addCleanup(worker.close)
         return worker
 
@@ -553,112 +555,41 @@ class PartitionTest(FaultTestCase):
         cluster.go_on(range(2))
 
 
-class ToolTest(unittest.TestCase):
-    """The same faults under the tool."""
+def make_certificates(folder, num_tasks):
+    """ca.pem, and task-0.pem, task-0.key, ..."""
+    new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+           "ec_paramgen_curve:P-256", "-nodes"]
+    for name in ["ca", *(f"task-{task}" for task in range(num_tasks))]:
+        signed = [] if name == "ca" else [
+            "-CA", "ca.pem", "-CAkey", "ca.key", "-addext",
+            f"subjectAltName=DNS:{name}", "-addext", "basicConstraints=CA:FALSE"]
+        subprocess.run([*new, "-subj", f"/CN={name}", "-keyout", f"{name}.key",
+                        "-out", f"{name}.pem", *signed], cwd=folder, check=True,
+                       capture_output=True)
 
-    # Rows that keep coming for much longer than any test takes.
-    PERF = ["perf", "all_reduce", "--iterations", "2000", "--max-bytes", "64M"]
 
-    def assert_blames(self, cluster, status, culprits):
-        self.assertTrue(any(cluster.label(task) in status
-                            for task in culprits), status)
+class MatrixTest(FaultTestCase):
+    """Every collective among processes gives what it should: matrix.h."""
 
-    def start(self, args):
-        environment = {name: value for name, value in os.environ.items()
-                       if not FOREIGN.match(name)}
-        process = subprocess.Popen(
-            [TUTTI, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, env=environment)
-        self.addCleanup(process.communicate)
-        self.addCleanup(process.kill)
-        return process
+    def check(self, shape, certificates=()):
+        with self.subTest(shape=shape):
+            cluster = self.cluster(shape)
+            cluster.certificates = certificates
+            cluster.begin()
+            for worker in cluster.workers:
+                worker.tell("matrix")
+            for worker in cluster.workers:
+                self.assertEqual(worker.hear("matrix"), "OK")
 
-    def start_workers(self, cluster):
-        cluster.ports.release()
-        workers = [
-            self.start(["worker", "--cluster", ",".join(cluster.addresses),
-                        "--task", str(task), "--", *self.PERF])
-            for task in range(cluster.num_tasks)]
-        self.wait_for_a_row(workers[0])
-        return workers
+    def test_every_collective_of_every_shape(self):
+        for shape in [(1, 3), (2, 1), (2, 2), (4, 2), (3, 3)]:
+            self.check(shape)
 
-    def wait_for_a_row(self, process):
-        for line in process.stdout:
-            if re.match(r" *4 ", line):
-                return
-        self.fail(process.communicate())
-
-    def check_worker(self, victim, number=signal.SIGKILL):
-        cluster = Cluster(self, (3, 1))
-        workers = self.start_workers(cluster)
-        workers[victim].send_signal(number)
-        for task, worker in enumerate(workers):
-            if task == victim:
-                continue
-            _, errors = worker.communicate(timeout=PATIENCE_SECONDS)
-            self.assertEqual(worker.returncode, 1, errors)
-            self.assert_blames(cluster, errors, [victim])
-
-    def test_a_worker_is_killed(self):
-        self.check_worker(2)
-
-    def test_the_worker_that_leads_is_killed(self):
-        self.check_worker(0)
-
-    def test_a_worker_is_terminated(self):
-        self.check_worker(1, signal.SIGTERM)
-
-    def test_a_worker_that_never_starts(self):
-        cluster = Cluster(self, (2, 1))
-        cluster.ports.release()
-        worker = self.start(["worker", "--cluster", ",".join(cluster.addresses),
-                             "--task", "1", "--start-timeout", "1", "--",
-                             *self.PERF])
-        _, errors = worker.communicate(timeout=PATIENCE_SECONDS)
-        self.assertEqual(worker.returncode, 1)
-        self.assertRegex(errors, r"waited [1-9]\.\d s for "
-                         + re.escape(f"{cluster.label(0)}, which never "
-                                     "answered"))
-
-    def test_a_worker_whose_port_is_taken(self):
-        cluster = Cluster(self, (1, 1))
-        cluster.ports.sockets[0].listen()
-        worker = self.start(["worker", "--cluster", cluster.addresses[0],
-                             "--task", "0", "--", *self.PERF])
-        _, errors = worker.communicate(timeout=PATIENCE_SECONDS)
-        self.assertEqual(worker.returncode, 1)
-        self.assertIn(cluster.addresses[0], errors)
-
-    def start_launch(self):
-        launch = self.start(["launch", "--tasks", "3", "--", *self.PERF])
-        self.wait_for_a_row(launch)
-        children = pathlib.Path(
-            f"/proc/{launch.pid}/task/{launch.pid}/children").read_text()
-        return launch, [int(pid) for pid in children.split()]
-
-    def assert_gone(self, pids):
-        for pid in pids:
-            try:
-                descriptor = os.pidfd_open(pid)
-            except ProcessLookupError:
-                continue
-            ended = select.select([descriptor], [], [], PATIENCE_SECONDS)[0]
-            os.close(descriptor)
-            self.assertTrue(ended)
-
-    def test_a_launched_task_is_killed(self):
-        launch, tasks = self.start_launch()
-        self.assertEqual(len(tasks), 3)
-        os.kill(tasks[1], signal.SIGKILL)
-        _, errors = launch.communicate(timeout=PATIENCE_SECONDS)
-        self.assertEqual(launch.returncode, 128 + signal.SIGKILL, errors)
-        self.assertRegex(errors.splitlines()[-1], "task 1 .*(9|SIGKILL)")
-        self.assert_gone(tasks)
-
-    def test_launch_is_killed(self):
-        launch, tasks = self.start_launch()
-        launch.kill()
-        self.assert_gone(tasks)
+    def test_every_collective_with_tls(self):
+        with tempfile.TemporaryDirectory() as folder:
+            make_certificates(folder, 3)
+            for shape in [(2, 2), (3, 3)]:
+                self.check(shape, [folder])
 
 
 def add_cell(check, name, shape, *args):
@@ -708,4 +639,4 @@ def add_cells():
 add_cells()
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
