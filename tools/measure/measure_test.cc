@@ -5,10 +5,12 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "tests/doubles/status_matchers.h"
 #include "tools/base/exits_with_testing.h"
 #include "tools/base/named_only_testing.h"
@@ -17,6 +19,7 @@
 #include "tools/measure/parallel_for.h"
 #include "tools/measure/perf_buffers.h"
 #include "tools/measure/perf_plan.h"
+#include "tools/measure/perf_runner.h"
 #include "tools/measure/store_calibration.h"
 #include "tools/measure/stream_copy.h"
 #include "tools/measure/tune_plan.h"
@@ -566,6 +569,69 @@ TEST_F(TimedRunTest, TakesTheTimeOfTheSlowestRank) {
 TEST_F(TimedRunTest, OneFailureIsTheResult) {
   executor_.FailTheSecond();
   EXPECT_THAT(RunThree(), IsAborted("the second"));
+}
+
+// Runs what the options say by every algorithm, and looks at every element.
+void ExpectAllRight(PerfOptions options) {
+  const DefaultEnvironment environment(2);
+  options.algorithms = {"all"};
+  const auto plan = PlanPerf(options, CollectiveRegistry::Global());
+  ASSERT_THAT(plan, IsOk());
+  auto party = LocalParty(environment.get())(options.devices, options.tasks);
+  ASSERT_THAT(party, IsOk());
+  PerfRunner runner(environment.get(),
+                    {.warmup = 1, .iterations = 3, .check = true},
+                    *std::move(party));
+  for (const Workload& workload : plan->workloads) {
+    const auto buffers = PerfBuffers::Create(workload, {0, options.devices},
+                                             {.in_place = options.in_place,
+                                              .hot = options.hot,
+                                              .check = workload.count > 0},
+                                             environment.get().queue);
+    ASSERT_THAT(buffers, IsOk());
+    for (const std::string& algorithm : plan->algorithms) {
+      SCOPED_TRACE(absl::StrCat(ToString(workload.spec), " of ", workload.count,
+                                " by ", algorithm));
+      const auto measured = runner.Measure(buffers->get(), algorithm);
+      ASSERT_THAT(measured, IsOk());
+      EXPECT_EQ(measured->algorithm, algorithm);
+      EXPECT_EQ(measured->wrong, 0);
+    }
+  }
+}
+
+TEST(PerfRunnerTest, EveryAlgorithmOfEveryCollectiveIsRight) {
+  for (const CollectiveType type : kAllCollectiveTypes) {
+    for (const bool spread_and_hot : {false, true}) {
+      for (const bool in_place : {false, true}) {
+        PerfOptions options = {.devices = 4,
+                               .tasks = spread_and_hot ? 2 : 1,
+                               .sweep = {.max_bytes = "1M", .factor = 512},
+                               .hot = spread_and_hot,
+                               .in_place = in_place};
+        options.collective.collective = std::string(Name(type));
+        ExpectAllRight(options);
+      }
+    }
+  }
+}
+
+TEST(PerfRunnerTest, EveryDTypeIsRightAndOneDeviceIsEnough) {
+  const char* const others[] = {"avg", "prod", "min"};
+  for (size_t i = 0; i < kAllDTypes.size(); ++i) {
+    if (kAllDTypes[i] == DType::kBool) continue;
+    for (const char* reduction : {"sum", others[i % 3]}) {
+      for (const int devices : {1, 5}) {
+        PerfOptions options = {
+            .devices = devices,
+            .sweep = {.bytes = "64K",
+                      .dtype = std::string(Name(kAllDTypes[i]))}};
+        options.collective = {.collective = "all_reduce",
+                              .reduction = reduction};
+        ExpectAllRight(options);
+      }
+    }
+  }
 }
 
 TuneOptions OneBarrier() {
