@@ -177,7 +177,7 @@ TEST_F(MpiCollectivesTest, ANameThatCannotServeIsAnErrorThatListsWhatCan) {
 }  // namespace tutti
 
 int main(int argc, char** argv) {
-  if (argc == 2 && argv[1] == std::string("funneled")) {
+  if (argc >= 2 && argv[1] == std::string("funneled")) {
     tutti::GrantFunneledOnly();
   }
   return tutti::RunTestsUnderMpi(&argc, argv);
