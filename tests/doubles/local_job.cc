@@ -14,6 +14,13 @@ std::vector<float> LocalJob::Call::result() const {
   return {begin, begin + output.size_bytes() / sizeof(float)};
 }
 
+StatusCallback LocalJob::Call::Done() {
+  return [this](absl::Status ended) {
+    status = std::move(ended);
+    ++num_done;
+  };
+}
+
 LocalJob::LocalJob(Options options)
     : environment_(options.seed),
       devices_(*DeviceManager::CreateCpu(options.num_tasks,
@@ -44,33 +51,63 @@ CollectiveRequest LocalJob::AllReduceRequest(int64_t num_elements,
   return request;
 }
 
-LocalJob::Call& LocalJob::Start(
-    int device, const CollectiveRequest& request,
-    const std::function<void(CollectiveArgs&)>& change) {
-  Call& call = *calls_.emplace_back(std::make_unique<Call>());
+CollectiveArgs LocalJob::Args(int device, const CollectiveRequest& request,
+                              Call& call) const {
   call.input.assign(static_cast<size_t>(request.shape.num_elements()),
                     static_cast<float>(device + 1));
-  CollectiveArgs args;
-  args.device = devices()[static_cast<size_t>(device)];
-  args.request = std::make_shared<const CollectiveRequest>(request);
-  args.input = *Tensor::Wrap(DType::kFloat32, request.shape, call.input.data());
-  args.output = &call.output;
-  std::shared_ptr<CollectiveExecutor> executor =
+  return {
+      .device = devices()[static_cast<size_t>(device)],
+      .request = std::make_shared<const CollectiveRequest>(request),
+      .input = *Tensor::Wrap(DType::kFloat32, request.shape, call.input.data()),
+      .output = &call.output};
+}
+
+LocalJob::Call& LocalJob::Start(int device, const CollectiveRequest& request,
+                                const Change& change) {
+  Call& call = *calls_.emplace_back(std::make_unique<Call>());
+  CollectiveArgs args = Args(device, request, call);
+  const std::shared_ptr<CollectiveExecutor> executor =
       manager_->FindOrCreate(step_id_);
   if (change) change(args);
-  executor->ExecuteAsync(std::move(args), [&call](absl::Status status) {
-    call.status = std::move(status);
-    ++call.num_done;
+  executor->ExecuteAsync(std::move(args), call.Done());
+  return call;
+}
+
+LocalJob::Call& LocalJob::Prepare(int device, const CollectiveRequest& request,
+                                  const Change& change) {
+  Call& call = *calls_.emplace_back(std::make_unique<Call>());
+  CollectiveArgs args = Args(device, request, call);
+  const std::shared_ptr<CollectiveExecutor> executor =
+      manager_->FindOrCreate(step_id_);
+  if (change) change(args);
+  executor->Prepare(std::move(args), [&call](auto prepared) {
+    if (prepared.ok()) call.prepared = *prepared;
+    call.Done()(prepared.status());
   });
   return call;
 }
 
-std::vector<LocalJob::Call*> LocalJob::RunAll(
-    const CollectiveRequest& request,
-    const std::function<void(CollectiveArgs&)>& change) {
+std::vector<LocalJob::Call*> LocalJob::StartAll(
+    const CollectiveRequest& request, const Change& change) {
   std::vector<Call*> calls;
   for (size_t device = 0; device < devices().size(); ++device) {
     calls.push_back(&Start(static_cast<int>(device), request, change));
+  }
+  return calls;
+}
+
+std::vector<LocalJob::Call*> LocalJob::RunAll(const CollectiveRequest& request,
+                                              const Change& change) {
+  const std::vector<Call*> calls = StartAll(request, change);
+  environment_.RunAll();
+  return calls;
+}
+
+std::vector<LocalJob::Call*> LocalJob::PrepareAll(
+    const CollectiveRequest& request, const Change& change) {
+  std::vector<Call*> calls;
+  for (size_t device = 0; device < devices().size(); ++device) {
+    calls.push_back(&Prepare(static_cast<int>(device), request, change));
   }
   environment_.RunAll();
   return calls;

@@ -31,15 +31,17 @@ class LocalJob {
     std::optional<int64_t> past_caches_from_bytes;
   };
 
-  // Arguments and result of one call.
+  // Arguments and result of one call, or of one preparation and its starts.
   struct Call {
     std::vector<float> input;
     Tensor output;
-    std::optional<absl::Status> status;  // Unset until `done`.
+    std::shared_ptr<PreparedCollective> prepared;  // Set by Prepare().
+    std::optional<absl::Status> status;            // Unset until `done`.
     int num_done = 0;
 
     bool pending() const { return num_done == 0; }
     std::vector<float> result() const;
+    StatusCallback Done();  // Sets the status and counts.
 
     // Status of a call whose `done` ran once.
     friend absl::Status EndOf(const Call& call) {
@@ -60,13 +62,21 @@ class LocalJob {
   // Calls for one device in the current step, with an input of the request's
   // shape that holds `device + 1` everywhere. `change` may alter the arguments.
   // The returned call keeps its address.
+  using Change = std::function<void(CollectiveArgs&)>;
   Call& Start(int device, const CollectiveRequest& request,
-              const std::function<void(CollectiveArgs&)>& change = nullptr);
+              const Change& change = nullptr);
 
-  // Calls for all devices and runs all work.
-  std::vector<Call*> RunAll(
-      const CollectiveRequest& request,
-      const std::function<void(CollectiveArgs&)>& change = nullptr);
+  // Prepares the same call. The preparation's end counts as an end.
+  Call& Prepare(int device, const CollectiveRequest& request,
+                const Change& change = nullptr);
+
+  // Calls for all devices. RunAll() and PrepareAll() also run all work.
+  std::vector<Call*> StartAll(const CollectiveRequest& request,
+                              const Change& change = nullptr);
+  std::vector<Call*> RunAll(const CollectiveRequest& request,
+                            const Change& change = nullptr);
+  std::vector<Call*> PrepareAll(const CollectiveRequest& request,
+                                const Change& change = nullptr);
 
   // Cleans up the current step; the first step is step 1.
   void BeginNextStep() { manager_->Cleanup(step_id_++); }
@@ -78,6 +88,9 @@ class LocalJob {
   const std::vector<Device*>& devices() const { return devices_->devices(); }
 
  private:
+  CollectiveArgs Args(int device, const CollectiveRequest& request,
+                      Call& call) const;
+
   SimulatedEnvironment environment_;
   const std::unique_ptr<DeviceManager> devices_;
   const std::shared_ptr<ParamResolverLocal> resolver_;

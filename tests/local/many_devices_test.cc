@@ -93,29 +93,29 @@ class Job {
 
 int64_t SumOfRanks(int64_t size) { return size * (size - 1) / 2; }
 
-// ---- 256 devices on two threads ----
-
 struct Layout {
   int tasks;
   int devices;
+  int num_elements;
+  std::vector<const char*> reductions = {};
 };
 
-class Devices256Test : public testing::TestWithParam<Layout> {
+// On two threads.
+class ManyDevicesTest : public testing::TestWithParam<Layout> {
  protected:
-  static constexpr int kElements = 1000;
+  const int num_elements_ = GetParam().num_elements;
   Job job_{GetParam().tasks, GetParam().devices};
 };
 
-TEST_P(Devices256Test, AllReduceGivesEveryoneTheSum) {
+TEST_P(ManyDevicesTest, AllReduceGivesEveryoneTheSum) {
   InstanceKey key = 0;
-  for (const char* implementation :
-       {"LocalReduce", "RingReduce", "TreeReduce"}) {
+  for (const char* implementation : GetParam().reductions) {
     CollectiveRequest request =
-        Request(AllReduce(), implementation, job_.size(), kElements);
+        Request(AllReduce(), implementation, job_.size(), num_elements_);
     request.instance_key = ++key;
     job_.Run(request);
     for (int rank = 0; rank < job_.size(); ++rank) {
-      for (int i = 0; i < kElements; ++i) {
+      for (int i = 0; i < num_elements_; ++i) {
         ASSERT_EQ(job_.output(rank, i),
                   SumOfRanks(job_.size()) + 3 * i * job_.size());
       }
@@ -123,67 +123,51 @@ TEST_P(Devices256Test, AllReduceGivesEveryoneTheSum) {
   }
 }
 
-TEST_P(Devices256Test, AllGatherGivesEveryoneAll) {
-  constexpr int kBlock = 3;
-  job_.Run(Request(AllGather(), "RingGather", job_.size(), kBlock));
-  for (int rank = 0; rank < job_.size(); ++rank) {
-    for (int i = 0; i < kBlock * job_.size(); ++i) {
-      ASSERT_EQ(job_.output(rank, i), Element(i / kBlock, i % kBlock));
-    }
-  }
-}
-
-TEST_P(Devices256Test, BroadcastGivesEveryoneTheSourcesInput) {
+TEST_P(ManyDevicesTest, BroadcastGivesEveryoneTheSourcesInput) {
   job_.Run(Request(Broadcast(), "HierarchicalTreeBroadcast", job_.size(),
-                   kElements));
+                   num_elements_));
   for (int rank = 0; rank < job_.size(); ++rank) {
-    for (int i = 0; i < kElements; ++i) {
+    for (int i = 0; i < num_elements_; ++i) {
       ASSERT_EQ(job_.output(rank, i), Element(job_.size() - 1, i));
     }
   }
 }
 
-TEST_P(Devices256Test, BarrierEnds) {
+TEST_P(ManyDevicesTest, BarrierEnds) {
   job_.Run(Request(Barrier(), "Barrier", job_.size(), 0));
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, Devices256Test,
-                         testing::Values(Layout{1, 256}, Layout{16, 16}),
-                         [](const auto& info) {
-                           return std::to_string(info.param.tasks) + "x" +
-                                  std::to_string(info.param.devices);
-                         });
+class ManyDevicesGatherTest : public ManyDevicesTest {};
 
-// ---- The largest group ----
-
-class LargestGroupTest : public testing::Test {
- protected:
-  Job job_{kMaxGroupSize / 256, 256};
-};
-
-TEST_F(LargestGroupTest, AllReduceGivesEveryoneTheSum) {
-  InstanceKey key = 0;
-  for (const char* implementation : {"LocalReduce", "TreeReduce"}) {
-    CollectiveRequest request =
-        Request(AllReduce(), implementation, job_.size(), 1);
-    request.instance_key = ++key;
-    job_.Run(request);
-    for (int rank = 0; rank < job_.size(); ++rank) {
-      ASSERT_EQ(job_.output(rank, 0), SumOfRanks(job_.size()));
+TEST_P(ManyDevicesGatherTest, AllGatherGivesEveryoneAll) {
+  job_.Run(Request(AllGather(), "RingGather", job_.size(), num_elements_));
+  for (int rank = 0; rank < job_.size(); ++rank) {
+    for (int i = 0; i < num_elements_ * job_.size(); ++i) {
+      ASSERT_EQ(job_.output(rank, i),
+                Element(i / num_elements_, i % num_elements_));
     }
   }
 }
 
-TEST_F(LargestGroupTest, BroadcastGivesEveryoneTheSourcesInput) {
-  job_.Run(Request(Broadcast(), "HierarchicalTreeBroadcast", job_.size(), 1));
-  for (int rank = 0; rank < job_.size(); ++rank) {
-    ASSERT_EQ(job_.output(rank, 0), Element(job_.size() - 1, 0));
-  }
+std::string NameOf(const testing::TestParamInfo<Layout>& info) {
+  return std::to_string(info.param.tasks) + "x" +
+         std::to_string(info.param.devices);
 }
 
-TEST_F(LargestGroupTest, BarrierEnds) {
-  job_.Run(Request(Barrier(), "Barrier", job_.size(), 0));
-}
+const std::vector<const char*> kReductions = {"LocalReduce", "RingReduce",
+                                              "TreeReduce"};
+INSTANTIATE_TEST_SUITE_P(Many, ManyDevicesTest,
+                         testing::Values(Layout{1, 256, 1000, kReductions},
+                                         Layout{16, 16, 1000, kReductions}),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Many, ManyDevicesGatherTest,
+                         testing::Values(Layout{1, 256, 3}, Layout{16, 16, 3}),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    Largest, ManyDevicesTest,
+    testing::Values(Layout{
+        kMaxGroupSize / 256, 256, 1, {"LocalReduce", "TreeReduce"}}),
+    NameOf);
 
 }  // namespace
 }  // namespace tutti

@@ -1,5 +1,6 @@
-// A token and a deadline of a call cover both resolving and running. An
-// execution fails as a whole, and does not affect other executions.
+// A token and a deadline of a call cover resolving, the wait for dependencies,
+// and running. An execution fails as a whole, and does not affect other
+// executions.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,14 +24,17 @@
 #include "tutti/tensor.h"
 
 namespace tutti {
-namespace cancellation_test {
+namespace endings_test {
 
 using absl::StatusCode;
 using testing::AllOf;
 using testing::Each;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::SizeIs;
+using testing::UnorderedElementsAre;
 
 // Settles the instance, so that later calls start to run at once.
 void RunOnce(LocalJob& job, const CollectiveRequest& request) {
@@ -41,48 +45,43 @@ void WithDeadline(LocalJob& job, CollectiveArgs& args) {
   args.deadline = job.environment().get().clock->Now() + absl::Seconds(2);
 }
 
-TEST(DeadlineTest, GroupPhaseErrorSaysWhoHadJoined) {
-  LocalJob job({.devices_per_task = 4});
-  auto& call = job.Start(2, job.AllReduceRequest(8),
-                         [&](auto& args) { WithDeadline(job, args); });
-  job.environment().Advance(absl::Seconds(1));
-  EXPECT_TRUE(call.pending());
-  job.environment().Advance(absl::Seconds(1));
-  ExpectEnds({&call},
-             IsDeadlineExceeded("the deadline passed after 2s, group phase",
-                                "1 of 4 members had joined", "device:CPU:2"));
-}
+// Phases of a call, as errors name them.
+constexpr absl::string_view kGroupPhase = "group phase";
+constexpr absl::string_view kInstancePhase = "instance phase";
+constexpr absl::string_view kRunPhase = "run phase";
 
-TEST(DeadlineTest, InstancePhaseErrorSaysWhoHadNotArrived) {
-  LocalJob job({.devices_per_task = 3});
+// A request whose calls wait in this phase for the members that have not come.
+CollectiveRequest RequestThatWaitsIn(absl::string_view phase, LocalJob& job) {
   CollectiveRequest request = job.AllReduceRequest(8);
-  RunOnce(job, request);
-  request.instance_key = 2;
-  job.Start(0, request);
-  auto& call =
-      job.Start(1, request, [&](auto& args) { WithDeadline(job, args); });
-  job.environment().Advance(absl::Seconds(3));
-  ExpectEnds(
-      {&call},
-      StatusIs(StatusCode::kDeadlineExceeded,
-               AllOf(HasSubstr("instance phase"), HasSubstr("rank 2"),
-                     HasSubstr("device:CPU:2"), HasSubstr("had not arrived"),
-                     Not(HasSubstr("rank 0")))));
+  if (phase != kGroupPhase) RunOnce(job, request);
+  if (phase == kInstancePhase) request.instance_key = 2;
+  return request;
 }
 
-TEST(DeadlineTest, RunPhaseErrorSaysWhoHadNotArrived) {
-  LocalJob job({.devices_per_task = 3});
-  const CollectiveRequest request = job.AllReduceRequest(8);
-  RunOnce(job, request);
-  auto& first =
-      job.Start(0, request, [&](auto& args) { WithDeadline(job, args); });
-  auto& second = job.Start(1, request);
-  job.environment().Advance(absl::Seconds(3));
-  ExpectEnds({&first, &second},
-             IsDeadlineExceeded("run phase", "rank 2", "had not arrived"));
-  // A late member learns of the end, too.
-  ExpectEnds({&job.Start(2, request)}, IsDeadlineExceeded("run phase"));
-  RunOnce(job, request);
+TEST(DeadlineTest, ErrorSaysThePhaseAndWhoHadNotArrived) {
+  const std::pair<absl::string_view, testing::Matcher<absl::Status>> cases[] = {
+      {kGroupPhase,
+       IsDeadlineExceeded("the deadline passed after 2s, group phase",
+                          "2 of 3 members had joined", "device:CPU:1")},
+      {kInstancePhase,
+       StatusIs(StatusCode::kDeadlineExceeded,
+                AllOf(HasSubstr("instance phase"), HasSubstr("rank 2"),
+                      HasSubstr("device:CPU:2"), HasSubstr("had not arrived"),
+                      Not(HasSubstr("rank 0"))))},
+      {kRunPhase,
+       IsDeadlineExceeded("run phase", "rank 2", "had not arrived")}};
+  for (const auto& [phase, error] : cases) {
+    SCOPED_TRACE(phase);
+    LocalJob job({.devices_per_task = 3});
+    const CollectiveRequest request = RequestThatWaitsIn(phase, job);
+    auto& first = job.Start(0, request);
+    auto& second =
+        job.Start(1, request, [&](auto& args) { WithDeadline(job, args); });
+    job.environment().Advance(absl::Seconds(1));
+    EXPECT_TRUE(first.pending() && second.pending());
+    job.environment().Advance(absl::Seconds(1));
+    ExpectEnds({&first, &second}, error);
+  }
 }
 
 TEST(DeadlineTest, RunPhaseErrorSaysWhatThoseWaitForWhoHadArrived) {
@@ -117,51 +116,32 @@ TEST(DeadlineTest, AlarmIsDroppedWhenTheCallEndsInTime) {
   ExpectEnds(calls, IsOk());
 }
 
-// Cancels member 1's call. Expects all three calls to end with this error, and
-// the next execution and another instance to be unaffected.
-void ExpectOneCancellationEndsTheExecution(LocalJob& job,
-                                           const CollectiveRequest& request) {
-  const auto token = std::make_shared<Cancellation>();
-  CollectiveRequest other = request;
-  other.instance_key = 77;
-  auto& bystander = job.Start(0, other);
-  auto& first = job.Start(0, request);
-  auto& second =
-      job.Start(1, request, [&](auto& args) { args.cancellation = token; });
-  token->Cancel(absl::CancelledError("changed my mind"));
-  job.environment().RunAll();
-  EXPECT_TRUE(bystander.pending());
-  auto& third = job.Start(2, request);
-  ExpectEnds({&first, &second, &third},
-             IsCancelled(absl::StrCat("changed my mind (",
-                                      job.devices()[1]->full_name(),
-                                      " cancelled its call)")));
-  RunOnce(job, request);
-  job.Start(1, other);
-  job.Start(2, other);
-  job.environment().RunAll();
-  ExpectEnds({&bystander}, IsOk());
-}
-
-TEST(CancellationTest, OneCallInTheGroupPhaseEndsItOnAllMembersAndNothingElse) {
-  LocalJob job({.devices_per_task = 3});
-  ExpectOneCancellationEndsTheExecution(job, job.AllReduceRequest(8));
-}
-
-TEST(CancellationTest,
-     OneCallInTheInstancePhaseEndsItOnAllMembersAndNothingElse) {
-  LocalJob job({.devices_per_task = 3});
-  CollectiveRequest request = job.AllReduceRequest(8);
-  RunOnce(job, request);
-  request.instance_key = 2;
-  ExpectOneCancellationEndsTheExecution(job, request);
-}
-
-TEST(CancellationTest, OneCallInTheRunPhaseEndsItOnAllMembersAndNothingElse) {
-  LocalJob job({.devices_per_task = 3});
-  const CollectiveRequest request = job.AllReduceRequest(8);
-  RunOnce(job, request);
-  ExpectOneCancellationEndsTheExecution(job, request);
+TEST(CancellationTest, OneCallInAnyPhaseEndsItOnAllMembersAndNothingElse) {
+  for (const auto phase : {kGroupPhase, kInstancePhase, kRunPhase}) {
+    SCOPED_TRACE(phase);
+    LocalJob job({.devices_per_task = 3});
+    const CollectiveRequest request = RequestThatWaitsIn(phase, job);
+    const auto token = std::make_shared<Cancellation>();
+    CollectiveRequest other = request;
+    other.instance_key = 77;
+    auto& bystander = job.Start(0, other);
+    auto& first = job.Start(0, request);
+    auto& second =
+        job.Start(1, request, [&](auto& args) { args.cancellation = token; });
+    token->Cancel(absl::CancelledError("changed my mind"));
+    job.environment().RunAll();
+    EXPECT_TRUE(bystander.pending());
+    auto& third = job.Start(2, request);
+    ExpectEnds({&first, &second, &third},
+               IsCancelled(absl::StrCat("changed my mind (",
+                                        job.devices()[1]->full_name(),
+                                        " cancelled its call)")));
+    RunOnce(job, request);
+    job.Start(1, other);
+    job.Start(2, other);
+    job.environment().RunAll();
+    ExpectEnds({&bystander}, IsOk());
+  }
 }
 
 TEST(CancellationTest, CancelledTokenEndsTheCallAtOnce) {
@@ -229,19 +209,6 @@ TEST(AbortTest, EndsTheTransfersOfAllCallsAtOnce) {
   job.executor().StartAbort(absl::DataLossError("first"));
   ExpectEnds(calls, IsDataLoss("first"));
   EXPECT_EQ(num_cancels, 0);
-}
-
-TEST(AbortTest, NewStepStartsClean) {
-  LocalJob job({.devices_per_task = 2});
-  const CollectiveRequest request = job.AllReduceRequest(4);
-  job.Start(0, request);
-  job.executor().StartAbort(absl::DataLossError("first"));
-  job.BeginNextStep();
-  const auto calls = job.RunAll(request);
-  for (const LocalJob::Call* call : calls) {
-    ExpectEnds({call}, IsOk());
-    EXPECT_THAT(call->result(), Each(3.0f));
-  }
 }
 
 TEST(AbortTest, GroupThatEndsTakesItsCallsWithItAndCanBeFormedAgain) {
@@ -320,28 +287,20 @@ TEST(AbortTest, WhatANewMemberHasPreparedMeetsTheOthers) {
   const CollectiveRequest request = job.AllReduceRequest(4);
   RunBackwards(job, request, 2);
   job.resolver().EndGroup(1, absl::AbortedError("of another size"));
-  std::shared_ptr<PreparedCollective> prepared;
-  const Tensor input = *Tensor::Allocate(DType::kFloat32, request.shape);
-  Tensor output;
-  job.executor().Prepare(
-      {.device = job.devices()[2],
-       .request = std::make_shared<const CollectiveRequest>(request),
-       .input = input,
-       .output = &output},
-      [&](auto given) { prepared = *std::move(given); });
+  auto& third = job.Prepare(2, request);
   ExpectEnds(
       {&job.Start(0, request,
                   [](auto& args) { args.deadline = absl::InfinitePast(); })},
       IsDeadlineExceeded("deadline passed"));
   ExpectEnds({&job.Start(1, request)}, IsDeadlineExceeded("deadline passed"));
-  ASSERT_EQ(prepared, nullptr);
+  ASSERT_TRUE(third.pending());
   const auto& first = job.Start(0, request);
   const auto& second = job.Start(1, request);
-  ASSERT_NE(prepared, nullptr);
-  absl::Status started = absl::UnknownError("not ended");
-  prepared->Start([&](absl::Status status) { started = std::move(status); });
+  ASSERT_NE(third.prepared, nullptr);
+  LocalJob::Call started;
+  third.prepared->Start(started.Done());
   job.environment().RunAll();
-  EXPECT_THAT(started, IsOk());
+  ExpectEnds({&started}, IsOk());
   EXPECT_EQ(first.num_done, 1);
   EXPECT_EQ(second.num_done, 1);
 }
@@ -373,11 +332,9 @@ TEST(AbortTest, FirstExecutionOfAReformedGroupIsWokenByItsDeadline) {
       job.RunAll(request, [&](auto& args) { WithDeadline(job, args); });
   for (const LocalJob::Call* call : calls) EXPECT_TRUE(call->pending());
   job.environment().Advance(absl::Seconds(2));
-  for (const LocalJob::Call* call : calls) {
-    ExpectEnds({call}, IsDeadlineExceeded(
-                           "run phase",
-                           "who wait for data of rank 0 for rank 1 (tag "));
-  }
+  ExpectEnds(calls,
+             IsDeadlineExceeded(
+                 "run phase", "who wait for data of rank 0 for rank 1 (tag "));
 }
 
 TEST(AbortTest, ChainOfFailingCallsNeedsNoStack) {
@@ -428,22 +385,16 @@ TEST(CancellationTest, NothingIsCancelledOnceItIsForgotten) {
   dependent.impl_details.dependencies = {{1, 1}};
   // Cancels in each phase: group, instance, dependencies, run.
   const auto token = std::make_shared<Cancellation>();
-  for (int device = 0; device < 2; ++device) {
-    job.Start(device, dependent,
-              [&](auto& args) { args.cancellation = token; });
-  }
+  job.StartAll(dependent, [&](auto& args) { args.cancellation = token; });
   token->Cancel(absl::CancelledError("changed my mind"));
   job.environment().RunAll();
   const auto second = std::make_shared<Cancellation>();
   const CollectiveRequest request = job.AllReduceRequest(4);
   RunOnce(job, request);
-  for (int device = 0; device < 2; ++device) {
-    job.Start(device, request, [&](auto& args) {
-      args.cancellation = second;
-      if (device == 0) second->Cancel(absl::CancelledError("in time"));
-    });
-  }
-  job.environment().RunAll();
+  job.RunAll(request, [&](auto& args) {
+    args.cancellation = second;
+    second->Cancel(absl::CancelledError("in time"));
+  });
   absl::flat_hash_set<std::string> cancelled;
   for (const std::string& call : calls) {
     const auto [verb, exec] = std::pair<std::string, std::string>(
@@ -481,5 +432,81 @@ TEST(CancellationTest, ACallThatEndsEarlyLetsItsTensorsGoFirst) {
   }
 }
 
-}  // namespace cancellation_test
+// Ends of a call that waits for dependencies, and limits of the wait. The
+// conformance suite (dependency_suite.cc) tests that every implementation
+// waits.
+
+class DependenciesTest : public testing::TestWithParam<std::string> {
+ protected:
+  DependenciesTest() : job_({.devices_per_task = 2}) {
+    first_ = job_.AllReduceRequest(4);
+    first_.impl_details.implementation = GetParam();
+    second_ = first_;
+    second_.instance_key = 2;
+    second_.impl_details.dependencies = {{1, 1}};
+  }
+
+  // Settles both instances, so that later calls wait only for each other.
+  void RunBothOnce() {
+    job_.RunAll(first_);
+    ExpectEnds(job_.RunAll(second_), IsOk());
+  }
+
+  LocalJob job_;
+  CollectiveRequest first_;
+  CollectiveRequest second_;
+};
+
+TEST_P(DependenciesTest, DeadlineWakesWhoWaits) {
+  RunBothOnce();
+  const auto waiting = job_.RunAll(second_, [&](CollectiveArgs& args) {
+    args.deadline = job_.environment().get().clock->Now() + absl::Seconds(1);
+  });
+  job_.environment().Advance(absl::Seconds(1));
+  ExpectEnds(waiting, IsDeadlineExceeded("dependencies: group 1, "
+                                         "instance 1 had not been "
+                                         "launched"));
+}
+
+TEST_P(DependenciesTest, FailedDependencyHoldsNobodyBack) {
+  RunBothOnce();
+  const auto waiting = job_.RunAll(second_);
+  const auto token = std::make_shared<Cancellation>();
+  token->Cancel(absl::CancelledError("not this time"));
+  ExpectEnds(
+      job_.RunAll(first_, [&](auto& args) { args.cancellation = token; }),
+      IsCancelled("not this time"));
+  ExpectEnds(waiting, IsOk());
+}
+
+TEST_P(DependenciesTest, FailureBeforeAllHaveComeHoldsNobodyBack) {
+  RunBothOnce();
+  const auto token = std::make_shared<Cancellation>();
+  job_.Start(0, first_, [&](auto& args) { args.cancellation = token; });
+  const auto waiting = job_.RunAll(second_);
+  token->Cancel(absl::CancelledError("not this time"));
+  job_.environment().RunAll();
+  ExpectEnds(waiting, IsOk());
+}
+
+TEST_P(DependenciesTest, LongChainNeedsNoStack) {
+  constexpr int kLength = 20'000;
+  std::vector<LocalJob::Call*> calls;
+  CollectiveRequest request = first_;
+  for (int i = kLength; i > 0; --i) {
+    request.instance_key = i;
+    request.impl_details.dependencies = {{1, i - 1}};
+    for (int device : {0, 1}) calls.push_back(&job_.Start(device, request));
+  }
+  request.instance_key = 0;
+  request.impl_details.dependencies.clear();
+  ExpectEnds(job_.RunAll(request), IsOk());
+  ExpectEnds(calls, IsOk());
+}
+
+INSTANTIATE_TEST_SUITE_P(Implementations, DependenciesTest,
+                         testing::Values("LocalReduce", "RingReduce",
+                                         "TreeReduce"));
+
+}  // namespace endings_test
 }  // namespace tutti

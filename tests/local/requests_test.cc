@@ -1,5 +1,6 @@
-// Every bad input of an embedder gives a Status that quotes the bad values.
-// Nothing crashes or hangs, and the other members learn of the error.
+// Bad input of an embedder and bad decisions of a peer give a Status that
+// quotes the bad values. Nothing crashes or hangs, and the other members learn
+// of the error.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,13 +17,22 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "framework/collective/group_resources.h"
+#include "framework/executor/executor_core.h"
+#include "framework/peer/local_peer_access.h"
+#include "resolvers/local/instance_check.h"
+#include "tests/cluster/simulated_cluster.h"
 #include "tests/doubles/local_job.h"
+#include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/device.h"
+#include "tutti/executor.h"
+#include "tutti/implementation.h"
+#include "tutti/params.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
-namespace bad_input_test {
+namespace requests_test {
 
 using absl::StatusCode;
 using testing::AllOf;
@@ -40,11 +50,13 @@ void ExpectAllFail(const std::function<void(CollectiveArgs&)>& change,
                    const testing::Matcher<absl::Status>& matcher,
                    const CollectiveRequest& request = Request()) {
   LocalJob job({.devices_per_task = 3});
-  const std::vector<LocalJob::Call*> calls = {&job.Start(0, request),
-                                              &job.Start(1, request, change),
-                                              &job.Start(2, request)};
-  job.environment().RunAll();
-  ExpectEnds(calls, matcher);
+  ExpectEnds(job.RunAll(request,
+                        [&](CollectiveArgs& args) {
+                          if (!change || args.device != job.devices()[1])
+                            return;
+                          change(args);
+                        }),
+             matcher);
 }
 
 struct BadRequest {
@@ -59,12 +71,8 @@ TEST_P(BadRequestTest, IsInvalidWithTheValuesInTheText) {
   CollectiveRequest request = Request();
   GetParam().change(request);
   LocalJob job({.devices_per_task = 3});
-  for (const LocalJob::Call* call : job.RunAll(request)) {
-    ASSERT_EQ(call->num_done, 1);
-    for (const std::string& text : GetParam().in_message) {
-      EXPECT_THAT(*call->status, IsInvalidArgument(text));
-    }
-  }
+  ExpectEnds(job.RunAll(request), HasCodeAndTexts(StatusCode::kInvalidArgument,
+                                                  GetParam().in_message));
 }
 
 std::vector<BadRequest> BadRequests() {
@@ -153,35 +161,20 @@ constexpr Order kOrders[] = {
 void ExpectOneEndsAll(Order order,
                       const std::function<void(CollectiveArgs&)>& change,
                       const testing::Matcher<absl::Status>& matcher) {
-  std::vector<Tensor> outputs(4);
-  std::vector<std::optional<absl::Status>> ends(4);
   LocalJob job({.devices_per_task = 4});
-  const auto request =
-      std::make_shared<const CollectiveRequest>(job.AllReduceRequest(6));
-  const auto take_part = [&](size_t device) {
-    CollectiveArgs args = {
-        .device = job.devices()[device],
-        .request = request,
-        .input = *Tensor::Allocate(request->dtype, request->shape),
-        .output = &outputs[device]};
-    if (device == 0) change(args);
-    if (order.prepares) {
-      job.executor().Prepare(std::move(args), [&, device](auto prepared) {
-        ends[device] = prepared.status();
-      });
-    } else {
-      job.executor().ExecuteAsync(
-          std::move(args),
-          [&, device](absl::Status status) { ends[device] = status; });
-    }
-  };
-  if (order.comes_first) take_part(0);
-  for (size_t device = 1; device < 4; ++device) take_part(device);
-  if (!order.comes_first) take_part(0);
+  const CollectiveRequest request = job.AllReduceRequest(6);
+  std::vector<int> devices = {1, 2, 3};
+  devices.insert(order.comes_first ? devices.begin() : devices.end(), 0);
+  std::vector<LocalJob::Call*> calls;
+  for (const int device : devices) {
+    const LocalJob::Change own_change = device == 0 ? change : nullptr;
+    calls.push_back(order.prepares ? &job.Prepare(device, request, own_change)
+                                   : &job.Start(device, request, own_change));
+  }
   job.environment().RunAll();
-  for (const auto& end : ends) EXPECT_THAT(end, Optional(matcher));
-  EXPECT_EQ(ends[3], ends[0]);
-  ExpectEnds(job.RunAll(*request), IsOk());
+  ExpectEnds(calls, matcher);
+  EXPECT_EQ(calls[0]->status, calls[3]->status);
+  ExpectEnds(job.RunAll(request), IsOk());
 }
 
 struct WrongGroup {
@@ -214,17 +207,33 @@ INSTANTIATE_TEST_SUITE_P(Sizes, WrongGroupTest,
                                          WrongGroup{.size = 70000, .rank = -1},
                                          WrongGroup{.size = 4, .rank = 9}));
 
-TEST(BadArgsTest, SegmentsBesidesAnInputEndTheExecutionOnAll) {
+TEST(BadArgsTest, SegmentsBesidesAnInputOrAnOutputEndTheExecutionOnAll) {
   const Tensor tensor =
       *Tensor::Allocate(DType::kFloat32, TensorShape::Vector(6));
   const auto segments = *SegmentList::Create({{tensor, tensor}});
   for (const Order order : kOrders) {
-    SCOPED_TRACE(order);
-    ExpectOneEndsAll(
-        order, [&](CollectiveArgs& args) { args.segments = segments; },
-        IsInvalidArgument("CPU:0 called group 1, instance 1",
-                          "segments and an input besides"));
+    for (const bool has_input : {true, false}) {
+      SCOPED_TRACE(order);
+      ExpectOneEndsAll(
+          order,
+          [&](CollectiveArgs& args) {
+            args.segments = segments;
+            if (!has_input) args.input = Tensor();
+          },
+          IsInvalidArgument("CPU:0 called group 1, instance 1",
+                            has_input ? "segments and an input besides"
+                                      : "segments and an output besides"));
+    }
   }
+}
+
+TEST(BadArgsTest, APreparationWithoutAnInputFails) {
+  LocalJob job({.devices_per_task = 2});
+  job.Prepare(0, job.AllReduceRequest(6));
+  auto& wrong = job.Prepare(1, job.AllReduceRequest(6),
+                            [](auto& args) { args.input = Tensor(); });
+  job.environment().RunAll();
+  ExpectEnds({&wrong}, IsInvalidArgument("no input"));
 }
 
 TEST(BadArgsTest, APreparationOfANumberedExecutionEndsItOnAll) {
@@ -240,12 +249,14 @@ TEST(BadArgsTest, APreparationOfANumberedExecutionEndsItOnAll) {
 TEST(BadArgsTest, NullDeviceAndNullRequest) {
   LocalJob job({});
   const CollectiveRequest request = job.AllReduceRequest(4);
+  const auto no_device = [](CollectiveArgs& args) { args.device = nullptr; };
+  const auto no_request = [](CollectiveArgs& args) { args.request = nullptr; };
   ExpectEnds(
-      {&job.Start(0, request, [](auto& args) { args.device = nullptr; })},
+      {&job.Start(0, request, no_device), &job.Prepare(0, request, no_device)},
       IsInvalidArgument("without a device"));
-  ExpectEnds(
-      {&job.Start(0, request, [](auto& args) { args.request = nullptr; })},
-      IsInvalidArgument("without a request"));
+  ExpectEnds({&job.Start(0, request, no_request),
+              &job.Prepare(0, request, no_request)},
+             IsInvalidArgument("without a request"));
 }
 
 TEST(BadArgsTest, DeviceOfAnotherManagerFailsAloneWhateverItsName) {
@@ -253,13 +264,9 @@ TEST(BadArgsTest, DeviceOfAnotherManagerFailsAloneWhateverItsName) {
   LocalJob other({.devices_per_task = 2, .seed = 2});
   CpuDevice stranger({.name = {"elsewhere", 0, 0, "CPU", 0}});
   for (Device* device : {other.devices()[0], static_cast<Device*>(&stranger)}) {
-    absl::Status status;
-    job.executor().ExecuteAsync(
-        {.device = device,
-         .request = std::make_shared<CollectiveRequest>(Request())},
-        [&](absl::Status ended) { status = std::move(ended); });
-    EXPECT_THAT(status, IsInvalidArgument(device->full_name(),
-                                          "not one of the devices"));
+    ExpectEnds(
+        {&job.Start(0, Request(), [&](auto& args) { args.device = device; })},
+        IsInvalidArgument(device->full_name(), "not one of the devices"));
   }
   ExpectEnds(job.RunAll(job.AllReduceRequest(4)), IsOk());
 }
@@ -395,25 +402,196 @@ TEST(BadArgsTest, ExecutionTakenTwiceByADevice) {
   EXPECT_THAT(*first.status, IsOk());
 }
 
-TEST(BadArgsTest, MergeOpThatFailsOrThrowsEndsTheExecutionOnAllMembers) {
-  for (const bool throws : {false, true}) {
-    CollectiveRequest request = Request();
-    request.merge_op =
-        *MergeOp::Custom({.name = "broken",
-                          .commutative = true,
-                          .apply = [throws](auto...) -> absl::Status {
-                            if (throws)
-                              throw std::runtime_error("cannot merge");
-                            return absl::DataLossError("cannot merge");
-                          }});
-    ExpectAllFail(
-        nullptr,
-        StatusIs(throws ? StatusCode::kInternal : StatusCode::kDataLoss,
-                 throws ? "op broken threw: cannot merge"
-                        : "op broken failed: cannot merge"),
-        request);
-  }
+TEST(BadArgsTest, MergeOpThatThrowsEndsTheExecutionOnAllMembers) {
+  CollectiveRequest request = Request();
+  request.merge_op = *MergeOp::Custom(
+      {.name = "broken", .commutative = true, .apply = [](auto...) {
+         throw std::runtime_error("cannot merge");
+         return absl::OkStatus();
+       }});
+  ExpectAllFail(
+      nullptr, StatusIs(StatusCode::kInternal, "op broken threw: cannot merge"),
+      request);
 }
 
-}  // namespace bad_input_test
+// Tasks check the leader's decisions: a peer may be wrong, or have another
+// implementation under the same name, or this task may not have it.
+
+class NeverRun : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveContext(CollectiveContext*) override {
+    return absl::OkStatus();
+  }
+  void Run(const CollectiveContext&, StatusCallback) override {}
+};
+
+ImplementationTraits TraitsOf(CollectiveType type) {
+  ImplementationTraits traits{.summary = "for tests", .collectives = {type}};
+  traits.cost_seconds = [](const CostQuery&) { return 1.0; };
+  return traits;
+}
+
+void Register(CollectiveRegistry& registry, const std::string& name,
+              ImplementationTraits traits) {
+  ASSERT_THAT(registry.Register(name, Implemented<NeverRun>(std::move(traits))),
+              IsOk());
+}
+
+constexpr CollectiveType kWanted = CollectiveType::kAllReduce;
+
+// Status of the second task's call, where `decided` has the name of the
+// implementation that the first task, the leader, chooses for an all_reduce.
+absl::Status AnswerFor(ImplementationTraits decided) {
+  CollectiveRegistry leaders, others;
+  Register(leaders, "Chosen", TraitsOf(kWanted));
+  Register(others, "Chosen", std::move(decided));
+  SimulatedCluster cluster(
+      {.policies = {{.registry = &leaders}, {.registry = &others}}});
+  cluster.StartAll();
+  const CollectiveRequest request =
+      AllReduceOf(/*group_key=*/7, /*size=*/2, /*instance_key=*/1);
+  const auto first = cluster.Request(0, 0, request);
+  const auto second = cluster.Request(1, 0, request);
+  cluster.RunFor(absl::Seconds(1));
+  EXPECT_THAT(first->status(), IsOk());
+  return second->status();
+}
+
+TEST(DecidedImplementationTest, RunsIfItServes) {
+  EXPECT_THAT(AnswerFor(TraitsOf(kWanted)), IsOk());
+}
+
+TEST(DecidedImplementationTest, IsRefusedIfItDoesSomethingElse) {
+  EXPECT_THAT(
+      AnswerFor(TraitsOf(CollectiveType::kPermute)),
+      IsInvalidArgument("instance.implementation is Chosen, which does not do "
+                        "all_reduce"));
+}
+
+TEST(DecidedImplementationTest, IsRefusedIfItNeedsAllMembersHere) {
+  ImplementationTraits traits = TraitsOf(kWanted);
+  traits.needs_one_process = true;
+  EXPECT_THAT(AnswerFor(traits),
+              IsInvalidArgument("which needs all members in one process"));
+}
+
+class CheckDecidedTest : public testing::Test {
+ protected:
+  CheckDecidedTest() {
+    SimulatedCluster cluster({});
+    cluster.StartAll();
+    const CollectiveRequest request = AllReduceOf(7, 2, 1);
+    const auto call = cluster.Request(0, 0, request);
+    cluster.Request(1, 0, request);
+    cluster.RunFor(absl::Seconds(1));
+    params_ = call->params();
+    instance_ = *params_.instance;
+  }
+
+  absl::Status Check(const std::string& wanted = "") const {
+    return CheckDecided({.registry = &registry_}, *params_.group, *params_.task,
+                        instance_, wanted);
+  }
+
+  CollectiveRegistry registry_;
+  CollectiveParams params_;
+  CollInstanceParams instance_;
+};
+
+TEST_F(CheckDecidedTest, ItIsTheOneThatWasNamed) {
+  instance_.impl_details.implementation = "Chosen";
+  EXPECT_THAT(Check("Chosen"), IsOk());
+  EXPECT_THAT(Check("Other"),
+              IsInvalidArgument("is Chosen, but Other was named"));
+}
+
+TEST_F(CheckDecidedTest, WhatIsNotKnownHereIsLeftToWhoLooksItUp) {
+  instance_.impl_details.implementation = "UnheardOf";
+  EXPECT_THAT(Check(), IsOk());
+}
+
+TEST_F(CheckDecidedTest, SubdivisionsComeWithWhatHasThem) {
+  ImplementationTraits traits = TraitsOf(kWanted);
+  Register(registry_, "Whole", traits);
+  traits.is_made_of_steps = traits.supports_subdivisions = true;
+  Register(registry_, "Divided", traits);
+  instance_.impl_details.implementation = "Divided";
+  instance_.impl_details.subdiv_offsets = {};
+  EXPECT_THAT(Check(), IsInvalidArgument("which needs subdivisions"));
+  instance_.impl_details.subdiv_offsets = {0};
+  EXPECT_THAT(Check(), IsOk());
+  instance_.impl_details.implementation = "Whole";
+  EXPECT_THAT(Check(), IsInvalidArgument("which has no subdivisions"));
+}
+
+constexpr GroupKey kGroup = 7;
+
+// Answers at once that a group is settled, in which the device has rank 0.
+class ResolverDouble : public ParamResolverInterface {
+ public:
+  void CompleteParamsAsync(const DeviceAttributes& device,
+                           std::shared_ptr<const CollectiveRequest>, CallNumber,
+                           std::shared_ptr<Cancellation>, Done done) override {
+    CollGroupParams group;
+    group.key = kGroup;
+    group.generation = 1;
+    group.members = {{device}, {device}};
+    group.cancellation = std::make_shared<Cancellation>();
+    group.resources = std::make_shared<GroupResources>();
+    CollInstanceParams instance;
+    instance.impl_details.implementation = "UnheardOf";
+    CollectiveParams params;
+    params.group = std::make_shared<const CollGroupParams>(std::move(group));
+    params.instance =
+        std::make_shared<const CollInstanceParams>(std::move(instance));
+    params.task = std::make_shared<const CollTaskParams>(
+        CollTaskParams{.is_local = {true, false}, .num_local = 1});
+    std::move(done)(
+        std::make_shared<const CollectiveParams>(std::move(params)));
+  }
+  std::string DescribeWaiting(const CollectiveRequest&) override { return ""; }
+  void GiveUp(InstanceId instance, CallNumber number,
+              const absl::Status& reason) override {
+    EXPECT_EQ(instance.group_key, kGroup);
+    EXPECT_EQ(number, CallNumber{});
+    given_up = reason;
+  }
+  void EndGroup(GroupKey, absl::Status) override { has_ended = true; }
+
+  std::optional<absl::Status> given_up;
+  bool has_ended = false;
+};
+
+absl::Status CallWith(const std::shared_ptr<ResolverDouble>& resolver) {
+  SimulatedEnvironment environment(/*seed=*/1);
+  const auto devices = DeviceManager::CreateCpu(
+      /*num_tasks=*/1, /*devices_per_task=*/1, environment.get().random);
+  if (!devices.ok()) return devices.status();
+  const auto executor =
+      MakeCollectiveExecutor({.environment = environment.get(),
+                              .devices = devices->get(),
+                              .param_resolver = resolver,
+                              .peers = std::make_unique<LocalPeerAccess>()});
+  auto request = std::make_shared<CollectiveRequest>();
+  request->group_key = kGroup;
+  request->group_size = 2;
+  request->op = AllReduce{};
+  request->shape = TensorShape::Vector(7);
+  absl::Status status = absl::UnknownError("it has not ended");
+  executor->ExecuteAsync(
+      {.device = (*devices)->devices()[0], .request = std::move(request)},
+      [&status](absl::Status ended) { status = std::move(ended); });
+  return status;
+}
+
+// At this point the execution has no key to tell other tasks of a failure.
+TEST(UnknownImplementationTest, IsGivenUpSoThatOtherTasksDoNotWait) {
+  const auto resolver = std::make_shared<ResolverDouble>();
+  const absl::Status status = CallWith(resolver);
+  EXPECT_THAT(status, IsNotFound("UnheardOf"));
+  EXPECT_EQ(resolver->given_up, status);
+  EXPECT_FALSE(resolver->has_ended);
+}
+
+}  // namespace requests_test
 }  // namespace tutti
