@@ -234,18 +234,7 @@ TEST_F(CoordinatorServerTest, ATensorIsReportedInTimeWhileAnotherHasALimit) {
   EXPECT_THAT(stalled_, ElementsAre("first", "second"));
 }
 
-TEST_F(CoordinatorServerTest, WithoutAReaderAReportIsALineOnStderr) {
-  server_ = CoordinatorServer::Create(
-      {.cluster = {.addresses = {"a:1", "b:1", "c:1"}},
-       .clock = environment_.get().clock});
-  Request(1, Submit("xyz"));
-  testing::internal::CaptureStderr();
-  environment_.Advance(absl::Seconds(61));
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "tutti: tensor \"xyz\" has waited for 1m: ranks that have "
-            "asked for it: [1]; ranks that have not: [0, 2]\n");
-}
-
+// There is no reader of reports.
 TEST_F(CoordinatorServerTest, TensorsThatStallTogetherShareALineOnStderr) {
   server_ = CoordinatorServer::Create(
       {.cluster = {.addresses = {"a:1", "b:1", "c:1"}},

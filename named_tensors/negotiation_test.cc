@@ -63,6 +63,14 @@ TensorRequest Reduction(std::string name, int64_t num_elements = 4) {
           .merge_op = "sum"};
 }
 
+// Adds the request, with this number, of ranks 0 and 1.
+void AddOnBoth(Negotiation& negotiation, uint64_t number,
+               const TensorRequest& request) {
+  for (int rank : {0, 1}) {
+    ASSERT_THAT(negotiation.Add(rank, number, request, kStart), IsOk());
+  }
+}
+
 TEST(NegotiationTest, NothingIsDecidedBeforeAllRanksHaveAsked) {
   Negotiation negotiation({.num_ranks = 2});
   ASSERT_THAT(negotiation.Add(1, 7, Reduction("x"), kStart), IsOk());
@@ -327,9 +335,7 @@ TEST(NegotiationTest, ReductionsOfEverOtherSizesMakeFewInstances) {
 
 TEST(NegotiationTest, AKnownNameIsAskedForByItsSlot) {
   Negotiation negotiation({.num_ranks = 2});
-  for (int rank = 0; rank < 2; ++rank) {
-    ASSERT_THAT(negotiation.Add(rank, 1, Reduction("x"), kStart), IsOk());
-  }
+  AddOnBoth(negotiation, 1, Reduction("x"));
   const auto first = negotiation.TakeDecisions();
   ASSERT_THAT(first[0].slots, ElementsAre(1));
   ASSERT_THAT(negotiation.AddKnown(0, 2, 0, kStart), IsOk());
@@ -345,9 +351,7 @@ TEST(NegotiationTest, AKnownNameIsAskedForByItsSlot) {
 
 TEST(NegotiationTest, WhatFailedDoesNotChangeWhatIsKnown) {
   Negotiation negotiation({.num_ranks = 2});
-  for (int rank = 0; rank < 2; ++rank) {
-    ASSERT_THAT(negotiation.Add(rank, 1, Reduction("x"), kStart), IsOk());
-  }
+  AddOnBoth(negotiation, 1, Reduction("x"));
   negotiation.TakeDecisions();
   for (int rank = 0; rank < 2; ++rank) {
     ASSERT_THAT(negotiation.Add(rank, 2, Reduction("x", 5 + rank), kStart),
@@ -363,9 +367,7 @@ TEST(NegotiationTest, WhatFailedDoesNotChangeWhatIsKnown) {
 TEST(NegotiationTest, SlotsAndRequestsAreBounded) {
   Negotiation negotiation({.num_ranks = 2, .max_slots = 1});
   for (const char* name : {"a", "b"}) {
-    for (int rank = 0; rank < 2; ++rank) {
-      ASSERT_THAT(negotiation.Add(rank, 1, Reduction(name), kStart), IsOk());
-    }
+    AddOnBoth(negotiation, 1, Reduction(name));
     EXPECT_THAT(negotiation.TakeDecisions()[0].slots,
                 ElementsAre(*name == 'a' ? 1 : 0));
   }

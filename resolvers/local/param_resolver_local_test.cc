@@ -286,23 +286,6 @@ TEST_F(ParamResolverLocalTest, ALateCallForMoreThanAreLeftSpoilsNoGroup) {
   ExpectEnds({first, second}, IsOk());
 }
 
-TEST_F(ParamResolverLocalTest, RulesDecideWhereNobodyNamesAnImplementation) {
-  ASSERT_THAT(registry_.Register(
-                  "Manual", Implemented<Hooked>(
-                                {.collectives = {CollectiveType::kAllReduce}})),
-              IsOk());
-  resolver_ = ParamResolverLocal::Create(
-      {.policy = {.registry = &registry_,
-                  .rules = std::make_shared<const SelectionRules>(
-                      SelectionRules{{{.implementation = "Manual"}}})}});
-  const auto call = Request(0, 1);
-  Request(1, 1);
-  ASSERT_FALSE(call->waits());
-  ASSERT_THAT(call->answers[0], IsOk());
-  EXPECT_EQ((*call->answers[0])->instance->impl_details.implementation,
-            "Manual");
-}
-
 TEST_F(ParamResolverLocalTest, WhoCannotServeTheDevicesAddsNothingToTheGroup) {
   ASSERT_THAT(registry_.Register(
                   "WithLib", Implemented<Hooked>(

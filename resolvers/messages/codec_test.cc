@@ -320,30 +320,6 @@ TEST(ControlCodecTest, ClustersHaveTheSameNumberOfTasks) {
   }
 }
 
-// Decoding random bytes gives a status and not a crash.
-TEST(ControlCodecTest, SpoiltBytesAreDecodedOrRefused) {
-  const std::string good = EncodeMemberCall(Call())->SerializeAsString();
-  std::mt19937_64 draw(1);
-  int num_parsed = 0;
-  for (int round = 0; round < 20'000; ++round) {
-    std::string bytes = good;
-    for (uint64_t i = 0; i <= draw() % 4; ++i) {
-      bytes[draw() % bytes.size()] = static_cast<char>(draw());
-    }
-    if (draw() % 4 == 0) bytes.resize(draw() % bytes.size());
-    proto::CompleteParams message;
-    if (!message.ParseFromString(bytes)) continue;
-    ++num_parsed;
-    const auto decoded = Decode(message);
-    if (decoded.ok()) {
-      EXPECT_THAT(Validate(*decoded->request), IsOk());
-    } else {
-      EXPECT_THAT(decoded, IsInvalidArgument());
-    }
-  }
-  EXPECT_GT(num_parsed, 1000);
-}
-
 ClusterSpec ClusterOf(int num_tasks) {
   ClusterSpec cluster;
   for (int task = 0; task < num_tasks; ++task) {

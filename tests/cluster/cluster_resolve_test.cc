@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <random>
 #include <set>
 #include <string>
 #include <thread>
@@ -401,72 +400,6 @@ TEST_F(ClusterResolveTest, ADeviceOfAnotherTaskIsRefused) {
   EXPECT_THAT(status, IsInvalidArgument("is not a device of this task"));
 }
 
-proto::ControlRequest RequestOfKind(int kind) {
-  proto::ControlRequest request;
-  switch (kind) {
-    case 0:
-      request.mutable_hello()->add_devices()->set_type("CPU");
-      break;
-    case 1:
-      request.mutable_heartbeat()->set_hold_ms(5);
-      break;
-    case 2:
-      *request.mutable_complete_params() = *EncodeMemberCall(
-          {.device = {.name = {"worker", 0, 1, "CPU", 0}},
-           .request = std::make_shared<const CollectiveRequest>(
-               AllReduceOf(kGroup, 2, 1))});
-      break;
-    case 3:
-      request.mutable_describe_waiting()->set_group_key(kGroup);
-      break;
-    case 4:
-      request.mutable_step_sequence()->set_graph_key(1);
-      break;
-    case 5:
-      request.mutable_end_group()->set_group_key(kGroup);
-      request.mutable_end_group()->set_generation(1);
-      request.mutable_end_group()->mutable_reason()->set_code(1);
-      break;
-    case 6:
-      request.mutable_cancel_execution()->mutable_key()->set_group(kGroup);
-      request.mutable_cancel_execution()->mutable_key()->set_generation(1);
-      break;
-    default:
-      request.mutable_cleanup_step()->set_step(1);
-  }
-  return request;
-}
-
-TEST_F(ClusterResolveTest, WhateverBytesATaskSendsEndInAnAnswer) {
-  Begin({.num_tasks = 2});
-  std::mt19937_64 draw(1);
-  const uint64_t incarnation = cluster_->Device(1, 0).incarnation;
-  int num_sent = 0;
-  int num_answered = 0;
-  for (int round = 0; round < 4000; ++round) {
-    std::string bytes = RequestOfKind(round % 8).SerializeAsString();
-    for (uint64_t i = 0; i < draw() % 4; ++i) {
-      bytes[draw() % bytes.size()] = static_cast<char>(draw());
-    }
-    proto::ControlRequest request;
-    if (!request.ParseFromString(bytes)) continue;
-    // Valid requests would wait for the other member, or for a decision.
-    if (request.has_complete_params()) {
-      request.mutable_complete_params()->mutable_device()->set_task(0);
-    }
-    if (request.has_await_decisions()) {
-      request.mutable_await_decisions()->set_after(1);
-    }
-    ++num_sent;
-    cluster_->Send({1, incarnation}, 0, request,
-                   [&](const ControlAnswer&) { ++num_answered; });
-    cluster_->RunFor(absl::Milliseconds(5));
-  }
-  cluster_->RunFor(absl::Minutes(2));
-  EXPECT_GT(num_sent, 1000);
-  EXPECT_EQ(num_answered, num_sent);
-}
-
 TEST_F(ClusterResolveTest, AnEmptyMessageAndTasksThatDoNotExistAreRefused) {
   Begin({.num_tasks = 2});
   const auto send = [&](ControlCaller caller, const proto::ControlRequest& m) {
@@ -479,24 +412,30 @@ TEST_F(ClusterResolveTest, AnEmptyMessageAndTasksThatDoNotExistAreRefused) {
   const uint64_t incarnation = cluster_->Device(1, 0).incarnation;
   EXPECT_THAT(send({1, incarnation}, {}),
               IsInvalidArgument("asks for nothing"));
+  proto::ControlRequest heartbeat;
+  heartbeat.mutable_heartbeat()->set_hold_ms(5);
   for (int task : {-1, 2, 1 << 30}) {
-    EXPECT_THAT(send({task, 5}, RequestOfKind(1)),
+    EXPECT_THAT(send({task, 5}, heartbeat),
                 IsInvalidArgument("the tasks are 0 to 1"));
   }
-  for (int kind : {6, 7}) {
-    EXPECT_THAT(send({1, incarnation}, RequestOfKind(kind)),
-                IsUnimplemented("task 0"));
+  proto::ControlRequest cancel, cleanup;
+  cancel.mutable_cancel_execution()->mutable_key()->set_group(kGroup);
+  cancel.mutable_cancel_execution()->mutable_key()->set_generation(1);
+  cleanup.mutable_cleanup_step()->set_step(1);
+  for (const auto& request : {cancel, cleanup}) {
+    EXPECT_THAT(send({1, incarnation}, request), IsUnimplemented("task 0"));
   }
   for (int hold_ms : {-1, 60'001, 1 << 30}) {
-    proto::ControlRequest request;
-    request.mutable_heartbeat()->set_hold_ms(hold_ms);
-    EXPECT_THAT(send({1, incarnation}, request),
+    heartbeat.mutable_heartbeat()->set_hold_ms(hold_ms);
+    EXPECT_THAT(send({1, incarnation}, heartbeat),
                 IsInvalidArgument(absl::StrCat("hold_ms is ", hold_ms)));
   }
-  proto::ControlRequest end = RequestOfKind(5);
+  proto::ControlRequest end;
+  end.mutable_end_group()->set_group_key(kGroup);
   end.mutable_end_group()->set_generation(UINT64_MAX);
+  end.mutable_end_group()->mutable_reason()->set_code(1);
   EXPECT_THAT(send({1, incarnation}, end), IsInvalidArgument("generation"));
-  end = RequestOfKind(5);
+  end.mutable_end_group()->set_generation(1);
   end.mutable_end_group()->clear_reason();
   EXPECT_THAT(send({1, incarnation}, end), IsInvalidArgument("error.code"));
 }

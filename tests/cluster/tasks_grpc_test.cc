@@ -26,6 +26,7 @@
 #include "outfeed/remote/stream_link.h"
 #include "tests/cluster/grpc_tasks.h"
 #include "tests/cluster/named_call.h"
+#include "tests/cluster/named_tensor_cases.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/collective.h"
@@ -197,26 +198,12 @@ class NamedTensorsGrpcTest : public testing::Test {
     runtimes_ = *std::move(runtimes);
   }
 
-  // Reduces the names on all ranks, each rank starting with a different name.
-  // Returns the calls with their results.
-  std::vector<NamedCall> ReduceOnAll(const std::vector<std::string>& names,
-                                     const std::vector<Tensor>& inputs) {
-    std::vector<NamedCall> calls(kNumRanks * names.size());
-    BlockingCounter left(static_cast<int>(calls.size()));
-    for (size_t i = 0; i < calls.size(); ++i) {
-      const size_t rank = i % kNumRanks;
-      const size_t name = (i / kNumRanks + rank * 17) % names.size();
-      runtimes_[rank]->coordinator().AllReduce(
-          {.name = names[name],
-           .input = inputs[rank],
-           .output = &calls[i].output},
-          [&call = calls[i], &left](absl::Status status) {
-            call.Set()(std::move(status));
-            left.DecrementCount();
-          });
+  RanksHere ranks() {
+    RanksHere ranks{.num_ranks = kNumRanks};
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      ranks.coordinators[rank] = &runtimes_[rank]->coordinator();
     }
-    left.Wait();
-    return calls;
+    return ranks;
   }
 
   DefaultEnvironment environment_{/*num_workers=*/2};
@@ -224,28 +211,16 @@ class NamedTensorsGrpcTest : public testing::Test {
 };
 
 TEST_F(NamedTensorsGrpcTest, RanksMeetHearWhatDiffersAndShutDown) {
-  std::vector<std::string> names;
-  for (int i = 0; i < 200; ++i) names.push_back(absl::StrCat("tensor ", i));
-  names.push_back(std::string("a\0b", 3));
-  names.push_back(std::string(kMaxTensorNameBytes, '\xff'));
-  std::vector<Tensor> inputs, others;
-  for (int rank = 0; rank < kNumRanks; ++rank) {
-    inputs.push_back(Filled(DType::kFloat32, TensorShape::Vector(100),
-                            static_cast<float>(rank + 1)));
-    others.push_back(Filled(DType::kFloat32, TensorShape::Vector(rank), 0));
-  }
-  for (int round = 0; round < 2; ++round) {
-    for (const NamedCall& call : ReduceOnAll(names, inputs)) {
-      ASSERT_THAT(call.status, IsOk());
-      EXPECT_THAT(call.Values(), Each(6));
-    }
-    for (const NamedCall& call : ReduceOnAll(names, others)) {
-      EXPECT_THAT(call.status,
-                  IsFailedPrecondition("mismatched allreduce tensor shapes"));
-    }
-  }
+  const auto wait = [](const std::vector<NamedCallPtr>& calls) {
+    for (const NamedCallPtr& call : calls) call->Wait();
+    return true;
+  };
+  ExpectAllThreadsMeet(ranks());
+  ExpectNamesAreAnyBytes(ranks(), wait);
+  ExpectAllHearWhatDiffers(ranks(), wait);
   const auto waiting =
-      CallAllGather(runtimes_[2]->coordinator(), "one asks", inputs[2]);
+      CallAllGather(runtimes_[2]->coordinator(), "one asks",
+                    Filled(DType::kFloat32, TensorShape::Vector(100), 1));
   BlockingCounter down(kNumRanks);
   for (const auto& runtime : runtimes_) {
     runtime->coordinator().Shutdown([&down](const absl::Status& status) {
@@ -255,26 +230,6 @@ TEST_F(NamedTensorsGrpcTest, RanksMeetHearWhatDiffersAndShutDown) {
   }
   down.Wait();
   EXPECT_THAT(waiting->status, IsCancelled("shut down"));
-}
-
-TEST_F(NamedTensorsGrpcTest, GathersOfOtherRowsAndOfNoneMeet) {
-  for (int round = 0; round < 2 * kNumRanks; ++round) {
-    std::vector<NamedCallPtr> calls;
-    std::vector<float> wanted;
-    for (int rank = 0; rank < kNumRanks; ++rank) {
-      const int rows = (rank + round) % kNumRanks;  // 0 on one rank.
-      wanted.insert(wanted.end(), rows, static_cast<float>(rank));
-      calls.push_back(
-          CallAllGather(runtimes_[rank]->coordinator(), "rows",
-                        Filled(DType::kFloat32, TensorShape::Vector(rows),
-                               static_cast<float>(rank))));
-    }
-    for (const NamedCallPtr& call : calls) {
-      call->Wait();
-      ASSERT_THAT(call->status, IsOk());
-      EXPECT_EQ(call->Values(), wanted);
-    }
-  }
 }
 
 // Each rank waits for another one, which makes no request; the destruction ends
@@ -394,18 +349,6 @@ TEST_F(OutfeedGrpcTest, ASlowCallbackHoldsTheWorkerBack) {
   EXPECT_EQ(num_wrong_, 0);
 }
 
-TEST_F(OutfeedGrpcTest, AFailedCallbackReachesTheWorker) {
-  callback_ = [this] {
-    return num_received_ < 100 ? absl::OkStatus()
-                               : absl::DataLossError("no disk");
-  };
-  Start(/*max_queued_bytes=*/1000);
-  const auto failed = IsDataLoss("task:1", "no disk");
-  EXPECT_THAT(SendAll(100'000'000), failed);
-  EXPECT_THAT(pair_->AwaitExportEnd(), failed);
-  EXPECT_EQ(num_received_, 100);
-}
-
 TEST_F(OutfeedGrpcTest, TheLossOfTheWorkerEndsTheReceiver) {
   Start(kNoLimit);
   EXPECT_THAT(SendAll(100), IsOk());
@@ -421,14 +364,6 @@ TEST_F(OutfeedGrpcTest, TheLossOfTaskZeroEndsTheWorker) {
   runtimes_[0].reset();
   EXPECT_THAT(SendAll(100'000'000), Not(IsOk()));
   EXPECT_THAT(pair_->AwaitExportEnd().message(), HasSubstr("task:0/"));
-}
-
-TEST_F(OutfeedGrpcTest, AnAbortAtTaskZeroReachesTheWorker) {
-  Start(/*max_queued_bytes=*/1000);
-  runtimes_[0]->manager().FindOrCreate(kStep)->StartAbort(
-      absl::AbortedError("stopped"));
-  EXPECT_THAT(SendAll(100'000'000), IsAborted("stopped"));
-  EXPECT_THAT(pair_->Shutdown(), IsAborted());
 }
 
 TEST_F(OutfeedGrpcTest, TheEndOfTheGroupEndsBothEnds) {
