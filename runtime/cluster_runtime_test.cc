@@ -496,16 +496,6 @@ TEST_P(ClusterRuntimeTest, LeavingDoesNotWaitForATaskThatIsGone) {
   ExpectEnds(Pointers(left), IsOk());
 }
 
-TEST_P(ClusterRuntimeTest, LeavingSaysWhoIsNotDone) {
-  Outcome left;
-  runtimes_[0]->Leave(After(absl::Seconds(30)), left.Set());
-  environment_.RunAll();
-  environment_.Advance(absl::Seconds(31));
-  EXPECT_THAT(left.status, testing::Optional(IsDeadlineExceeded(
-                               "task 0 (a:1) is done",
-                               "task 1 (b:1), task 2 (c:1) did not")));
-}
-
 TEST_P(ClusterRuntimeTest, LeavingEndsWithTheRuntime) {
   Outcome left;
   runtimes_[0]->Leave(After(absl::Seconds(30)), left.Set());

@@ -274,6 +274,11 @@ TEST_F(ClusterLeaveTest, EndsWithTheReasonNowAndLater) {
 }
 
 TEST_F(ClusterLeaveTest, TheDeadlineNamesWhoHasNotSaidGoodbye) {
+  Leave();
+  environment_.Advance(absl::Seconds(3));
+  EXPECT_THAT(ended_, testing::Optional(IsDeadlineExceeded(
+                          "task 0 (a:1) is done",
+                          "task 1 (b:1), task 2 (c:1) did not")));
   Leave().Answer(1).Goodbye(2, 5).Answer(2);
   environment_.Advance(absl::Seconds(3));
   EXPECT_THAT(ended_,

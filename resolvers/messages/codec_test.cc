@@ -521,31 +521,5 @@ TEST(GroupCodecTest, OnlyTheSourceOfABroadcastIsItsRoot) {
               IsInvalidArgument("is the source"));
 }
 
-TEST(GroupCodecTest, SpoiltBytesAreDecodedOrRefused) {
-  const CollGroupParams group = GroupOf({{0, 0}, {0, 1}, {1, 0}, {1, 1}});
-  proto::Settled settled;
-  *settled.mutable_group() = EncodeGroup(group);
-  *settled.mutable_instance() = InstanceOf(RequestOf(4));
-  const std::string good = settled.SerializeAsString();
-  std::mt19937_64 draw(1);
-  int num_parsed = 0;
-  for (int round = 0; round < 20'000; ++round) {
-    std::string bytes = good;
-    for (uint64_t i = 0; i <= draw() % 4; ++i) {
-      bytes[draw() % bytes.size()] = static_cast<char>(draw());
-    }
-    proto::Settled message;
-    if (!message.ParseFromString(bytes)) continue;
-    ++num_parsed;
-    const auto decoded =
-        DecodeGroup(ClusterOf(3), RequestOf(4), message.group());
-    EXPECT_TRUE(!decoded.ok() || (*decoded)->size() == 4);
-    DecodeInstance(RequestOf(4), group, 1, message.instance())
-        .status()
-        .IgnoreError();
-  }
-  EXPECT_GT(num_parsed, 1000);
-}
-
 }  // namespace codec_test
 }  // namespace tutti

@@ -61,6 +61,14 @@ class LeanDevice : public CpuDevice {
   const bool* const has_memory_;
 };
 
+RanksHere RanksOf(NamedTensorJob& job) {
+  RanksHere ranks{.num_ranks = job.num_ranks()};
+  for (int rank = 0; rank < ranks.num_ranks; ++rank) {
+    ranks.coordinators[rank] = &job.at(rank);
+  }
+  return ranks;
+}
+
 class NamedTensorsTest : public testing::TestWithParam<Case> {
  protected:
   void Begin(CoordinatorSettings settings = {}, int num_ranks = kNumRanks) {
@@ -125,9 +133,11 @@ class NamedTensorsTest : public testing::TestWithParam<Case> {
     return calls;
   }
 
-  void FormGroup() {
-    ReduceOnAll({"first"});
+  // Reduces the names on all ranks and expects success.
+  void ExpectAllMeet(const std::vector<std::string>& names) {
+    const auto calls = ReduceOnAll(names);
     environment_.RunAll();
+    ExpectEnds(calls, IsOk());
   }
 
   // Elements are all rank + 1.
@@ -139,13 +149,7 @@ class NamedTensorsTest : public testing::TestWithParam<Case> {
     return Filled(dtype, *TensorShape::Create(dims), 0);
   }
 
-  RanksHere ranks() {
-    RanksHere ranks{.num_ranks = job_->num_ranks()};
-    for (int rank = 0; rank < ranks.num_ranks; ++rank) {
-      ranks.coordinators[rank] = &at(rank);
-    }
-    return ranks;
-  }
+  RanksHere ranks() { return RanksOf(*job_); }
 
   SimulatedEnvironment environment_{GetParam().seed};
   bool has_host_memory_ = true;
@@ -288,7 +292,7 @@ TEST_P(NamedTensorsTest, ManyNewSizesLeaveRoomForOtherCollectives) {
   if (GetParam().seed > 2) GTEST_SKIP() << "it takes long";
   for (const bool gathers : {false, true}) {
     Begin({.fusion_bytes = gathers ? int64_t{1} << 20 : 0});
-    FormGroup();
+    ExpectAllMeet({"first"});
     constexpr int kNumNames = 1500;
     std::vector<NamedCallPtr> calls;
     // The last rank requests first; its later messages are delayed.
@@ -330,7 +334,7 @@ TEST_P(NamedTensorsTest, ManyNewSizesLeaveRoomForOtherCollectives) {
 // Covers tensors that are ready, but not decided because too many are new.
 TEST_P(NamedTensorsTest, AShutdownEndsWhatWaitsForNewSizesToBeSettled) {
   Begin({.fusion_bytes = 0});
-  FormGroup();
+  ExpectAllMeet({"first"});
   constexpr int kNumNames = 600;
   std::vector<NamedCallPtr> calls;
   for (int rank = kNumRanks - 1; rank >= 0; --rank) {
@@ -444,9 +448,7 @@ TEST_P(NamedTensorsTest, ALimitEndsATensorThatStalls) {
   environment_.Advance(absl::Seconds(71));
   ExpectEnds({first, second},
              IsDeadlineExceeded("tensor \"slow\"", "ranks that have not: [0]"));
-  const auto again = ReduceOnAll({"slow"});
-  environment_.RunAll();
-  ExpectEnds(again, IsOk());
+  ExpectAllMeet({"slow"});
 }
 
 // --- The end -----------------------------------------------------------------
@@ -623,9 +625,7 @@ TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsTensorsOnAllRanks) {
       }
       if (shuts_down) continue;
       has_memory = true;
-      const auto again = ReduceOnAll({"a", "b", "c"});
-      environment_.RunAll();
-      ExpectEnds(again, IsOk());
+      ExpectAllMeet({"a", "b", "c"});
     }
   }
   EXPECT_GT(num_without_memory, 0);
@@ -697,31 +697,24 @@ class NamedTensorsConcurrencyTest : public testing::Test {
   }
   ~NamedTensorsConcurrencyTest() override { environment_.Stop(); }
 
-  RanksHere ranks() {
-    RanksHere ranks{.num_ranks = kNumRanks};
-    for (int rank = 0; rank < kNumRanks; ++rank) {
-      ranks.coordinators[rank] = &job_.at(rank);
-    }
-    return ranks;
-  }
-
   StoppableEnvironment environment_;
   NamedTensorJob job_{kNumRanks, environment_.get(), {}};
 };
 
 TEST_F(NamedTensorsConcurrencyTest, AllThreadsOfAllRanksMeet) {
-  ExpectAllThreadsMeet(ranks());
+  ExpectAllThreadsMeet(RanksOf(job_));
 }
 
 TEST_F(NamedTensorsConcurrencyTest, AShutdownAmongThreadsLeavesNobodyWaiting) {
-  const auto ran = ExpectAShutdownLeavesNoThreadWaiting(ranks(), /*by=*/1);
+  const auto ran =
+      ExpectAShutdownLeavesNoThreadWaiting(RanksOf(job_), /*by=*/1);
   for (int rank = 0; rank < kNumRanks; ++rank) {
     EXPECT_EQ(ran.at(rank), ran.at(1));
   }
 }
 
 TEST_F(NamedTensorsConcurrencyTest, ChainsOfRequestsNeedNoStack) {
-  ExpectChainsEnd(ranks());
+  ExpectChainsEnd(RanksOf(job_));
 }
 
 }  // namespace named_tensors_test

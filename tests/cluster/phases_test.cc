@@ -423,30 +423,6 @@ TEST_F(InstancePhaseTest, ImplementationThatCannotServeListsThoseThatCan) {
                                "RingReduce, ShuffleReduce, ", ", TreeReduce"));
 }
 
-TEST_F(InstancePhaseTest, MergeOpThatDoesNotCommuteIsServedByReduceScatter) {
-  CollectiveRequest request = job_.AllReduceRequest(6);
-  request.op = ReduceScatter{};
-  // Concatenates the digits of both numbers.
-  request.merge_op =
-      *MergeOp::Custom({.name = "append",
-                        .apply = [](DType, const void* left, const void* right,
-                                    void* into, int64_t num_elements) {
-                          for (int64_t i = 0; i < num_elements; ++i) {
-                            const auto digits = [i](const void* values) {
-                              return static_cast<const float*>(values)[i];
-                            };
-                            const float shift = digits(right) < 10 ? 10 : 100;
-                            static_cast<float*>(into)[i] =
-                                digits(left) * shift + digits(right);
-                          }
-                          return absl::OkStatus();
-                        }});
-  for (const LocalJob::Call* call : job_.RunAll(request)) {
-    ExpectEnds({call}, IsOk());
-    EXPECT_THAT(call->result(), testing::ElementsAre(123, 123));
-  }
-}
-
 int num_priced = 0;
 int num_initialised = 0;
 

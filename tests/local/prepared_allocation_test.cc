@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "tests/doubles/local_job.h"
 #include "tests/doubles/status_matchers.h"
@@ -119,6 +120,16 @@ class PreparedAllocationTest : public testing::TestWithParam<Case> {
     return GetParam().implementation.empty() ? 0 : kMostGrowths;
   }
 
+  // Runs `run` until the tables have grown, and then `times` more.
+  void ExpectFewAllocations(int times, int64_t most,
+                            absl::FunctionRef<void()> run) {
+    for (int i = 0; i < 20; ++i) run();
+    const int64_t before = num_allocations;
+    for (int i = 0; i < times; ++i) run();
+    EXPECT_LE(num_allocations - before, most);
+    EXPECT_EQ(num_ok_, (20 + times) * GetParam().num_devices);
+  }
+
   void StartAll() {
     for (const auto& prepared : prepared_) {
       prepared->Start([this](const absl::Status& status) {
@@ -173,19 +184,11 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.Name(); });
 
 TEST_P(PreparedAllocationTest, StartsAllocateNothing) {
-  for (int i = 0; i < 20; ++i) StartAll();  // Lets the tables grow.
-  const int64_t before = num_allocations;
-  for (int i = 0; i < 1000; ++i) StartAll();
-  EXPECT_LE(num_allocations - before, MostAllocations());
-  EXPECT_EQ(num_ok_, 1020 * GetParam().num_devices);
+  ExpectFewAllocations(1000, MostAllocations(), [this] { StartAll(); });
 }
 
 TEST_P(PreparedAllocationTest, CallsOfTheSameRequestAllocateNothing) {
-  for (int i = 0; i < 20; ++i) CallAll();
-  const int64_t before = num_allocations;
-  for (int i = 0; i < 1000; ++i) CallAll();
-  EXPECT_LE(num_allocations - before, MostAllocations());
-  EXPECT_EQ(num_ok_, 1020 * GetParam().num_devices);
+  ExpectFewAllocations(1000, MostAllocations(), [this] { CallAll(); });
 }
 
 TEST_P(PreparedAllocationTest, StartsFromDoneAllocateNothing) {
@@ -218,13 +221,7 @@ TEST_P(PreparedAllocationTest, StartsFromDoneAllocateNothing) {
 }
 
 // Collectives that send messages or are cut into slices.
-class PreparedRunTest : public PreparedAllocationTest {
- protected:
-  void RunAll() {
-    StartAll();
-    job_.environment().RunAll();
-  }
-};
+class PreparedRunTest : public PreparedAllocationTest {};
 
 INSTANTIATE_TEST_SUITE_P(
     Collectives, PreparedRunTest,
@@ -239,12 +236,10 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.Name(); });
 
 TEST_P(PreparedRunTest, StartsAllocateNothing) {
-  constexpr int kNumStarts = 100;
-  for (int i = 0; i < 20; ++i) RunAll();
-  const int64_t before = num_allocations;
-  for (int i = 0; i < kNumStarts; ++i) RunAll();
-  EXPECT_LE(num_allocations - before, kMostGrowths);
-  EXPECT_EQ(num_ok_, (20 + kNumStarts) * GetParam().num_devices);
+  ExpectFewAllocations(/*times=*/100, kMostGrowths, [this] {
+    StartAll();
+    job_.environment().RunAll();
+  });
 }
 
 }  // namespace

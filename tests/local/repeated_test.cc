@@ -64,6 +64,13 @@ class RepeatedFixture : public testing::Test {
     return std::vector<float>(begin, begin + kNumElements);
   }
 
+  // Expects that all elements of all outputs are `sum`.
+  void ExpectResults(int sum) {
+    for (int device = 0; device < kNumDevices; ++device) {
+      EXPECT_THAT(Result(device), testing::Each(sum)) << "device " << device;
+    }
+  }
+
   std::shared_ptr<const CollectiveRequest> Request(
       InstanceKey instance = 1) const {
     CollectiveRequest request =
@@ -188,9 +195,7 @@ TEST_P(RepeatedRunsTest, ReadTheInputsOfTheDay) {
   for (int i = 2; i < 7; ++i) {
     SetInputs(static_cast<float>(i));
     RunAllAndExpect(IsOk());
-    for (int device = 0; device < kNumDevices; ++device) {
-      EXPECT_THAT(Result(device), AllOf(SizeIs(kNumElements), Each(6 * i)));
-    }
+    ExpectResults(6 * i);
   }
 }
 
@@ -248,9 +253,7 @@ TEST_P(RepeatedRunsTest, AnothersLimitEndsThemForThisExecution) {
     Run((device + 2) % kNumDevices);
     ExpectAllEnded(IsCancelled("changed my mind"));
     RunAllAndExpect(IsOk());
-    for (int other = 0; other < kNumDevices; ++other) {
-      EXPECT_THAT(Result(other), Each(6 * (device + 2)));
-    }
+    ExpectResults(6 * (device + 2));
   }
 }
 
@@ -280,9 +283,7 @@ INSTANTIATE_TEST_SUITE_P(Implementations, RepeatedCallsTest,
 TEST_P(RepeatedCallsTest, AllocateAnOutputThatIsNotSet) {
   for (Tensor& output : outputs_) output = Tensor();
   CallAllAndExpect(IsOk());
-  for (int device = 0; device < kNumDevices; ++device) {
-    EXPECT_THAT(Result(device), Each(6));
-  }
+  ExpectResults(6);
 }
 
 TEST_P(RepeatedCallsTest, WhoSharesAnOutputMayHaveItsOwnTheNextTime) {
@@ -307,9 +308,7 @@ TEST_P(RepeatedCallsTest, NeedNoCallback) {
     job_.executor().ExecuteAsync(Args(device), nullptr);
   }
   job_.environment().RunAll();
-  for (int device = 0; device < kNumDevices; ++device) {
-    EXPECT_THAT(Result(device), Each(6));
-  }
+  ExpectResults(6);
 }
 
 TEST_P(RepeatedCallsTest, ManyMayBeUnderWay) {
@@ -401,9 +400,7 @@ TEST_P(RepeatedCallsTest, OthersMayCallWithAnEqualRequestOrWithSegments) {
   segments.output = nullptr;
   Call(segments, 2);
   ExpectAllEnded(IsOk());
-  for (int device = 0; device < kNumDevices; ++device) {
-    EXPECT_THAT(Result(device), Each(6));
-  }
+  ExpectResults(6);
 }
 
 TEST_P(RepeatedCallsTest, WhatDependsOnThemWaitsForAllOfThem) {
