@@ -82,19 +82,6 @@ class GroupPhaseTest : public testing::Test {
       ParamResolverLocal::Create({});
 };
 
-TEST_F(GroupPhaseTest, CompletesWhenTheLastMemberComes) {
-  const auto first = Join(Cpu(0, 0), Request(2));
-  EXPECT_FALSE(first->has_value());
-  const auto second = Join(Cpu(0, 1), Request(2));
-  ASSERT_TRUE(first->has_value() && second->has_value());
-  ASSERT_THAT(**first, IsOk());
-  ASSERT_THAT(**second, IsOk());
-  EXPECT_EQ((***first)->default_rank, 0);
-  EXPECT_EQ((***second)->default_rank, 1);
-  EXPECT_EQ((***first)->group, (***second)->group);
-  EXPECT_EQ((***first)->instance, (***second)->instance);
-}
-
 TEST_F(GroupPhaseTest, MembersThatDoNotFitGetAnErrorThatNamesBoth) {
   CollectiveRequest on_gpu = Request(3);
   on_gpu.device_type = "GPU";
@@ -149,16 +136,6 @@ TEST_F(GroupPhaseTest, SameDeviceTwiceWithTheSameIncarnationIsIdempotent) {
   EXPECT_EQ((***again)->default_rank, 0);
 }
 
-TEST_F(GroupPhaseTest, RanksThatCallersGiveAreHonoured) {
-  Join(Cpu(0, 0), Request(3, 2));
-  Join(Cpu(0, 1), Request(3, 0));
-  const auto last = Join(Cpu(1, 0), Request(3, 1));
-  ASSERT_TRUE(last->has_value());
-  ASSERT_THAT(**last, IsOk());
-  EXPECT_EQ((***last)->default_rank, 1);
-  EXPECT_THAT(MembersOf(**last), ElementsAre("0:1", "1:0", "0:0"));
-}
-
 TEST_F(GroupPhaseTest, DefaultOrderIsTasksInNumericOrder) {
   Join(Cpu(10, 0), Request(4));
   Join(Cpu(9, 1), Request(4));
@@ -180,46 +157,6 @@ TEST_F(GroupPhaseTest, DefaultOrderFollowsTheStrongestLinksWithinATask) {
   }
   ASSERT_THAT(**last, IsOk());
   EXPECT_THAT(MembersOf(**last), ElementsAre("0:0", "0:2", "0:1", "0:3"));
-}
-
-TEST_F(GroupPhaseTest, CancelledWaitLeavesNothingBehind) {
-  const auto token = std::make_shared<Cancellation>();
-  const auto first = Join(Cpu(0, 0), Request(3), token);
-  token->Cancel(absl::CancelledError("no more"));
-  ASSERT_TRUE(first->has_value());
-  EXPECT_THAT(**first, IsCancelled("no more"));
-  EXPECT_EQ(resolver_->num_groups(), 0u);
-  // Another size is now allowed.
-  Join(Cpu(0, 0), Request(2));
-  EXPECT_THAT(**Join(Cpu(0, 1), Request(2)), IsOk());
-}
-
-TEST_F(GroupPhaseTest, CancelledWaitOfOneLeavesTheOthersWaiting) {
-  const auto token = std::make_shared<Cancellation>();
-  const auto first = Join(Cpu(0, 0), Request(2));
-  const auto second = Join(Cpu(0, 1), Request(3), token);
-  ASSERT_TRUE(first->has_value());  // The sizes differ.
-  resolver_->EndGroup(9, absl::CancelledError("again"));
-  const auto third = Join(Cpu(0, 0), Request(2));
-  const auto fourth = Join(Cpu(0, 0), Request(2), token);
-  token->Cancel(absl::CancelledError("no more"));
-  EXPECT_FALSE(third->has_value());
-  ASSERT_TRUE(fourth->has_value());
-  Join(Cpu(0, 1), Request(2));
-  ASSERT_TRUE(third->has_value());
-  EXPECT_THAT(**third, IsOk());
-}
-
-TEST_F(GroupPhaseTest, EndedGroupIsFormedAgainAsTheNextGeneration) {
-  Join(Cpu(0, 0), Request(2));
-  const auto before = Join(Cpu(0, 1), Request(2));
-  resolver_->EndGroup(9, absl::AbortedError("lost"));
-  EXPECT_THAT((***before)->group->cancellation->status(), IsAborted("lost"));
-  Join(Cpu(0, 0, /*incarnation=*/2), Request(2));
-  const auto after = Join(Cpu(0, 1), Request(2));
-  ASSERT_THAT(**after, IsOk());
-  EXPECT_GT((***after)->group->generation, (***before)->group->generation);
-  EXPECT_FALSE((***after)->group->cancellation->cancelled());
 }
 
 TEST_F(GroupPhaseTest, ResolverThatGoesAwayEndsWhatWaits) {
@@ -520,13 +457,6 @@ TEST_F(InstancePhaseTest, LaterCallThatAsksForSomethingElseFailsOnAllMembers) {
   ExpectEnds(RunWithOneChanged(
                  request, [](auto& r) { r.shape = TensorShape::Vector(7); }),
              IsInvalidArgument("[6]", "[7]"));
-  ExpectEnds(job_.RunAll(request), IsOk());
-}
-
-TEST_F(InstancePhaseTest, FailedInstanceCanBeAskedForAgain) {
-  const CollectiveRequest request = job_.AllReduceRequest(6);
-  ExpectDifferenceFound(request, [](auto& r) { r.dtype = DType::kFloat64; },
-                        {"dtype"});
   ExpectEnds(job_.RunAll(request), IsOk());
 }
 
