@@ -5,6 +5,7 @@ usage: tutti_usage_test.py TUTTI
 """
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -24,7 +25,10 @@ WRONG = """
 fly => unknown command "fly" & known: run, perf, launch, worker,
 
 run FILES => wanted a COLLECTIVE & all_to_all & see `tutti run --help`
-run fly FILES
+run allreduce FILES => all_reduce
+run reduce FILES --reduction mean => bxor, avg
+run reduce FILES --permutation 0 => --permutation does not go with reduce, only with permute
+run gather --output out => gather needs --input
 run all_reduce
 run all_reduce --input x
 run all_reduce --output out
@@ -42,25 +46,28 @@ run all_reduce FILES --reduction fly
 run all_reduce FILES --algorithm Fly
 run all_reduce FILES --algorithm '' => --algorithm: "" is no name
 run all_reduce FILES --algorithm PairwiseAllToAll
-run all_reduce FILES --root 0
-run all_reduce FILES --groups 2
+run all_reduce FILES --root 0 => --root does not go with all_reduce, only with broadcast, reduce, gather, scatter
+run all_reduce FILES --groups 2 => --groups 2 does not divide
 run all_reduce FILES --groups 0
 run all_reduce FILES --tasks 2
 run all_reduce FILES --tasks 1 --tasks 2 => --tasks is given more than once
 run all_reduce FILES --devices 4
+run all_reduce --input in/rank0.npy --output out --devices 4 => --devices 4 does not fit 1 input file;
+run scatter --input in/rank0.npy in/rank1.npy --output out --devices 4 => root's file alone
 run all_reduce FILES --deadline -1
 run all_reduce FILES --deadline nan
 run all_reduce FILES --deadline 1s => --deadline: "1s" & positive number of seconds
-run all_reduce FILES --rank-list 0,1,2,4 => --rank-list
-run all_reduce FILES --rank-list 1,1 => --rank-list
+run all_reduce FILES --rank-list 0,3 => --rank-list: [0,3] does not list ranks of a group of 3: 3 is no rank
+run all_reduce FILES --rank-list 1,0,1 => --rank-list: [1,0,1] does not list ranks of a group of 3: 1 stands twice
 run all_reduce FILES --rank-list 0,x => --rank-list
 run all_reduce FILES --watch=false => --watch takes no value
-run broadcast FILES --root 3
+run broadcast FILES --root 3 => --root 3 is no rank of a group of 3; wanted 0 to 2
 run broadcast FILES --root -1
 run reduce FILES --root x => --root: "x" is no whole number from 0 to 65535
 run permute FILES
-run permute FILES --permutation 0,1,1
-run permute FILES --permutation 0,1
+run permute FILES --permutation 2,0,0 => --permutation: [2,0,0] is not a permutation of 3 ranks: 0 stands twice
+run permute FILES --permutation 2,0,3 => --permutation: [2,0,3] is not a permutation of 3 ranks: 3 is no rank
+run permute FILES --permutation 1,0 => --permutation: [1,0] is not a permutation of 3 ranks: it has 2 entries
 run permute FILES --permutation 2,x,1 => --permutation: "x" is no whole number
 run permute FILES --permutation 1,,0 => --permutation: & has an empty item
 run permute FILES --permutation=1,0, => --permutation: & has an empty item
@@ -68,6 +75,7 @@ run permute FILES --permutation ,1,0 => --permutation: & has an empty item
 run permute FILES --rank-list 0,,1 => --rank-list: & has an empty item
 run barrier
 run barrier FILES
+run barrier --devices 2 --reduction sum => --reduction does not go with barrier, only with all_reduce, reduce_scatter, reduce
 run barrier --devices 2 --watch
 
 perf => see `tutti perf --help`
@@ -77,15 +85,23 @@ perf permute --root --check => see `tutti perf --help`
 perf all_reduce extra
 perf all_reduce --max-bytes fly
 perf all_reduce --max-bytes 99999999999999999999 => "99999999999999999999" & 64M
-perf all_reduce --bytes 0
+perf all_reduce --bytes 0 => --bytes 0: wanted at least 1 byte
+perf all_reduce --min-bytes 0 => --min-bytes 0: wanted at least 1 byte
+perf all_reduce --min-bytes 4X => --min-bytes
+perf all_reduce --min-bytes 2M --max-bytes 1M => --min-bytes 2M
+perf all_reduce --max-bytes 1048577G => --max-bytes 1048577G: wanted at most 1048576G
 perf all_reduce --bytes '' => --bytes:  & ""
 perf all_reduce --bytes 4 --max-bytes 8
 perf all_reduce --factor 1
+perf all_reduce --tasks 3 => --tasks 3
+perf all_reduce --rank-list 0,8 => --rank-list: [0,8]
+perf reduce --root 8 => --root 8
 perf all_reduce --devices 0
 perf all_reduce --devices -1 => --devices: "-1" is no whole number from 1 to 65536
 perf all_reduce --device tpu => "tpu" is neither cpu nor gpu
 perf all_reduce --seed -1 => --seed: "-1"
-perf all_reduce --dtype fly
+perf all_reduce --dtype float8 => float8
+perf all_reduce --dtype bool => bool
 perf all_reduce --deadline 0 => --deadline: "0" & positive number of seconds
 perf all_reduce --iterations 0
 perf all_reduce --algorithm Fly
@@ -114,6 +130,8 @@ explain all_reduce --layout 1x65537
 explain all_reduce --bytes fly
 explain all_reduce --bytes '' => --bytes:  & ""
 explain all_reduce --dtype bool
+explain all_reduce --dtype float8
+explain all_reduce --reduction fly
 explain all_reduce --algorithm Fly
 explain all_reduce --root 1
 explain all_gather --reduction sum
@@ -121,6 +139,10 @@ explain barrier --bytes 4 => --bytes does not go with barrier
 explain barrier --dtype int8 => --dtype does not go with barrier
 tune --output x --deadline 0 => --deadline: "0" & positive number of seconds
 tune --output x --bytes '' => --bytes:  & ""
+tune --output x --layout 1x2,3+1 => --layout 3+1: wanted as many devices on each task
+tune --output x --layout 8 => "8" is no layout
+tune --output x --max-bytes 2 => --min-bytes 4 is more than --max-bytes 2
+tune reduce_all --output x => reduce_all
 tune --output x --cluster localhost:1,localhost:2 --task 0 --layout 1x2 => --layout does not go with a cluster
 tune --output x --cluster localhost:1 --devices-per-task 3 => wanted --layout 1x3
 info extra
@@ -129,17 +151,21 @@ verify [RingReduce,TreeReduce] => [RingReduce,TreeReduce]
 verify --max-ranks 0
 
 schedule
-schedule Fly
-schedule LocalReduce => it is code, not a schedule & RingReduce, RingReduceScatter
+schedule Fly => unknown algorithm
+schedule LocalReduce => LocalReduce has no steps to show: it is code, not a schedule; these do: Barrier,  & RingReduce, RingReduceScatter
 schedule RingReduce --ranks 0
 schedule RingReduce --ranks 1025 => --ranks: "1025" is no whole number from 1 to 1024
 schedule RingReduce --layout 8
+schedule TreeReduce --layout 1025x1 => at most 1024 ranks
+schedule RingReduce --ranks 4 --layout 2x4 => --ranks 4 does not fit --layout 2x4, which has 8
 schedule RingReduce --ranks 65 --svg out => --svg draws at most 64 ranks, not 65
-schedule RingReduce --svg out --goal out
-schedule RingReduce --collective barrier
+schedule RingReduce --svg out --goal out => one of --text, --svg and --goal
+schedule RingReduce --collective barrier => RingReduce does not do barrier
+schedule RingReduce --collective fly => fly
 schedule RingReduce --collective gather => RingReduce does not do gather; it does all_reduce
 schedule RingReduce --root 0 => --root does not go with all_reduce
 schedule RingReduce --bytes 0
+schedule RingReduce --bytes x => --bytes
 schedule Scatter --ranks 4 --root 4 => --root 4 is no rank of a group of 4; wanted 0 to 3
 schedule Barrier --bytes 4 => --bytes does not go with barrier
 simulate
@@ -207,6 +233,7 @@ class UsageTest(ToolTest):
         (self.root / "cluster.json").write_text(json.dumps(
             {"tasks": ["localhost:1"], "detect": "no"}))
         (self.root / "broken.json").write_text("{")
+        before = sorted(os.listdir(self.root))
         for case in filter(None, WRONG.splitlines()):
             with self.subTest(case):
                 line, _, wanted = case.partition("=>")
@@ -216,7 +243,7 @@ class UsageTest(ToolTest):
                 self.assertEqual(error.count("--help`"), 1)
                 for text in wanted.split(" & "):
                     self.assertIn(text.strip(), error)
-        self.assert_nothing_written()
+        self.assertEqual(sorted(os.listdir(self.root)), before)
 
     def test_variables_concern_no_command_that_does_not_ask(self):
         for line in ["TUTTI_CLUSTER=host1:1,host2:2 TUTTI_TASK=0 run barrier "
