@@ -31,6 +31,10 @@ constexpr int64_t kMaxBytes = 1 << 20;
 // Elements of float32 that take several messages of a transfer.
 constexpr int64_t kManyElements = (9 << 20) / 4 + 1;
 
+// From one reduction to the next: coprime to their number, so that each takes
+// its turn.
+constexpr size_t kStride = 11;
+
 constexpr int64_t kStep = 1;
 constexpr int kRounds = 2;
 constexpr absl::Duration kLimit = absl::Seconds(60);
@@ -91,7 +95,8 @@ class Matrix {
                          .group_size = num_ranks()};
     if (Reduces(type)) {
       // The next dtype, and another reduction.
-      const Reduction& reduction = reductions_[turn_ * 7 % reductions_.size()];
+      const Reduction& reduction =
+          reductions_[turn_ * kStride % reductions_.size()];
       workload.dtype = reduction.dtype;
       words.reduction = reduction.name;
     }
