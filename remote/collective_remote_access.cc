@@ -18,8 +18,8 @@
 namespace tutti {
 namespace {
 
-TransferChannel::Choice Of(const ExecKey& exec) {
-  return [exec](const BufKey& key) { return key.exec == exec; };
+TransferChannel::Choice In(const EndScope& scope) {
+  return [scope](const BufKey& key) { return scope.Contains(key.exec); };
 }
 
 // Checks whether another task may report a failed execution of the group.
@@ -52,8 +52,8 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
                                 int64_t step_id)
       : access_(std::move(access)), step_id_(step_id) {}
   ~PerStepCollectiveRemoteAccess() override {
-    EndTransfers(
-        absl::CancelledError(absl::StrCat("step ", step_id_, " is over")));
+    access_->EndStep(step_id_, absl::CancelledError(absl::StrCat(
+                                   "step ", step_id_, " is over")));
     access_->Remove(*this, step_id_);
   }
 
@@ -69,10 +69,14 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
   void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
                        absl::Status reason) override {
     // The end of a group is reported to all of its tasks elsewhere.
+    // One sweep ends the group's executions: one by one, each would search all
+    // waiting transfers for its own.
     if (group.cancellation->cancelled()) {
-      return access_->EndGroup(group, exec.step);
+      access_->End(EndScope::Of(exec, EndScope::kGroup),
+                   group.cancellation->status());
+      return;
     }
-    const bool is_first = access_->Cancel(exec, reason);
+    const bool is_first = access_->End(EndScope::Of(exec), reason);
     if (!is_first || group.cancellation->cancelled()) return;
     access_->ReportToOthers(group, exec, reason);
   }
@@ -95,7 +99,7 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
     access_->rendezvous_.ForgetExecution(exec);
   }
   void StartAbort(absl::Status reason) override {
-    EndTransfers(std::move(reason));
+    access_->End(EndScope::OfStep(step_id_), std::move(reason));
   }
 
   std::string DescribeWaiting(const CollGroupParams& group,
@@ -117,11 +121,6 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
   }
 
  private:
-  void EndTransfers(absl::Status reason) {
-    access_->EndTransfers(
-        step_id_, access_->rendezvous_.EndStep(step_id_, std::move(reason)));
-  }
-
   const std::shared_ptr<CollectiveRemoteAccess> access_;
   const int64_t step_id_;
   mutable Mutex mu_;
@@ -160,7 +159,6 @@ void CollectiveRemoteAccess::Remove(const PerStepCollectiveRemoteAccess& step,
   MutexLock lock(&mu_);
   const auto found = steps_.find(step_id);
   if (found != steps_.end() && found->second == &step) steps_.erase(found);
-  rendezvous_.ForgetReasonOf(step_id);
 }
 
 // --- Receiving ---------------------------------------------------------------
@@ -181,7 +179,7 @@ void CollectiveRemoteAccess::Recv(const CollGroupMember& peer,
   transfers.Request(*task, key, recv);
   // An end before the transport had the request has not found it there.
   ended = rendezvous_.StatusOf(key.exec);
-  if (!ended.ok()) transfers.Cancel(Of(key.exec), ended);
+  if (!ended.ok()) transfers.Cancel(In(EndScope::Of(key.exec)), ended);
 }
 
 size_t CollectiveRemoteAccess::num_receiving() const {
@@ -213,7 +211,8 @@ std::string CollectiveRemoteAccess::DescribeWaiting(
     });
   };
   std::set<int> senders;
-  for (const BufKey& key : options_.transport->transfers().UnderWay(Of(exec))) {
+  for (const BufKey& key :
+       options_.transport->transfers().UnderWay(In(EndScope::Of(exec)))) {
     senders.insert(key.from);
   }
   if (!senders.empty()) {
@@ -226,33 +225,20 @@ std::string CollectiveRemoteAccess::DescribeWaiting(
 
 // --- The end of executions and steps -----------------------------------------
 
-bool CollectiveRemoteAccess::Cancel(const ExecKey& exec,
-                                    const absl::Status& reason) {
-  return Report(rendezvous_.EndExecution(exec, reason), Of(exec));
-}
-
-void CollectiveRemoteAccess::EndGroup(const CollGroupParams& group,
-                                      int64_t step_id) {
-  using GroupInStep = BufRendezvous::GroupInStep;
-  const GroupInStep ends = {step_id, group.key, group.generation};
-  Report(
-      rendezvous_.EndGroup(ends, group.cancellation->status()),
-      [ends](const BufKey& key) { return GroupInStep::Of(key.exec) == ends; });
+bool CollectiveRemoteAccess::End(const EndScope& scope, absl::Status reason) {
+  return Report(scope, rendezvous_.End(scope, std::move(reason)));
 }
 
 void CollectiveRemoteAccess::EndStep(int64_t step_id) {
-  const auto ended = rendezvous_.EndStep(step_id, StepHasEndedError(step_id));
-  // First: failures that the end causes here are not reported.
-  rendezvous_.ForgetReasonOf(step_id);
-  EndTransfers(step_id, ended);
+  EndStep(step_id, StepHasEndedError(step_id));
 }
 
-void CollectiveRemoteAccess::EndTransfers(int64_t step_id,
-                                          const BufRendezvous::Ended& ended) {
-  const auto is_of_step = [step_id](const BufKey& key) {
-    return key.exec.step == step_id;
-  };
-  if (!Report(ended, is_of_step)) return;
+void CollectiveRemoteAccess::EndStep(int64_t step_id, absl::Status reason) {
+  const EndScope scope = EndScope::OfStep(step_id);
+  const auto ended = rendezvous_.End(scope, std::move(reason));
+  // First: failures that the end causes here are not reported.
+  rendezvous_.ForgetReasonOf(step_id);
+  Report(scope, ended);
   MutexLock lock(&mu_);
   std::erase_if(ended_executions_, [step_id](const ExecKey& exec) {
     return exec.step == step_id;
@@ -262,10 +248,10 @@ void CollectiveRemoteAccess::EndTransfers(int64_t step_id,
   });
 }
 
-bool CollectiveRemoteAccess::Report(const BufRendezvous::Ended& ended,
-                                    const TransferChannel::Choice& choice) {
+bool CollectiveRemoteAccess::Report(const EndScope& scope,
+                                    const BufRendezvous::Ended& ended) {
   if (!ended.is_first) return false;
-  options_.transport->transfers().Cancel(choice, ended.reason);
+  options_.transport->transfers().Cancel(In(scope), ended.reason);
   return BufRendezvous::Report(ended);
 }
 
@@ -340,7 +326,7 @@ absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
   ASSIGN_OR_RETURN(const auto group,
                    options_.groups->Find(exec.group, exec.generation));
   RETURN_IF_ERROR(CheckIsInGroup(options_.cluster, *group, caller));
-  const bool is_first = Cancel(exec, reason);
+  const bool is_first = End(EndScope::Of(exec), reason);
   PeerAccessInterface::EndedCallback report_to_step;
   {
     MutexLock lock(&mu_);

@@ -130,19 +130,13 @@ class CollectiveRemoteAccess
   void Remove(const PerStepCollectiveRemoteAccess& step, int64_t step_id)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // End waiting and late transfers. Cancel() returns false if that is not the
-  // first end of the execution (BufRendezvous::EndExecution). EndGroup() ends a
-  // group's executions together: one by one, each would search all waiting
-  // transfers for its own.
-  bool Cancel(const ExecKey& exec, const absl::Status& reason);
-  void EndGroup(const CollGroupParams& group, int64_t step_id);
-  void EndTransfers(int64_t step_id, const BufRendezvous::Ended& ended)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // Ends waiting and late transfers. Returns false if that is not the first end
+  // of the scope (BufRendezvous::End).
+  bool End(const EndScope& scope, absl::Status reason);
+  void EndStep(int64_t step_id, absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends the chosen transfers under way, of which the rendezvous had `ended`.
-  // Returns false, and does nothing, if they had ended before.
-  bool Report(const BufRendezvous::Ended& ended,
-              const TransferChannel::Choice& choice);
+  // Ends the transfers under way of the scope, which the rendezvous has ended.
+  bool Report(const EndScope& scope, const BufRendezvous::Ended& ended);
 
   std::set<int> OtherTasksOf(const CollGroupParams& group) const;
   void ReportToOthers(const CollGroupParams& group, const ExecKey& exec,

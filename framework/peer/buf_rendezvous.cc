@@ -68,21 +68,6 @@ BufRendezvous::~BufRendezvous() {
       "the step ended while a transfer waited for its other side"));
 }
 
-absl::Status BufRendezvous::StatusOf(const ExecKey& exec) const {
-  if (num_cancelled_.load(std::memory_order_seq_cst) == 0) {
-    return absl::OkStatus();
-  }
-  MutexLock lock(&cancelled_mu_);
-  const auto found = cancelled_.find(exec);
-  if (found != cancelled_.end()) return found->second;
-  const auto group = cancelled_groups_.find(GroupInStep::Of(exec));
-  if (group != cancelled_groups_.end()) return group->second;
-  const auto step = cancelled_steps_.find(exec.step);
-  if (step != cancelled_steps_.end()) return step->second;
-  return ended_steps_.Contains(exec.step) ? StepHasEndedError(exec.step)
-                                          : aborted_;
-}
-
 template <typename Other, typename Mine>
 absl::StatusOr<std::optional<Other>> BufRendezvous::MeetOrWait(
     const BufKey& key, const Mine& mine) {
@@ -175,52 +160,11 @@ void BufRendezvous::CancelRecvs(
   for (const auto& [key, recv] : ended) Fail(recv, reason_of(key));
 }
 
-BufRendezvous::Ended BufRendezvous::EndExecution(const ExecKey& exec,
-                                                 absl::Status reason) {
-  if (reason.ok()) reason = absl::CancelledError("cancelled");
-  {
-    MutexLock lock(&cancelled_mu_);
-    if (!aborted_.ok() || ended_steps_.Contains(exec.step)) return {};
-    const auto step = cancelled_steps_.find(exec.step);
-    if (step != cancelled_steps_.end()) reason = step->second;
-    if (!cancelled_.try_emplace(exec, reason).second) return {};
-    num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
-  }
-  return {
-      .is_first = true,
-      .reason = std::move(reason),
-      .sides = Sweep([&exec](const BufKey& key) { return key.exec == exec; })};
-}
-
-BufRendezvous::Ended BufRendezvous::EndGroup(const GroupInStep& group,
-                                             absl::Status reason) {
-  if (reason.ok()) reason = absl::CancelledError("cancelled");
-  {
-    MutexLock lock(&cancelled_mu_);
-    if (!aborted_.ok() || HasStepEnded(group.step)) return {};
-    if (!cancelled_groups_.try_emplace(group, reason).second) return {};
-    num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
-  }
-  return {.is_first = true,
-          .reason = std::move(reason),
-          .sides = Sweep([&group](const BufKey& key) {
-            return GroupInStep::Of(key.exec) == group;
-          })};
-}
-
-BufRendezvous::Ended BufRendezvous::EndStep(int64_t step, absl::Status reason) {
-  if (reason.ok()) reason = absl::CancelledError("cancelled");
-  {
-    MutexLock lock(&cancelled_mu_);
-    if (!aborted_.ok() || HasStepEnded(step)) return {};
-    cancelled_steps_.emplace(step, reason);
-    num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
-    ForgetExecutionsOf(step);  // The step's reason counts from now on.
-  }
-  return {.is_first = true,
-          .reason = std::move(reason),
-          .sides = Sweep(
-              [step](const BufKey& key) { return key.exec.step == step; })};
+BufRendezvous::Ended BufRendezvous::End(const EndScope& scope,
+                                        absl::Status reason) {
+  auto first = ends_.Add(scope, std::move(reason));
+  if (!first.has_value()) return {};
+  return {.is_first = true, .reason = *std::move(first), .sides = Sweep(scope)};
 }
 
 bool BufRendezvous::Report(const Ended& ended) {
@@ -230,54 +174,15 @@ bool BufRendezvous::Report(const Ended& ended) {
   return ended.is_first;
 }
 
-// All that have ended count as one in `num_cancelled_`.
-void BufRendezvous::ForgetReasonOf(int64_t step) {
-  MutexLock lock(&cancelled_mu_);
-  if (ended_steps_.empty()) {
-    num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
-  }
-  ended_steps_.Add(step);
-  ForgetExecutionsOf(step);
-  const auto erased = static_cast<int>(cancelled_steps_.erase(step));
-  num_cancelled_.fetch_sub(erased, std::memory_order_seq_cst);
-}
-
-void BufRendezvous::ForgetExecutionsOf(int64_t step) {
-  const auto is_of_step = [step](const auto& cancelled) {
-    return cancelled.first.step == step;
-  };
-  const auto erased = absl::erase_if(cancelled_, is_of_step) +
-                      absl::erase_if(cancelled_groups_, is_of_step);
-  num_cancelled_.fetch_sub(static_cast<int>(erased), std::memory_order_seq_cst);
-}
-
-void BufRendezvous::ForgetExecution(const ExecKey& exec) {
-  if (num_cancelled_.load(std::memory_order_seq_cst) == 0) return;
-  MutexLock lock(&cancelled_mu_);
-  const auto erased = static_cast<int>(cancelled_.erase(exec));
-  num_cancelled_.fetch_sub(erased, std::memory_order_seq_cst);
-}
-
-void BufRendezvous::StartAbort(absl::Status reason) {
-  if (reason.ok()) reason = absl::CancelledError("aborted");
-  {
-    MutexLock lock(&cancelled_mu_);
-    if (!aborted_.ok()) return;
-    aborted_ = reason;
-    num_cancelled_.fetch_add(1, std::memory_order_seq_cst);
-  }
-  Report(
-      {.reason = reason, .sides = Sweep([](const BufKey&) { return true; })});
-}
-
+// Takes out all that waits in the scope.
 std::vector<BufRendezvous::Waiting> BufRendezvous::Sweep(
-    absl::FunctionRef<bool(const BufKey&)> concerns) {
+    const EndScope& scope) {
   std::vector<Waiting> ended;
   for (Shard& shard : shards_) {
     MutexLock lock(&shard.mu);
     for (auto entry = shard.table.begin(); entry != shard.table.end();) {
       const auto current = entry++;
-      if (!concerns(current->first)) continue;
+      if (!scope.Contains(current->first.exec)) continue;
       std::visit([&](const auto& waiting) { CountOut(waiting); },
                  current->second);
       ended.push_back(current->second);

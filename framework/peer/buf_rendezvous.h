@@ -16,8 +16,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "framework/base/ended_steps.h"
 #include "framework/base/mutex.h"
+#include "framework/peer/endings.h"
 #include "tutti/peer_access.h"
 
 namespace tutti {
@@ -45,7 +45,7 @@ class BufRendezvous {
   // INVALID_ARGUMENT if the receiver wants another size or dtype, and
   // FAILED_PRECONDITION if it expects another incarnation of the sender (the
   // receiver gets these, too); RESOURCE_EXHAUSTED past the bound; the reason of
-  // EndExecution, EndGroup, EndStep or StartAbort.
+  // End().
   void Provide(const BufKey& key, const Offer& offer);
 
   // Errors, to the receiver: as Provide, with ALREADY_EXISTS if somebody
@@ -63,67 +63,41 @@ class BufRendezvous {
       absl::FunctionRef<bool(const BufKey&, const Receiver*)> concerns,
       absl::FunctionRef<absl::Status(const BufKey&)> reason_of);
 
-  struct GroupInStep {
-    int64_t step = 0;
-    int64_t group = 0;
-    uint64_t generation = 0;
-
-    static GroupInStep Of(const ExecKey& exec) {
-      return {exec.step, exec.group, exec.generation};
-    }
-    friend bool operator==(const GroupInStep&, const GroupInStep&) = default;
-    template <typename H>
-    friend H AbslHashValue(H h, const GroupInStep& key) {
-      return H::combine(std::move(h), key.step, key.group, key.generation);
-    }
-  };
-
   // A side of a transfer that waits for the other.
   using Waiting = std::variant<Offer, RecvRequest>;
 
-  // Result of an End function, for Report().
+  // Result of End(), for Report().
   struct [[nodiscard]] Ended {
-    bool is_first = false;  // Had not ended before; see EndExecution().
+    bool is_first = false;  // Had not ended before.
     absl::Status reason;
     std::vector<Waiting> sides;
   };
 
-  // Ends all transfers of an execution that wait, and those that come later,
-  // until it is forgotten. The first reason stays; OK is taken as CANCELLED.
-  // Calls nobody: whoever calls this passes what it returns to Report(), once.
-  // In a step that has ended each execution still ends once, with the reason of
-  // the step, until ForgetReasonOf().
-  Ended EndExecution(const ExecKey& exec, absl::Status reason)
-      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
-  void ForgetExecution(const ExecKey& exec) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+  // Ends all transfers in the scope that wait, and those that come later, as
+  // Endings::Add() says: with the first reason. An execution of a step that has
+  // ended still ends once, with the reason of the step. Calls nobody: pass the
+  // result to Report(), once.
+  Ended End(const EndScope& scope, absl::Status reason);
 
-  // The same for all executions of a step, for ever.
-  Ended EndStep(int64_t step, absl::Status reason)
-      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
-
-  // The same for all executions of a group's generation in a step: forgotten
-  // when the step ends.
-  Ended EndGroup(const GroupInStep& group, absl::Status reason)
-      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
-
-  // Remembers of the step only that it has ended (EndedSteps): transfers that
-  // come later end with StepHasEndedError(). REQUIRES: EndStep() was called.
-  void ForgetReasonOf(int64_t step) ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+  // Forget ends, as Endings does.
+  void ForgetExecution(const ExecKey& exec) { ends_.Forget(exec); }
+  void ForgetReasonOf(int64_t step) { ends_.ForgetStep(step); }
 
   // Runs the callbacks of the ended sides. Returns `is_first`.
   static bool Report(const Ended& ended);
 
-  // Both at once.
+  // Do both at once, for an execution and for everything.
   bool CancelExecution(const ExecKey& exec, absl::Status reason) {
-    return Report(EndExecution(exec, std::move(reason)));
+    return Report(End(EndScope::Of(exec), std::move(reason)));
+  }
+  void StartAbort(absl::Status reason) {
+    Report(End(EndScope(), std::move(reason)));
   }
 
-  // Ends everything for ever, in the way of EndStep(); runs the callbacks.
-  void StartAbort(absl::Status reason);
-
   // Reason that ends the transfers of `exec`; OK if none does.
-  absl::Status StatusOf(const ExecKey& exec) const
-      ABSL_LOCKS_EXCLUDED(cancelled_mu_);
+  absl::Status StatusOf(const ExecKey& exec) const {
+    return ends_.StatusOf(exec);
+  }
 
   // Describes what the transfers of `exec` that have begun wait for, for
   // errors: "data of rank 0 for rank 2 (tag 7)", "rank 2 to ask rank 0 for data
@@ -174,33 +148,15 @@ class BufRendezvous {
   }
   void CountOut(const RecvRequest&) {}
 
-  // Takes out all that waits under a key that `concerns` names.
-  std::vector<Waiting> Sweep(absl::FunctionRef<bool(const BufKey&)> concerns);
-
-  void ForgetExecutionsOf(int64_t step)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(cancelled_mu_);
-
-  bool HasStepEnded(int64_t step) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(cancelled_mu_) {
-    return cancelled_steps_.contains(step) || ended_steps_.Contains(step);
-  }
+  std::vector<Waiting> Sweep(const EndScope& scope);
 
   const size_t max_offered_bytes_;
   std::atomic<size_t> num_offered_bytes_{0};
   std::array<Shard, kNumShards> shards_;
 
-  // Set before the tables are swept, and read under a shard's lock before a
-  // side begins to wait. So no side waits that a sweep should have removed.
-  std::atomic<int> num_cancelled_{0};
-  mutable Mutex cancelled_mu_;
-  absl::Status aborted_ ABSL_GUARDED_BY(cancelled_mu_);
-  absl::flat_hash_map<int64_t, absl::Status> cancelled_steps_
-      ABSL_GUARDED_BY(cancelled_mu_);
-  EndedSteps ended_steps_ ABSL_GUARDED_BY(cancelled_mu_);
-  absl::flat_hash_map<GroupInStep, absl::Status> cancelled_groups_
-      ABSL_GUARDED_BY(cancelled_mu_);
-  absl::flat_hash_map<ExecKey, absl::Status> cancelled_
-      ABSL_GUARDED_BY(cancelled_mu_);
+  // Added to before the tables are swept, and read under a shard's lock before
+  // a side begins to wait. So no side waits that a sweep should have removed.
+  Endings ends_;
 };
 
 }  // namespace tutti

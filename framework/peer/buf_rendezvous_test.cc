@@ -114,7 +114,8 @@ class BufRendezvousTest : public testing::Test {
   }
 
   bool CancelStep(int64_t step, absl::Status reason) {
-    return BufRendezvous::Report(rendezvous_->EndStep(step, std::move(reason)));
+    return BufRendezvous::Report(
+        rendezvous_->End(EndScope::OfStep(step), std::move(reason)));
   }
 
   void ExpectDelivered() {
@@ -529,15 +530,15 @@ TEST_F(BufRendezvousTest, ACancelledStepEndsAllItsExecutionsAndNoOther) {
 }
 
 TEST_F(BufRendezvousTest, AGenerationThatEndsEndsAllItsExecutionsAndNoOther) {
-  const auto group = BufRendezvous::GroupInStep::Of(kExec);
+  const auto group = EndScope::Of(kExec, EndScope::kGroup);
   BufKey of_next = Key(0);
   ++of_next.exec.generation;
   Provide(Key(0));
   Provide(of_next, /*id=*/17);
   const absl::Status reason = absl::UnavailableError("a task is lost");
-  EXPECT_TRUE(BufRendezvous::Report(rendezvous_->EndGroup(group, reason)));
+  EXPECT_TRUE(BufRendezvous::Report(rendezvous_->End(group, reason)));
   EXPECT_FALSE(BufRendezvous::Report(
-      rendezvous_->EndGroup(group, absl::AbortedError("again"))));
+      rendezvous_->End(group, absl::AbortedError("again"))));
   Provide(Key(1, /*execution=*/9));
   ASSERT_THAT(sides_.releases, SizeIs(2));
   for (const Release& release : sides_.releases) {
@@ -545,7 +546,9 @@ TEST_F(BufRendezvousTest, AGenerationThatEndsEndsAllItsExecutionsAndNoOther) {
   }
   EXPECT_EQ(rendezvous_->num_waiting(), 1u);
   CancelStep(kExec.step, absl::AbortedError("step over"));
-  EXPECT_EQ(rendezvous_->StatusOf(kExec), absl::AbortedError("step over"));
+  EXPECT_EQ(rendezvous_->StatusOf(kExec), reason);
+  EXPECT_EQ(rendezvous_->StatusOf(of_next.exec),
+            absl::AbortedError("step over"));
 }
 
 TEST_F(BufRendezvousTest, NamesWhoHasNotAskedForWhatLiesHere) {
@@ -585,9 +588,10 @@ TEST_F(BufRendezvousTest, SaysWhatTheTransfersOfAnExecutionWaitFor) {
 TEST_F(BufRendezvousTest, NobodyIsCalledBeforeWhatEndedIsTold) {
   Provide(Key(0));
   const auto execution =
-      rendezvous_->EndExecution(kExec, absl::AbortedError("why"));
+      rendezvous_->End(EndScope::Of(kExec), absl::AbortedError("why"));
   Consume(Key(1, /*execution=*/1));
-  const auto step = rendezvous_->EndStep(kExec.step, absl::DataLossError("it"));
+  const auto step =
+      rendezvous_->End(EndScope::OfStep(kExec.step), absl::DataLossError("it"));
   EXPECT_EQ(rendezvous_->num_waiting(), 0u);
   EXPECT_THAT(sides_.releases, IsEmpty());
   EXPECT_THAT(sides_.arrivals, IsEmpty());

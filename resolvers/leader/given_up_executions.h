@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "framework/base/ended_steps.h"
 #include "framework/base/mutex.h"
+#include "framework/peer/endings.h"
 #include "tutti/collective.h"
 #include "tutti/params.h"
 #include "tutti/peer_access.h"
@@ -25,6 +24,7 @@ ExecKey KeyOf(InstanceId instance, CallNumber number);
 struct GivenUp {
   ExecKey execution;  // Has generation 0.
   absl::Status reason;
+  bool is_own = false;  // A member of this task gave it up.
 };
 
 // Executions that a member gave up before it knew that their instance was
@@ -32,22 +32,22 @@ struct GivenUp {
 // does not wait for a member that never comes.
 //
 // Keeps the newest `max_entries`, about 400 bytes each, until their step ends.
-// Remembers the ids of ended steps (EndedSteps). Thread-safe; runs no
-// callbacks.
+// Its steps end on all tasks, and may have ended in the rendezvous before: this
+// task then uses them no more, but others do. Thread-safe; runs no callbacks.
 class GivenUpExecutions {
  public:
   explicit GivenUpExecutions(size_t max_entries = size_t{1} << 16)
       : max_entries_(max_entries) {}
 
   // Adds an execution; the first reason stays. Returns false if it was known
-  // before, or if the step has ended: other tasks need no message. `is_own`: a
-  // member of this task gave it up.
-  bool Add(const GivenUp& given_up, bool is_own = false)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // before, or if the step has ended: other tasks need no message.
+  bool Add(const GivenUp& given_up) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns OK if a member may wait for the execution. Else the reason why it
   // was given up, or StepHasEndedError().
-  absl::Status Find(const ExecKey& execution) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Find(const ExecKey& execution) const {
+    return ends_.StatusOf(execution);
+  }
 
   // Return executions in order of arrival: of a group; of members of this task.
   std::vector<GivenUp> OfGroup(GroupKey group) ABSL_LOCKS_EXCLUDED(mu_);
@@ -59,16 +59,10 @@ class GivenUpExecutions {
   size_t size() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  struct Known {
-    absl::Status reason;
-    bool is_own = false;
-  };
-
   const size_t max_entries_;
+  Endings ends_;
   Mutex mu_;
-  absl::flat_hash_map<ExecKey, Known> known_ ABSL_GUARDED_BY(mu_);
-  std::deque<ExecKey> order_ ABSL_GUARDED_BY(mu_);  // Keys of `known_`.
-  EndedSteps ended_steps_ ABSL_GUARDED_BY(mu_);
+  std::deque<GivenUp> newest_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tutti

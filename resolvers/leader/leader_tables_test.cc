@@ -38,9 +38,10 @@ ExecKey Execution(int64_t step, uint64_t number) {
   return {.step = step, .group = 7, .instance = 8, .execution = number};
 }
 
-GivenUp WordOf(const ExecKey& execution) {
+GivenUp WordOf(const ExecKey& execution, bool is_own = false) {
   return {.execution = execution,
-          .reason = absl::DeadlineExceededError("too late")};
+          .reason = absl::DeadlineExceededError("too late"),
+          .is_own = is_own};
 }
 
 const absl::Status kReason = WordOf(Execution(1, 0)).reason;
@@ -78,7 +79,7 @@ TEST(GivenUpExecutionsTest, TakesNothingMoreOfAStepThatHasEnded) {
   GivenUpExecutions given_up;
   given_up.EndStep(1);
   EXPECT_FALSE(given_up.Add(WordOf(Execution(1, 0))));
-  EXPECT_FALSE(given_up.Add(WordOf(Execution(1, 1)), /*is_own=*/true));
+  EXPECT_FALSE(given_up.Add(WordOf(Execution(1, 1), /*is_own=*/true)));
   EXPECT_EQ(given_up.Find(Execution(1, 0)), StepHasEndedError(1));
   EXPECT_EQ(given_up.size(), 0u);
 }
@@ -87,7 +88,7 @@ TEST(GivenUpExecutionsTest, ListsThoseOfAGroupAndItsOwn) {
   GivenUpExecutions given_up;
   ExecKey other = Execution(1, 0);
   other.group = 70;
-  EXPECT_TRUE(given_up.Add(WordOf(Execution(1, 0)), /*is_own=*/true));
+  EXPECT_TRUE(given_up.Add(WordOf(Execution(1, 0), /*is_own=*/true)));
   given_up.Add(WordOf(other));
   given_up.Add(WordOf(Execution(1, 1)));
   ASSERT_EQ(given_up.OfGroup(7).size(), 2u);

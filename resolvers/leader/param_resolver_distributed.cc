@@ -99,8 +99,8 @@ void ParamResolverDistributed::EndIfLost(const CollGroupParams& group) {
 
 void ParamResolverDistributed::GiveUp(InstanceId instance, CallNumber number,
                                       const absl::Status& reason) {
-  const GivenUp given_up = {KeyOf(instance, number), reason};
-  if (!given_up_->Add(given_up, /*is_own=*/true)) return;
+  const GivenUp given_up = {KeyOf(instance, number), reason, /*is_own=*/true};
+  if (!given_up_->Add(given_up)) return;
   EndGivenUp(given_up.execution, reason);
   reporter_->ReportGivenUp(given_up);
 }
