@@ -1,6 +1,5 @@
 #include "remote/collective_remote_access.h"
 
-#include <iterator>
 #include <memory>
 #include <set>
 #include <utility>
@@ -243,9 +242,6 @@ void CollectiveRemoteAccess::EndStep(int64_t step_id, absl::Status reason) {
   std::erase_if(ended_executions_, [step_id](const ExecKey& exec) {
     return exec.step == step_id;
   });
-  std::erase_if(early_cancels_, [step_id](const EarlyCancel& cancel) {
-    return cancel.exec.step == step_id;
-  });
 }
 
 bool CollectiveRemoteAccess::Report(const EndScope& scope,
@@ -273,56 +269,6 @@ void CollectiveRemoteAccess::ReportToOthers(const CollGroupParams& group,
 absl::Status CollectiveRemoteAccess::CancelFromPeer(
     const ControlCaller& caller, const ExecKey& exec,
     const absl::Status& reason) {
-  const absl::Status status = CancelKnown(caller, exec, reason);
-  if (!absl::IsNotFound(status)) return status;
-  // All members may have ended the execution before this task knows the group.
-  const absl::Time now = options_.environment.clock->Now();
-  {
-    MutexLock lock(&mu_);
-    // The execution, or its step, has ended here already.
-    if (!rendezvous_.StatusOf(exec).ok()) return absl::OkStatus();
-    while (!early_cancels_.empty() &&
-           early_cancels_.front().came_at + options_.early_request_lifetime <
-               now) {
-      early_cancels_.pop_front();
-    }
-    if (early_cancels_.size() >= options_.max_early_cancels) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
-                       " already knows ", early_cancels_.size(),
-                       " failed executions of groups that it does not know"));
-    }
-    early_cancels_.push_back({caller, exec, reason, now});
-  }
-  ApplyEarlyCancels(exec.group);  // The group may be known by now.
-  return absl::OkStatus();
-}
-
-// Applies the early reports whose group is known. The others stay: another
-// thread may learn of their group now.
-void CollectiveRemoteAccess::ApplyEarlyCancels(GroupKey group) {
-  std::vector<EarlyCancel> concerned;
-  {
-    MutexLock lock(&mu_);
-    absl::c_copy_if(early_cancels_, std::back_inserter(concerned),
-                    [group](const EarlyCancel& cancel) {
-                      return cancel.exec.group == group;
-                    });
-  }
-  for (const auto& cancel : concerned) {
-    const absl::Status status =
-        CancelKnown(cancel.caller, cancel.exec, cancel.reason);
-    if (absl::IsNotFound(status)) continue;
-    MutexLock lock(&mu_);
-    std::erase_if(early_cancels_, [&cancel](const EarlyCancel& other) {
-      return other.exec == cancel.exec && other.caller == cancel.caller;
-    });
-  }
-}
-
-absl::Status CollectiveRemoteAccess::CancelKnown(const ControlCaller& caller,
-                                                 const ExecKey& exec,
-                                                 const absl::Status& reason) {
   ASSIGN_OR_RETURN(const auto group,
                    options_.groups->Find(exec.group, exec.generation));
   RETURN_IF_ERROR(CheckIsInGroup(options_.cluster, *group, caller));
@@ -354,7 +300,6 @@ void CollectiveRemoteAccess::Withdraw(
 }
 
 void CollectiveRemoteAccess::OnGroupChange(GroupKey group) {
-  ApplyEarlyCancels(group);
   served_.OnGroupChange(group);
 }
 

@@ -60,11 +60,6 @@ class CollectiveRemoteAccess
     // Time for which a request waits until this process knows its group.
     absl::Duration early_request_lifetime = DefaultTime("early request");
 
-    // Largest number of failed executions, reported by other tasks, whose group
-    // is not known yet; more are refused with RESOURCE_EXHAUSTED. A report
-    // waits as long as an early request.
-    size_t max_early_cancels = 1024;
-
     // Largest number of bytes that this task's members offer and no receiver
     // has requested. Past this a member's offer, and with it its collective,
     // ends with RESOURCE_EXHAUSTED. A single offer may be larger if no other
@@ -91,10 +86,9 @@ class CollectiveRemoteAccess
   std::unique_ptr<PeerAccessInterface> ForStep(int64_t step_id)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Handles another task's report that an execution has failed. The report may
-  // arrive before this task knows the group; it is then checked once the group
-  // is known. Errors: ABORTED for a generation that has ended;
-  // PERMISSION_DENIED for a task that is not in the group; RESOURCE_EXHAUSTED.
+  // Handles another task's report that an execution has failed. Errors:
+  // PERMISSION_DENIED for a task that is not in the group; errors of
+  // GroupDirectory::Find().
   absl::Status CancelFromPeer(const ControlCaller& caller, const ExecKey& exec,
                               const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -142,20 +136,6 @@ class CollectiveRemoteAccess
   void ReportToOthers(const CollGroupParams& group, const ExecKey& exec,
                       const absl::Status& reason);
 
-  // Failed execution that another task reported before its group was known
-  // here.
-  struct EarlyCancel {
-    ControlCaller caller;
-    ExecKey exec;
-    absl::Status reason;
-    absl::Time came_at;
-  };
-
-  // Messages of other tasks. Errors: also from GroupDirectory::Find().
-  absl::Status CancelKnown(const ControlCaller& caller, const ExecKey& exec,
-                           const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
-  void ApplyEarlyCancels(GroupKey group) ABSL_LOCKS_EXCLUDED(mu_);
-
   const Options options_;
   BufRendezvous rendezvous_;
   ServedRequests served_;
@@ -165,8 +145,6 @@ class CollectiveRemoteAccess
   absl::flat_hash_map<int64_t, PerStepCollectiveRemoteAccess*> steps_
       ABSL_GUARDED_BY(mu_);
   std::deque<ExecKey> ended_executions_ ABSL_GUARDED_BY(mu_);
-  std::deque<EarlyCancel> early_cancels_
-      ABSL_GUARDED_BY(mu_);  // In order of arrival.
 };
 
 }  // namespace tutti

@@ -508,70 +508,14 @@ TEST_P(CollectiveRemoteAccessTest,
   EXPECT_EQ(num_reported("over"), 0);
 }
 
-// All members may have failed, and forgotten the execution, before this task
-// knows the group.
-TEST_P(CollectiveRemoteAccessTest, AFailureMayComeBeforeItsGroupIsKnown) {
-  const BufKey key = Key(0, 1, /*generation=*/2);
-  const BufKey back = Key(1, 0, /*generation=*/2);
-  const absl::Status reason = absl::AbortedError("no memory");
-  tasks_[0]->groups->Add(Group(2));
-  tasks_[0]->step->CancelExecution(*Group(2), key.exec, reason);
-  tasks_[0]->step->ForgetExecution(key.exec);
-  environment_.RunAll();
-  EXPECT_THAT(tasks_[1]->cancel_status, IsOk());
+// The resolver remembers such failures.
+TEST_P(CollectiveRemoteAccessTest, AFailureOfAnUnknownGroupIsNotFound) {
+  const ExecKey exec = Key(0, 1, /*generation=*/2).exec;
+  EXPECT_THAT(tasks_[1]->access->CancelFromPeer({0, IncarnationOf(0)}, exec,
+                                                absl::AbortedError("late")),
+              IsNotFound("generation 2 of group 7 is not known here"));
   tasks_[1]->groups->Add(Group(2));
-  Side received(4), sent(4);
-  Receive(key, &received);
-  Send(back, &sent);
-  environment_.RunAll();
-  EXPECT_EQ(received.end, reason);
-  EXPECT_EQ(sent.end, reason);
-}
-
-// A report of another member, or of another execution, does not replace it.
-TEST_P(CollectiveRemoteAccessTest, TheFirstOfTheEarlyFailuresCounts) {
-  const auto cancel = [&](int caller, uint64_t execution, const char* why) {
-    ExecKey exec = Key(0, 1, /*generation=*/2).exec;
-    exec.execution = execution;
-    EXPECT_THAT(
-        tasks_[1]->access->CancelFromPeer({caller, IncarnationOf(caller)}, exec,
-                                          absl::AbortedError(why)),
-        IsOk());
-    return exec;
-  };
-  const ExecKey first = cancel(0, 1, "first");
-  cancel(2, 1, "second");
-  const ExecKey other = cancel(2, 2, "other");
-  tasks_[1]->groups->Add(Group(2));
-  EXPECT_EQ(tasks_[1]->step->StatusOf(first), absl::AbortedError("first"));
-  EXPECT_EQ(tasks_[1]->step->StatusOf(other), absl::AbortedError("other"));
-}
-
-TEST_P(CollectiveRemoteAccessTest, AFailureOfAGroupThatNeverComesIsForgotten) {
-  Start(1, {.max_early_cancels = 1});
-  const auto cancel = [&](uint64_t generation) {
-    return tasks_[1]->access->CancelFromPeer({0, IncarnationOf(0)},
-                                             Key(0, 1, generation).exec,
-                                             absl::AbortedError("no memory"));
-  };
-  EXPECT_THAT(cancel(2), IsOk());
-  EXPECT_THAT(cancel(3), IsResourceExhausted("b:1"));
-  environment_.Advance(absl::Seconds(31));
-  EXPECT_THAT(cancel(4), IsOk());
-}
-
-TEST_P(CollectiveRemoteAccessTest, AFailureIsForgottenWithItsStep) {
-  Start(1, {.max_early_cancels = 1});
-  const auto cancel = [&](int64_t step) {
-    ExecKey exec = Key(0, 1, /*generation=*/2).exec;
-    exec.step = step;
-    return tasks_[1]->access->CancelFromPeer({0, IncarnationOf(0)}, exec,
-                                             absl::AbortedError("no memory"));
-  };
-  EXPECT_THAT(cancel(kStep), IsOk());
-  tasks_[1]->access->EndStep(kStep);
-  EXPECT_THAT(cancel(kStep), IsOk());  // Late.
-  EXPECT_THAT(cancel(kStep + 1), IsOk());
+  EXPECT_THAT(tasks_[1]->step->StatusOf(exec), IsOk());
 }
 
 TEST_P(CollectiveRemoteAccessTest, AnAskMayComeBeforeItsGroupIsKnown) {

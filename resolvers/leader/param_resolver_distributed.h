@@ -91,9 +91,9 @@ class ParamResolverDistributed
   absl::Status OnGivenUp(const ControlCaller& caller, const GivenUp& given_up);
 
   // Handles a member's message that it has ended an execution, perhaps in a
-  // generation that has ended too. Members of this task may come to that
-  // execution in a later generation. Ignores a task that may not end the group,
-  // as in OnEndGroup().
+  // generation that has ended too, or that this task does not know yet. Members
+  // of this task may come to that execution in a later generation. Ignores a
+  // task that may not end the group, as in OnEndGroup().
   void OnCancelled(const ControlCaller& caller, ExecKey execution,
                    const absl::Status& reason);
 

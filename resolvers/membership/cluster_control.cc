@@ -328,6 +328,8 @@ absl::Status ClusterControl::CancelExecution(
   }
   if (options_.cancel_execution == nullptr) return RunsNothing();
   absl::Status status = options_.cancel_execution(caller, execution, reason);
+  // All members may have ended the execution before this task knows the group.
+  if (absl::IsNotFound(status)) status = absl::OkStatus();
   if (status.ok() || execution.generation <=
                          options_.directory->EndedGeneration(execution.group)) {
     param_resolver_->OnCancelled(caller, execution, reason);

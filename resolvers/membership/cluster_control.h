@@ -56,7 +56,7 @@ class ClusterControl : public ControlService,
     size_t max_unsettled = 1024;
 
     // Handle other requests of other tasks; UNIMPLEMENTED where null.
-    // `cancel_execution` gets only executions of known groups.
+    // `cancel_execution` returns NOT_FOUND for a group that is not known yet.
     std::function<absl::Status(const ControlCaller&, const ExecKey& execution,
                                const absl::Status& reason)>
         cancel_execution;

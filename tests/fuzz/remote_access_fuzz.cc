@@ -206,13 +206,9 @@ class Task {
     const ControlCaller caller = CallerIn(input);
     const auto record = RecordIn(input);
     if (!record.ok()) return;
-    const ExecKey& exec = record->key.exec;
-    const bool is_early =
-        absl::IsNotFound(groups_->Find(exec.group, exec.generation).status());
     const absl::Status status = access_->CancelFromPeer(
-        caller, exec, absl::AbortedError("a peer says so"));
-    Promise(!status.ok() || is_early ||
-                caller.incarnation == IncarnationOf(caller.task),
+        caller, record->key.exec, absl::AbortedError("a peer says so"));
+    Promise(!status.ok() || caller.incarnation == IncarnationOf(caller.task),
             "only members cancel");
   }
 
