@@ -41,11 +41,7 @@ ExecutorCore::ExecutorCore(ExecutorOptions options)
 
 ExecutorCore::~ExecutorCore() {
   MutexLock lock(&mu_);
-  for (const auto& [group, watched] : watched_groups_) {
-    if (watched.cancellation != nullptr) {
-      watched.cancellation->Unwatch(watched.id);
-    }
-  }
+  for (const auto& [group, watch] : watched_groups_) group->Unwatch(watch);
 }
 
 void ExecutorCore::StartAbort(absl::Status reason) {
@@ -117,32 +113,27 @@ absl::Status ExecutorCore::StatusOf(const SettledFacts& settled,
 
 void ExecutorCore::WatchGroup(const CollGroupParams& group,
                               std::weak_ptr<CollectiveExecutor> executor) {
-  const std::pair<GroupKey, uint64_t> id{group.key, group.generation};
   {
     MutexLock lock(&mu_);
-    if (!watched_groups_.try_emplace(id).second) return;
+    if (!watched_groups_.try_emplace(group.cancellation).second) return;
   }
   const Cancellation::WatchId watch = group.cancellation->Watch(
-      [this, weak = std::move(executor), id](const absl::Status& reason) {
+      [this, weak = std::move(executor), end = group.cancellation.get(),
+       key = group.key,
+       generation = group.generation](const absl::Status& reason) {
         const auto owner = weak.lock();
-        if (owner != nullptr) FailGroup(id.first, id.second, reason);
+        if (owner == nullptr) return;
+        {
+          MutexLock lock(&mu_);
+          watched_groups_.erase(end);
+        }
+        for (const auto& execution : executions_.RunningIn(key, generation)) {
+          FailExecution(*execution, reason);
+        }
       });
   MutexLock lock(&mu_);
-  const auto found = watched_groups_.find(id);
-  if (found != watched_groups_.end()) {
-    found->second = {group.cancellation, watch};
-  }
-}
-
-void ExecutorCore::FailGroup(GroupKey key, uint64_t generation,
-                             const absl::Status& reason) {
-  {
-    MutexLock lock(&mu_);
-    watched_groups_.erase({key, generation});
-  }
-  for (const auto& execution : executions_.RunningIn(key, generation)) {
-    FailExecution(*execution, reason);
-  }
+  const auto found = watched_groups_.find(group.cancellation);
+  if (found != watched_groups_.end()) found->second = watch;
 }
 
 ExecutorCore::JointEnd::JointEnd(Execution& execution)

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -68,11 +67,13 @@ class ExecutorCore {
 
   // Returns OK unless step, group or execution have ended. REQUIRES: the table
   // has the execution's key. Any later end of the three then finds the member.
+  // Each has a Cancellation of its own: a chain of them would have to register
+  // every execution with its group, for those who watch the execution.
   absl::Status StatusOf(const SettledFacts& settled,
                         const CollectiveContext& context) const;
 
-  // Ends this step's executions of `group` when the group ends. `executor` owns
-  // this core.
+  // Ends this step's executions of `group` when the group ends, and does not
+  // outlive the step. `executor` owns this core.
   void WatchGroup(const CollGroupParams& group,
                   std::weak_ptr<CollectiveExecutor> executor)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -117,22 +118,14 @@ class ExecutorCore {
   };
 
  private:
-  // Watch on a group, by key and generation.
-  struct WatchedGroup {
-    std::shared_ptr<Cancellation> cancellation;
-    Cancellation::WatchId id = 0;
-  };
-
   void CancelTransfers(Execution& execution);
-  void FailGroup(GroupKey key, uint64_t generation, const absl::Status& reason)
-      ABSL_LOCKS_EXCLUDED(mu_);
 
   const ExecutorOptions options_;
   Cancellation aborted_;
   ExecutionTable executions_;
   DependencyTracker dependencies_;
   Mutex mu_;
-  absl::flat_hash_map<std::pair<GroupKey, uint64_t>, WatchedGroup>
+  absl::flat_hash_map<std::shared_ptr<Cancellation>, Cancellation::WatchId>
       watched_groups_ ABSL_GUARDED_BY(mu_);
 };
 
