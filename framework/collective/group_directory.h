@@ -21,8 +21,9 @@ namespace tutti {
 // them. Servers of other tasks' requests look them up, to refuse requests that
 // do not belong here.
 //
-// Thread-safe. Keeps one living generation of each key, and the newest ended
-// one.
+// Thread-safe. Keeps one living generation of each key, and the number and
+// reason of the newest ended one: the group's cancellation goes with the group,
+// but requests of an ended generation may come much later.
 class GroupDirectory {
  public:
   using Listener = std::function<void(GroupKey, uint64_t generation)>;
