@@ -106,8 +106,8 @@ class CollectiveExecutorMgr::Steps {
   bool is_ending_ ABSL_GUARDED_BY(mu_) = false;
   absl::flat_hash_map<int64_t, std::shared_ptr<Step>> steps_
       ABSL_GUARDED_BY(mu_);
-  // Steps cleaned up here. Not in Endings, which only the transfers of a cluster
-  // share: in one process each step has its own.
+  // Steps cleaned up here. Not in Endings, which only the transfers of a
+  // cluster share: in one process each step has its own.
   EndedSteps ended_steps_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -413,6 +413,14 @@ TEST_F(BufRendezvousTest, AForgottenExecutionStaysAborted) {
   ExpectBothReported(absl::AbortedError("why"));
 }
 
+// Step 0 has the key that the scope of everything has.
+TEST_F(BufRendezvousTest, AnAbortStaysWhenTheReasonOfStep0IsForgotten) {
+  rendezvous_->StartAbort(absl::AbortedError("why"));
+  rendezvous_->ForgetReasonOf(0);
+  EXPECT_EQ(rendezvous_->StatusOf(kExec), absl::AbortedError("why"));
+  EXPECT_EQ(rendezvous_->StatusOf({.step = 0}), absl::AbortedError("why"));
+}
+
 TEST_F(BufRendezvousTest, OfCancelAndAbortTheFirstReasonStays) {
   rendezvous_->CancelExecution(kExec, absl::AbortedError("cancel"));
   rendezvous_->StartAbort(absl::InternalError("abort"));
