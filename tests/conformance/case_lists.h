@@ -6,6 +6,7 @@
 
 #include "tests/conformance/case.h"
 #include "tests/conformance/tested_implementation.h"
+#include "tutti/reduction.h"
 
 // Cases that an implementation has to pass. Lists of smaller tiers are parts of
 // those of larger ones: Tier::kQuick has a few values of each dimension.
@@ -62,6 +63,20 @@ std::vector<Case> LengthCases(const ImplementationUnderTest& under_test,
 // and 2.
 std::vector<Case> SampleCases(const ImplementationUnderTest& under_test,
                               CollectiveType type, const Grid& grid);
+
+// Ops as a caller could bring them. They work on the bytes of any dtype and are
+// exact: the merge ops give the same result however they are grouped.
+
+// Bytes add up to at most 255. Commutes.
+MergeOp SaturatingAdd();
+
+// A byte is a function of numbers modulo 16: its high half times the number,
+// plus its low half. left (+) right is the function "right, then left". Does
+// not commute.
+MergeOp Compose();
+
+// Changes every byte; twice is not the same as once or never.
+FinalOp Stamp();
 
 }  // namespace tutti::conformance
 

@@ -6,20 +6,19 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "tests/conformance/case_execution.h"
 #include "tests/conformance/case_lists.h"
 #include "tests/conformance/expectation.h"
 #include "tests/conformance/rehearsal.h"
-#include "tests/conformance/suite_params.h"
-#include "tests/conformance/summation.h"
 #include "tests/conformance/test_group.h"
 #include "tests/conformance/tested_implementation.h"
-#include "tests/conformance/work_driver.h"
 
 namespace tutti::conformance {
 namespace {
@@ -302,6 +301,125 @@ INSTANTIATE_TEST_SUITE_P(All, BarrierTest,
                              [](CollectiveType type) {
                                return type == CollectiveType::kBarrier;
                              })),
+                         NameWithoutLength);
+
+// Runs what members have prepared: as what they call, to the same ends.
+
+class PreparedSuite : public testing::TestWithParam<Claim> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PreparedSuite);
+
+TEST_P(PreparedSuite, StartsHaveTheResultsOfCalls) {
+  ForEachSample(
+      GetParam(), [&](const Rehearsal& rehearsal, const Setting& setting) {
+        TestGroup group(rehearsal.what().grid, setting.driver.get(),
+                        setting.transfers);
+        for (int i = 0; i < 3; ++i) {
+          ASSERT_EQ(rehearsal.Succeeds(group, {.is_prepared = true}), "");
+          ASSERT_EQ(rehearsal.Succeeds(group), "");
+        }
+      });
+}
+
+// Preparing transfers nothing.
+TEST_P(PreparedSuite, ATransferThatFailsEndsTheStartOnAllMembers) {
+  ForEachSample(GetParam(), [&](const Rehearsal& rehearsal,
+                                const Setting& setting) {
+    const Grid grid = rehearsal.what().grid;
+    for (int64_t failing = 1;; failing *= 2) {
+      TestGroup group(grid, setting.driver.get(), setting.transfers, failing);
+      CaseExecution execution = rehearsal.Prepare();
+      execution.CallAll(group, {.is_prepared = true});
+      group.driver().RunAll();
+      if (execution.num_failed() == 0) {
+        EXPECT_EQ(execution.CheckSuccess(), "");
+        return;
+      }
+      ASSERT_EQ(execution.CheckFailure(absl::UnavailableError(
+                    absl::StrCat("transfer ", failing, " was made to fail"))),
+                "");
+    }
+  });
+}
+
+// With the work of preparing and of running in any order.
+TEST_P(PreparedSuite, AnAbortEndsPreparationsAndStarts) {
+  const absl::Status reason = absl::AbortedError("the step was given up");
+  ForEachSample(
+      GetParam(), [&](const Rehearsal& rehearsal, const Setting& setting) {
+        TestGroup group(rehearsal.what().grid, setting.driver.get(),
+                        setting.transfers);
+        CaseExecution execution = rehearsal.Prepare();
+        execution.CallAll(group, {.is_prepared = true});
+        group.driver().environment().queue->Schedule(
+            [step = group.step(1), reason] { step->StartAbort(reason); });
+        group.driver().RunAll();
+        EXPECT_EQ(execution.CheckEnds(reason), "");
+        CaseExecution later = rehearsal.Prepare();
+        later.CallAll(group, {.is_prepared = true});
+        group.driver().RunAll();
+        EXPECT_EQ(later.CheckFailure(reason), "");
+      });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PreparedSuite,
+                         testing::ValuesIn(ClaimsOnGrids(/*min_ranks=*/1)),
+                         NameWithoutLength);
+
+// An instance that depends on another one waits until that has been launched.
+
+// Two instances that have run once: `second_` depends on `first_`, of which it
+// waits for one more execution now.
+class DependencyTest : public testing::TestWithParam<Claim> {
+ protected:
+  void SetUp() override {
+    const auto& [under_test, type, grid, length] = GetParam();
+    Case c = SampleCases(*under_test, type, grid).front();
+    const auto first = Rehearsal::Create(*under_test, c, /*key=*/1);
+    ASSERT_TRUE(first.ok()) << first.status();
+    c.dependencies = {1};
+    const auto second = Rehearsal::Create(*under_test, c, /*key=*/2);
+    ASSERT_TRUE(second.ok()) << second.status();
+    ASSERT_EQ(first->Succeeds(group_), "");
+    ASSERT_EQ(second->Succeeds(group_), "");
+    first_.emplace(first->Prepare());
+    second_.emplace(second->Prepare());
+    const int64_t num_transfers = group_.num_transfers();
+    second_->CallAll(group_);
+    driver_.RunAll();
+    ASSERT_EQ(second_->num_ended(), 0);
+    ASSERT_EQ(group_.num_transfers(), num_transfers);
+  }
+
+  int num_ranks() const { return GetParam().grid.size(); }
+
+  SeededDriver driver_{1};
+  TestGroup group_{GetParam().grid, &driver_, Transfers::kDeferred};
+  std::optional<CaseExecution> first_;
+  std::optional<CaseExecution> second_;
+};
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DependencyTest);
+
+TEST_P(DependencyTest, WaitsUntilAllMembersLaunchedTheDependency) {
+  for (int rank = 0; rank < num_ranks(); ++rank) {
+    EXPECT_EQ(second_->num_ended(), 0) << "before rank " << rank;
+    first_->Call(group_, rank);
+    driver_.RunAll();
+  }
+  EXPECT_EQ(first_->CheckSuccess(), "");
+  EXPECT_EQ(second_->CheckSuccess(), "");
+}
+
+TEST_P(DependencyTest, AbortWakesWhoWaits) {
+  const absl::Status reason = absl::AbortedError("the step was given up");
+  group_.step(1)->StartAbort(reason);
+  driver_.RunAll();
+  EXPECT_EQ(second_->CheckFailure(reason), "");
+  EXPECT_EQ(second_->num_failed(), num_ranks());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DependencyTest,
+                         testing::ValuesIn(ClaimsOnGrids(/*min_ranks=*/2)),
                          NameWithoutLength);
 
 }  // namespace

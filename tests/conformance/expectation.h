@@ -5,14 +5,26 @@
 #include <memory>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "schedule/proof/expression.h"
 #include "tests/conformance/case.h"
-#include "tests/conformance/elements.h"
-#include "tests/conformance/summation.h"
 #include "tests/conformance/tested_implementation.h"
+#include "tutti/schedule.h"
 
 namespace tutti::conformance {
+
+// The subdivisions of the case; where it leaves them open, those that the
+// algorithm chooses for its size. None if the algorithm has no subdivisions.
+std::vector<int> SubdivOffsetsOf(const Algorithm& algorithm, const Case& c);
+
+// The outputs of a reduction whose schedule says in which order to sum.
+struct ScheduledSums {
+  // Chunks of each rank in the order of its output.
+  std::vector<std::vector<ExpressionId>> outputs;
+  absl::flat_hash_map<ExpressionId, Bytes> values;
+};
 
 // Inputs of a case in rank order. Ranks without an input have one here too, to
 // show that no algorithm reads it.

@@ -1,7 +1,11 @@
 #ifndef TUTTI_TESTS_CONFORMANCE_REHEARSAL_H_
 #define TUTTI_TESTS_CONFORMANCE_REHEARSAL_H_
 
+#include <gtest/gtest.h>
+
+#include <cstdint>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,12 +15,38 @@
 #include "tests/conformance/case.h"
 #include "tests/conformance/case_execution.h"
 #include "tests/conformance/expectation.h"
-#include "tests/conformance/suite_params.h"
 #include "tests/conformance/test_group.h"
 #include "tests/conformance/tested_implementation.h"
-#include "tests/conformance/work_driver.h"
 
 namespace tutti::conformance {
+
+// A collective that an implementation claims to do, and a group.
+struct Claim {
+  const ImplementationUnderTest* under_test;
+  CollectiveType type;
+  Grid grid;
+  int64_t length = 0;  // Where the test is about lengths.
+
+  friend void PrintTo(const Claim& claim, std::ostream* out) {
+    *out << claim.under_test->name << ", " << Name(claim.type) << " on "
+         << ToString(claim.grid);
+  }
+};
+
+bool Any(CollectiveType type);
+
+// Claims of implementations that run, for collectives that are `wanted`, on all
+// grids with at least `min_ranks` ranks.
+std::vector<Claim> ClaimsOnGrids(int min_ranks,
+                                 bool (*wanted)(CollectiveType) = Any);
+
+// All claims of implementations that run, with each length.
+std::vector<Claim> ClaimsWithLengths();
+
+// Names of tests: "RingReduce_all_reduce_2x4_1001" and
+// "RingReduce_all_reduce_2x4".
+std::string NameWithLength(const testing::TestParamInfo<Claim>& info);
+std::string NameWithoutLength(const testing::TestParamInfo<Claim>& info);
 
 // A case with its inputs and what they make, to be run again and again.
 class Rehearsal {

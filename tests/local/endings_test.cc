@@ -433,7 +433,7 @@ TEST(CancellationTest, ACallThatEndsEarlyLetsItsTensorsGoFirst) {
 }
 
 // Ends of a call that waits for dependencies, and limits of the wait. The
-// conformance suite (dependency_suite.cc) tests that every implementation
+// conformance suite (execution_suite.cc) tests that every implementation
 // waits.
 
 class DependenciesTest : public testing::TestWithParam<std::string> {
