@@ -64,19 +64,9 @@ std::vector<Case> LengthCases(const ImplementationUnderTest& under_test,
 std::vector<Case> SampleCases(const ImplementationUnderTest& under_test,
                               CollectiveType type, const Grid& grid);
 
-// Ops as a caller could bring them. They work on the bytes of any dtype and are
-// exact: the merge ops give the same result however they are grouped.
-
-// Bytes add up to at most 255. Commutes.
+// An op as a caller could bring it: bytes of any dtype add up to at most 255.
+// Commutes.
 MergeOp SaturatingAdd();
-
-// A byte is a function of numbers modulo 16: its high half times the number,
-// plus its low half. left (+) right is the function "right, then left". Does
-// not commute.
-MergeOp Compose();
-
-// Changes every byte; twice is not the same as once or never.
-FinalOp Stamp();
 
 }  // namespace tutti::conformance
 
