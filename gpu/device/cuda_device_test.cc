@@ -592,14 +592,25 @@ TEST_F(CudaDevicesTest, WrongOptionsAreRefused) {
 
 // Tests collectives of the CPU's devices on groups of GPU devices.
 
-// Calls on two devices with tensors of 4 elements.
-void Call(FakeGpuGroup& group, const CollectiveRequest& request) {
+// Expects that an all-reduce of two devices is refused with this status, and
+// leaves nothing.
+template <typename Matcher>
+void ExpectRefused(const std::string& implementation, const Matcher& refusal,
+                   const MergeOp& merge_op = {}) {
+  FakeGpuGroup group({});
+  CollectiveRequest request =
+      group.Request(AllReduce{}, DType::kFloat32, /*num_elements=*/4);
+  request.impl_details.implementation = implementation;
+  request.merge_op = merge_op;
   std::vector<Tensor> outputs(group.size());
   for (int rank = 0; rank < group.size(); ++rank) {
     group.Call(rank, request, group.Allocate(rank, request.dtype, 4),
                &outputs[rank]);
   }
   group.RunAll();
+  EXPECT_THAT(group.ended(), Each(Optional(refusal)));
+  outputs.clear();
+  EXPECT_THAT(group.Remains(), IsEmpty());
 }
 
 // Implementation without device needs.
@@ -619,34 +630,17 @@ REGISTER_COLLECTIVE(OfHostMemory,
                     }));
 
 TEST(CudaGroupTest, WhatWorksInTheHostsMemoryRefusesThatOfGpus) {
-  FakeGpuGroup group({});
-  CollectiveRequest request =
-      group.Request(AllReduce{}, DType::kFloat32, /*num_elements=*/4);
-  request.impl_details.implementation = "OfHostMemory";
-  Call(group, request);
-  EXPECT_THAT(group.ended(),
-              Each(Optional(IsUnimplemented(
-                  "OfHostMemory works in the host's memory; "
-                  "/job:localhost/replica:0/task:0/device:GPU:"))));
-  EXPECT_THAT(group.Remains(), IsEmpty());
+  ExpectRefused("OfHostMemory",
+                IsUnimplemented("OfHostMemory works in the host's memory; "
+                                "/job:localhost/replica:0/task:0/device:GPU:"));
 }
 
 TEST(CudaGroupTest, FunctionsOfTheHostAreRefused) {
-  FakeGpuGroup group({});
-  CollectiveRequest request =
-      group.Request(AllReduce{}, DType::kFloat32, /*num_elements=*/4);
-  request.impl_details.implementation = "RingReduce";
-  request.merge_op =
-      MergeOp::Custom({.name = "first",
-                       .commutative = true,
-                       .apply = [](DType, const void*, const void*, void*,
-                                   int64_t) { return absl::OkStatus(); }})
-          .value();
-  Call(group, request);
-  EXPECT_THAT(
-      group.ended(),
-      Each(Optional(IsUnimplemented("merge op \"first\"", "RingReduce"))));
-  EXPECT_THAT(group.Remains(), IsEmpty());
+  ExpectRefused(
+      "RingReduce", IsUnimplemented("merge op \"first\"", "RingReduce"),
+      *MergeOp::Custom({.name = "first",
+                        .commutative = true,
+                        .apply = [](auto...) { return absl::OkStatus(); }}));
 }
 
 TEST(CudaGroupTest, BarriersNeedNoneOfTheirMemory) {
@@ -661,43 +655,36 @@ TEST(CudaGroupTest, BarriersNeedNoneOfTheirMemory) {
 }
 
 TEST(CudaGroupTest, WhatRunsOnCpusAloneNamesWhatRunsOnGpus) {
-  FakeGpuGroup group({});
-  CollectiveRequest request =
-      group.Request(AllReduce{}, DType::kFloat32, /*num_elements=*/4);
-  request.impl_details.implementation = "LocalReduce";
-  Call(group, request);
-  EXPECT_THAT(group.ended(),
-              Each(Optional(IsInvalidArgument(
-                  "LocalReduce runs on CPU, not on GPU", "GpuLocalReduce"))));
+  ExpectRefused("LocalReduce",
+                IsInvalidArgument("LocalReduce runs on CPU, not on GPU",
+                                  "GpuLocalReduce"));
 }
 
-// Runs an all-reduce by the chosen implementation, and expects OK.
-void ExpectReduces(FakeGpuGroup& group, int64_t num_elements) {
-  std::vector<Tensor> outputs(group.size());
-  for (int rank = 0; rank < group.size(); ++rank) {
-    group.Call(rank, group.Request(AllReduce{}, DType::kInt8, num_elements),
-               group.Allocate(rank, DType::kInt8, num_elements),
-               &outputs[rank]);
+// Runs small and large all-reduces by the chosen implementation, and expects
+// OK.
+void ExpectReduces(FakeGpuGroup::Options options) {
+  options.memory_bytes = 1 << 26;
+  for (const int num_elements : {1, 1 << 20}) {
+    FakeGpuGroup group(options);
+    std::vector<Tensor> outputs(group.size());
+    for (int rank = 0; rank < group.size(); ++rank) {
+      group.Call(rank, group.Request(AllReduce{}, DType::kInt8, num_elements),
+                 group.Allocate(rank, DType::kInt8, num_elements),
+                 &outputs[rank]);
+    }
+    group.RunAll();
+    EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
   }
-  group.RunAll();
-  EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
 }
 
 TEST(CudaGroupTest, AmongAllAlgorithmsOneThatRunsOnGpusIsChosen) {
-  for (const int num_elements : {1, 1 << 20}) {
-    FakeGpuGroup group({.memory_bytes = 1 << 26});
-    ExpectReduces(group, num_elements);
-  }
+  ExpectReduces({});
 }
 
 TEST(CudaGroupTest, WithoutLinksOneThatNeedsNoneIsChosen) {
-  for (const int num_elements : {1, 1 << 20}) {
-    FakeGpuGroup group({.num_gpus = 2,
-                        .devices_per_gpu = 1,
-                        .memory_bytes = 1 << 26,
-                        .link = [](int, int) { return PeerLink::kNone; }});
-    ExpectReduces(group, num_elements);
-  }
+  ExpectReduces({.num_gpus = 2, .devices_per_gpu = 1, .link = [](int, int) {
+                   return PeerLink::kNone;
+                 }});
 }
 
 // Tests executions whose streams run at once: the last member's end then comes

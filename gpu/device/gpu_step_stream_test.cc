@@ -19,7 +19,6 @@
 #include "gpu/runtime/pinned_pool.h"
 #include "gpu/testing/fake_gpu_group.h"
 #include "gpu/testing/fake_gpu_runtime.h"
-#include "gpu/testing/fake_gpu_sums.h"
 #include "gpu/testing/gpu_reference.h"
 #include "gtest/gtest.h"
 #include "tests/doubles/status_matchers.h"
@@ -27,7 +26,6 @@
 #include "tutti/environment.h"
 #include "tutti/executor.h"
 #include "tutti/gpu_devices.h"
-#include "tutti/local_runtime.h"
 #include "tutti/reduction.h"
 #include "tutti/tensor.h"
 
@@ -374,22 +372,43 @@ TEST(GpuStepStreamTest, ACopyToTheHostThatFailsHasGivenItsBufferBack) {
   }
 }
 
-// Fixture for a transport that reads and writes the memory of GPUs.
-class GpuStepsOfATransportTest : public testing::Test {
+// Fixture whose test can block streams.
+class GatedStreamsTest : public testing::Test {
  protected:
   static constexpr int64_t kBytes = 1000;
 
-  GpuStream stream() { return group_.device(0).collective_stream(); }
+  explicit GatedStreamsTest(FakeGpuGroup::Options options)
+      : group_(std::move(options)) {}
 
-  // Blocks present and later work of the stream until Open().
-  void Close() {
+  // Blocks present and later work of `stream` until Open().
+  void Close(GpuStream stream) {
     gate_ = std::make_shared<std::atomic<bool>>(false);
-    EXPECT_THAT(group_.runtime().PutGate(stream(), gate_), IsOk());
+    EXPECT_THAT(group_.runtime().PutGate(stream, gate_), IsOk());
   }
   void Open() {
     *gate_ = true;
     group_.runtime().Waker()();
     group_.RunAll();
+  }
+
+  std::unique_ptr<StepStream> OpenSteps(int rank) {
+    return *group_.device(rank).OpenSteps(*group_.environment().get().clock);
+  }
+
+  FakeGpuGroup group_;
+
+ private:
+  std::shared_ptr<std::atomic<bool>> gate_;
+};
+
+// Fixture for a transport that reads and writes the memory of GPUs.
+class GpuStepsOfATransportTest : public GatedStreamsTest {
+ protected:
+  GpuStepsOfATransportTest()
+      : GatedStreamsTest({.most_landing_bytes = kMostLandings * 4096}) {}
+
+  void Close() {
+    GatedStreamsTest::Close(group_.device(0).collective_stream());
   }
 
   // Puts a step that copies the landing into `into`.
@@ -413,10 +432,7 @@ class GpuStepsOfATransportTest : public testing::Test {
 
   static constexpr int kMostLandings = 5;
 
-  FakeGpuGroup group_{{.most_landing_bytes = kMostLandings * 4096}};
-  std::shared_ptr<std::atomic<bool>> gate_;
-  const std::unique_ptr<StepStream> steps_ =
-      *group_.device(0).OpenSteps(*group_.environment().get().clock);
+  const std::unique_ptr<StepStream> steps_ = OpenSteps(/*rank=*/0);
 };
 
 TEST_F(GpuStepsOfATransportTest, IsCalledWhenAllWasWrittenBefore) {
@@ -585,19 +601,12 @@ TEST(GpuStepStreamTest, MembersThatLendToEachOtherEndWhereReadsCannotBeMarked) {
 
 // Two devices on separate GPUs. The steps of the first wait for the second,
 // which then fails.
-class PeerFailsTest : public testing::Test {
+class PeerFailsTest : public GatedStreamsTest {
  protected:
-  static constexpr int64_t kBytes = 1000;
-
-  PeerFailsTest() {
+  PeerFailsTest() : GatedStreamsTest({.num_gpus = 2, .devices_per_gpu = 1}) {
     EXPECT_THAT(steps_->WaitFor(**peer_steps_->Mark()), IsOk());
     peer_steps_->CallWhenOver([](absl::Status /*status*/) {});
     group_.RunAll();
-  }
-
-  static std::unique_ptr<StepStream> Open(CudaDevice& device,
-                                          FakeGpuGroup& group) {
-    return *device.OpenSteps(*group.environment().get().clock);
   }
 
   void FailPeer() {
@@ -607,25 +616,21 @@ class PeerFailsTest : public testing::Test {
   }
   void Look() { group_.environment().Advance(GpuPassEnd::kLookEvery); }
 
-  // Blocks present and later work of `stream` until Open().
-  void Close(GpuStream stream) {
-    EXPECT_THAT(group_.runtime().PutGate(stream, gate_), IsOk());
-  }
-  void Open() {
-    *gate_ = true;
-    group_.runtime().Waker()();
-    group_.RunAll();
-  }
-
   static auto HasFailed() { return IsInternal("illegal address"); }
 
-  FakeGpuGroup group_{{.num_gpus = 2, .devices_per_gpu = 1}};
+  // Lets the peer fail, and expects that the steps end with its error.
+  void ExpectStepsEndWithPeer() {
+    steps_->CallWhenOver(
+        [this](absl::Status status) { ended_ = std::move(status); });
+    FailPeer();
+    Look();
+    EXPECT_THAT(ended_, Optional(HasFailed()));
+  }
+
+  std::optional<absl::Status> ended_;  // Of the steps.
   CudaDevice& device_ = group_.device(0);
-  const std::shared_ptr<std::atomic<bool>> gate_ =
-      std::make_shared<std::atomic<bool>>(false);
-  const std::unique_ptr<StepStream> steps_ = Open(device_, group_);
-  const std::unique_ptr<StepStream> peer_steps_ =
-      Open(group_.device(1), group_);
+  const std::unique_ptr<StepStream> steps_ = OpenSteps(/*rank=*/0);
+  const std::unique_ptr<StepStream> peer_steps_ = OpenSteps(/*rank=*/1);
 };
 
 TEST_F(PeerFailsTest, NobodyGetsABufferThatACopyMayStillWrite) {
@@ -654,7 +659,6 @@ TEST_F(PeerFailsTest, NobodyGetsABufferThatACopyMayStillWrite) {
 TEST_F(PeerFailsTest, NobodyGetsABufferThatAStepMayStillRead) {
   Tensor bytes = group_.Allocate(0, DType::kUint8, kBytes);
   const std::vector<std::byte> from(kBytes, std::byte{0x22});
-  std::optional<absl::Status> ended;
   Close(device_.collective_stream());
   EXPECT_THAT(steps_->ReadHost(from,
                                [&](const std::byte* incoming) {
@@ -662,10 +666,7 @@ TEST_F(PeerFailsTest, NobodyGetsABufferThatAStepMayStillRead) {
                                                      incoming, kBytes);
                                }),
               IsOk());
-  steps_->CallWhenOver([&](absl::Status status) { ended = std::move(status); });
-  FailPeer();
-  Look();
-  EXPECT_THAT(ended, Optional(HasFailed()));
+  ExpectStepsEndWithPeer();
   const auto next = device_.staging()->Take(kBytes);
   ASSERT_THAT(next, IsOk());
   std::memset(next->data(), 0x11, kBytes);
@@ -675,7 +676,6 @@ TEST_F(PeerFailsTest, NobodyGetsABufferThatAStepMayStillRead) {
 
 TEST_F(PeerFailsTest, NobodyGetsALandingThatAStepMayStillRead) {
   Tensor into = group_.Allocate(0, DType::kUint8, kBytes);
-  std::optional<absl::Status> ended;
   auto landing = steps_->Land(kBytes);
   const std::byte* const first = landing->bytes().data();
   Close(device_.collective_stream());
@@ -685,10 +685,7 @@ TEST_F(PeerFailsTest, NobodyGetsALandingThatAStepMayStillRead) {
                                                         bytes, kBytes);
                                   }),
               IsOk());
-  steps_->CallWhenOver([&](absl::Status status) { ended = std::move(status); });
-  FailPeer();
-  Look();
-  EXPECT_THAT(ended, Optional(HasFailed()));
+  ExpectStepsEndWithPeer();
   EXPECT_NE(device_.landing()->Take(kBytes)->data(), first);
   Open();
 }
@@ -707,17 +704,13 @@ TEST_F(PeerFailsTest, WhoWaitsForWhatIsWrittenGetsTheError) {
 
 TEST_F(PeerFailsTest, ABufferThatNothingUsesAnyMoreComesBack) {
   const Tensor bytes = group_.Allocate(0, DType::kUint8, kBytes);
-  std::optional<absl::Status> ended;
   Close(device_.SignalsOf(device_.collective_stream()));
   const std::vector<std::byte> from(kBytes);
   EXPECT_THAT(
       steps_->ReadHost(
           from, [](const std::byte* /*incoming*/) { return absl::OkStatus(); }),
       IsOk());
-  steps_->CallWhenOver([&](absl::Status status) { ended = std::move(status); });
-  FailPeer();
-  Look();
-  EXPECT_THAT(ended, Optional(HasFailed()));
+  ExpectStepsEndWithPeer();
   EXPECT_THAT(device_.staging()->Take(kBytes).status(), IsOk());
   EXPECT_EQ(group_.runtime().NumCalls(GpuCall::kAllocatePinned), 1);
   Open();
@@ -727,7 +720,7 @@ TEST_F(PeerFailsTest, ABufferThatNothingUsesAnyMoreComesBack) {
 TEST_F(PeerFailsTest, WhatNamesThePeerFailsAndTheGpuStaysGood) {
   const Tensor bytes = group_.Allocate(1, DType::kUint8, kBytes);
   Tensor into = group_.Allocate(0, DType::kUint8, kBytes);
-  const auto peer_steps = Open(group_.device(1), group_);
+  const auto peer_steps = OpenSteps(/*rank=*/1);
   const auto written = *peer_steps->Mark();
   FailPeer();
   peer_steps->CallWhenOver([](absl::Status /*status*/) {});
@@ -747,130 +740,13 @@ TEST_F(PeerFailsTest, WhatNamesThePeerFailsAndTheGpuStaysGood) {
   EXPECT_THAT(ended, Optional(HasFailed()));
   EXPECT_THAT(group_.runtime().FirstError(1), HasFailed());
   EXPECT_THAT(group_.runtime().FirstError(0), IsOk());
-  const auto next_steps = Open(device_, group_);
+  const auto next_steps = OpenSteps(/*rank=*/0);
   std::optional<absl::Status> next_ended;
   next_steps->CallWhenOver(
       [&](absl::Status status) { next_ended = std::move(status); });
   group_.RunAll();
   EXPECT_THAT(next_ended, Optional(IsOk()));
   EXPECT_THAT(group_.runtime().Mistakes(), IsEmpty());
-}
-
-// Tests all-reduces among GPU devices whose members call on separate threads.
-
-constexpr int kNumMembers = 3;
-constexpr int64_t kThreadElements = 9;
-
-// Devices on one GPU of a fake runtime, and an executor.
-class Group {
- public:
-  explicit Group(const std::string& implementation)
-      : runtime_({.environment = environment_.get()}) {
-    auto made = CreateCudaDevices({.runtime = &runtime_,
-                                   .environment = environment_.get(),
-                                   .devices_per_gpu = kNumMembers});
-    std::vector<std::unique_ptr<Device>> devices;
-    for (auto& device : *made) devices.push_back(std::move(device));
-    devices_ = *DeviceManager::Create(std::move(devices));
-    executors_ = *CreateLocalExecutorMgr(environment_.get(), devices_.get());
-    executor_ = executors_->FindOrCreate(/*step_id=*/1);
-    CollectiveRequest request;
-    request.group_size = kNumMembers;
-    request.device_type = CudaDevice::kType;
-    request.op = AllReduce{};
-    request.dtype = DType::kInt8;
-    request.shape = TensorShape::Vector(kThreadElements);
-    request.impl_details.implementation = implementation;
-    request_ = std::make_shared<const CollectiveRequest>(request);
-  }
-
-  CollectiveExecutor& executor() { return *executor_; }
-  FakeGpuRuntime& runtime() { return runtime_; }
-
-  // Runs `member` on a thread for each device, and waits for all.
-  template <typename Function>
-  void RunMembers(Function member) {
-    std::vector<std::thread> threads;
-    threads.reserve(kNumMembers);
-    for (int rank = 0; rank < kNumMembers; ++rank) {
-      threads.emplace_back([&, rank] {
-        member(static_cast<CudaDevice&>(*devices_->devices()[rank]));
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-  }
-
-  // Runs an all-reduce in place, and waits for its end.
-  absl::Status Reduce(CudaDevice& device, Tensor tensor) {
-    BlockingCounter is_done(1);
-    absl::Status ended;
-    executor_->ExecuteAsync({.device = &device,
-                             .request = request_,
-                             .input = tensor,
-                             .output = &tensor},
-                            [&](absl::Status status) {
-                              ended = std::move(status);
-                              is_done.DecrementCount();
-                            });
-    is_done.Wait();
-    return ended;
-  }
-
-  Tensor Allocate(CudaDevice& device) {
-    return *device.Allocate(request_->dtype, request_->shape);
-  }
-
- private:
-  const DefaultEnvironment environment_{/*num_workers=*/2};
-  FakeGpuRuntime runtime_;
-  std::unique_ptr<DeviceManager> devices_;
-  std::unique_ptr<CollectiveExecutorMgr> executors_;
-  std::shared_ptr<CollectiveExecutor> executor_;
-  std::shared_ptr<const CollectiveRequest> request_;
-};
-
-// Takes the name of an implementation.
-class GpuThreadsTest : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Implementations, GpuThreadsTest,
-                         testing::Values("GpuLocalReduce", "RingReduce",
-                                         "DoubleTreeReduce"),
-                         [](const auto& info) { return info.param; });
-
-TEST_P(GpuThreadsTest, EveryMemberGetsEverySum) {
-  Group group(GetParam());
-  group.RunMembers([&](CudaDevice& device) {
-    Tensor tensor = group.Allocate(device);
-    for (int run = 1; run <= 100; ++run) {
-      const std::vector<uint8_t> ones(kThreadElements, run % 40);
-      EXPECT_THAT(
-          group.runtime().CopyAsync(tensor.mutable_data(), ones.data(),
-                                    kThreadElements, device.compute_stream()),
-          IsOk());
-      EXPECT_THAT(group.Reduce(device, tensor), IsOk());
-      EXPECT_THAT(*group.runtime().Read(tensor.data(), kThreadElements),
-                  Each(run % 40 * kNumMembers));
-    }
-  });
-  EXPECT_THAT(group.runtime().Mistakes(), IsEmpty());
-}
-
-TEST_P(GpuThreadsTest, AnAbortEndsAllCallsWheneverItComes) {
-  for (int num_good = 0; num_good < 20; ++num_good) {
-    Group group(GetParam());
-    group.RunMembers([&](CudaDevice& device) {
-      const bool aborts = device.attributes().name.index == num_good % 3;
-      const Tensor tensor = group.Allocate(device);
-      absl::Status status;
-      for (int run = 0; status.ok(); ++run) {
-        if (aborts && run == num_good) {
-          group.executor().StartAbort(absl::AbortedError("enough"));
-        }
-        status = group.Reduce(device, tensor);
-      }
-      EXPECT_THAT(status, IsAborted("enough"));
-    });
-    EXPECT_THAT(group.runtime().Mistakes(), IsEmpty());
-  }
 }
 
 }  // namespace gpu_step_stream_test

@@ -13,14 +13,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "framework/reduce/reduction_reference_testing.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "gmock/gmock.h"
 #include "gpu/nccl/nccl_then.h"
 #include "gpu/nccl/runtime/nccl_runtime.h"
 #include "gpu/testing/fake_gpu_group.h"
 #include "gpu/testing/fake_gpu_runtime.h"
-#include "gpu/testing/fake_gpu_sums.h"
 #include "gpu/testing/fake_nccl_network.h"
 #include "gpu/testing/fake_nccl_runtime.h"
 #include "gpu/testing/gpu_cases.h"
@@ -112,33 +110,6 @@ TEST_P(SchedulesTest, HaveTheBitsOfTheHost) {
       }
     }
     EXPECT_THAT(group.Remains(), IsEmpty());
-  }
-}
-
-TEST(GpuScheduleTest, AveragesOf16BitFloatsAreRoundedOnce) {
-  constexpr int64_t kElements = 1000;
-  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
-    FakeGpuGroup group({});
-    CollectiveRequest request = group.Request(AllReduce{}, dtype, kElements);
-    request.final_op = FinalOp::DivideByGroupSize();
-    request.impl_details.implementation = "RingReduce";
-    std::vector<Bytes> inputs;
-    std::vector<Tensor> outputs(2);
-    for (int rank = 0; rank < 2; ++rank) {
-      inputs.push_back(RandomElements(dtype, kElements, /*seed=*/rank));
-      const Tensor input = group.Allocate(rank, dtype, kElements);
-      group.Write(rank, input, inputs.back());
-      group.Call(rank, request, input, &outputs[rank]);
-    }
-    group.RunAll();
-    Bytes expected = inputs[0];
-    // The second chunk is reduced in the opposite order, with the same bits.
-    ReferenceReduceMany(ReductionKind::kSum, dtype,
-                        {inputs[0].data(), inputs[1].data()}, expected.data(),
-                        kElements, /*divisor=*/2);
-    for (int rank = 0; rank < 2; ++rank) {
-      EXPECT_EQ(group.Read(outputs[rank]), expected);
-    }
   }
 }
 
@@ -531,20 +502,6 @@ TEST_F(NcclGrpcTest, WhatHangsEndsOnAllProcesses) {
     network_->HangLaunches(false);
     ASSERT_NO_FATAL_FAILURE(ExpectNextGenerationRuns(step + 100));
   }
-}
-
-TEST_F(NcclGrpcTest, AnotherOrderIsFoundAndNamed) {
-  ASSERT_THAT(Reduce(/*key=*/1, /*step=*/1), Each(IsOk()));
-  ASSERT_THAT(Reduce(/*key=*/2, /*step=*/1), Each(IsOk()));
-  BlockingCounter ended(kNumRanks);
-  for (int rank = 0; rank < kNumRanks; ++rank) {
-    Call(rank, rank < kDevicesPerTask ? 1 : 2, /*step=*/1, &ended);
-  }
-  ended.Wait();
-  EXPECT_THAT(statuses_,
-              Each(IsFailedPrecondition("launch 3, instance 1, execution 1",
-                                        "launch 3, instance 2, execution 1")));
-  ExpectNextGenerationRuns(/*step=*/2);
 }
 
 // Same as NcclThenRing, in three chunks.

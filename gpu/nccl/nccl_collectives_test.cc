@@ -76,11 +76,6 @@ struct Case {
   bool in_place = false;
 };
 
-Bytes PartOf(const Bytes& all, int rank, size_t num_parts) {
-  const auto size = static_cast<ptrdiff_t>(all.size() / num_parts);
-  return Bytes(all.begin() + rank * size, all.begin() + (rank + 1) * size);
-}
-
 // Runs the case as instance `key` while the inputs are still being written.
 void RunCase(FakeNcclTasks& tasks, const Case& test, int64_t key) {
   const auto [kind, dtype] = test.pair;
@@ -89,9 +84,7 @@ void RunCase(FakeNcclTasks& tasks, const Case& test, int64_t key) {
   request.merge_op = kind;
   if (test.is_average) request.final_op = FinalOp::DivideByGroupSize();
   const auto* const to_root = std::get_if<ReduceToRoot>(&test.op);
-  const bool scatters = std::holds_alternative<ReduceScatter>(test.op);
-  request.impl_details.implementation =
-      scatters ? "NcclReduceScatter" : "NcclReduce";
+  request.impl_details.implementation = "NcclReduce";
   std::vector<Bytes> inputs;
   std::vector<Tensor> outputs(tasks.size());
   for (int rank = 0; rank < tasks.size(); ++rank) {
@@ -104,13 +97,11 @@ void RunCase(FakeNcclTasks& tasks, const Case& test, int64_t key) {
     tasks.Call(rank, request, input, has_output ? &outputs[rank] : nullptr);
   }
   tasks.RunAll();
-  Bytes expected = Expected(test.pair, inputs, test.is_average);
+  const Bytes expected = Expected(test.pair, inputs, test.is_average);
   for (int rank = 0; rank < tasks.size(); ++rank) {
     ASSERT_THAT(tasks.ended()[rank], Optional(IsOk()));
     if (to_root != nullptr && to_root->root != rank) continue;
-    ASSERT_EQ(tasks.Read(rank, outputs[rank]),
-              scatters ? PartOf(expected, rank, inputs.size()) : expected)
-        << rank;
+    ASSERT_EQ(tasks.Read(rank, outputs[rank]), expected) << rank;
   }
 }
 
@@ -380,7 +371,7 @@ TEST(NcclOrderTest, TheNthLaunchesOfAStepHaveOneKey) {
 // Tests NcclGather, NcclBroadcast, NcclReduceScatter, NcclAllToAll and
 // NcclPermute.
 
-// MemberPart of a member in a collective.
+// Part of a member in a collective.
 struct MemberPart {
   CollectiveRequest request;
   Bytes input;     // Empty: no input.
@@ -388,7 +379,7 @@ struct MemberPart {
   bool has_output = true;
 
   // Offset of the input in the output's memory, or of the output in the
-  // input's. -1: separate memory.
+  // input's, where the call is in place. -1: it never is.
   int64_t input_at = -1, output_at = -1;
 };
 
@@ -398,8 +389,16 @@ class CopiesTest : public testing::TestWithParam<std::tuple<int, int>> {
 
   int size() const { return tasks_.size(); }
 
-  // Runs the parts of all ranks as the next instance.
+  // Runs the parts of all ranks in separate memory, and then in place.
   void Run(const std::function<MemberPart(int rank)>& part_of) {
+    for (const bool in_place : {false, true}) {
+      ASSERT_NO_FATAL_FAILURE(RunOnce(in_place, part_of));
+    }
+  }
+
+  // Runs the parts of all ranks as the next instance.
+  void RunOnce(bool in_place,
+               const std::function<MemberPart(int rank)>& part_of) {
     ++key_;
     std::vector<MemberPart> parts;
     std::vector<Tensor> outputs(size()), inputs(size());
@@ -421,12 +420,12 @@ class CopiesTest : public testing::TestWithParam<std::tuple<int, int>> {
         return *Tensor::Wrap(part.request.dtype, vector_of(bytes),
                              whole.mutable_data() + at * element, [whole] {});
       };
-      if (part.input_at >= 0) {
+      if (in_place && part.input_at >= 0) {
         outputs[rank] = make(part.expected);
         inputs[rank] = view(outputs[rank], part.input_at, part.input);
       } else {
         inputs[rank] = make(part.input);
-        if (part.output_at >= 0) {
+        if (in_place && part.output_at >= 0) {
           outputs[rank] = view(inputs[rank], part.output_at, part.expected);
         }
       }
@@ -460,76 +459,68 @@ void Append(const Bytes& more, Bytes* all) {
 TEST_P(CopiesTest, EveryDTypeIsGathered) {
   for (const DType dtype : kAllDTypes) {
     for (const int64_t num_elements : {0, 1, 7}) {
-      for (const bool in_place : {false, true}) {
-        ASSERT_NO_FATAL_FAILURE(Run([&](int rank) {
-          MemberPart part = {
-              .request = tasks_.Request(AllGather{}, dtype, num_elements),
-              .input = Random(dtype, num_elements, rank)};
-          for (int r = 0; r < size(); ++r) {
-            Append(Random(dtype, num_elements, r), &part.expected);
-          }
-          if (in_place) part.input_at = rank * num_elements;
-          return part;
-        }));
-      }
-    }
-  }
-}
-
-TEST_P(CopiesTest, PartsOfDifferentSizesAreGathered) {
-  for (const bool in_place : {false, true}) {
-    ASSERT_NO_FATAL_FAILURE(Run([&](int rank) {
-      const auto rows_of = [](int r) { return r == 1 ? 0 : 2 * r + 1; };
-      MemberPart part = {
-          .request = tasks_.Request(AllGather{.uneven = true}, DType::kInt32,
-                                    rows_of(rank)),
-          .input = Random(DType::kInt32, rows_of(rank), rank)};
-      part.request.impl_details.implementation = "NcclGather";
-      int64_t before = 0;
-      for (int r = 0; r < size(); ++r) {
-        Append(Random(DType::kInt32, rows_of(r), r), &part.expected);
-        if (r < rank) before += rows_of(r);
-      }
-      if (in_place && rows_of(rank) > 0) part.input_at = before;
-      return part;
-    }));
-  }
-}
-
-TEST_P(CopiesTest, EveryRootGathers) {
-  for (int root = 0; root < size(); ++root) {
-    for (const bool in_place : {false, true}) {
       ASSERT_NO_FATAL_FAILURE(Run([&](int rank) {
-        MemberPart part = {.request = tasks_.Request(GatherToRoot{.root = root},
-                                                     DType::kFloat16, 3),
-                           .input = Random(DType::kFloat16, 3, rank),
-                           .has_output = rank == root};
-        part.request.impl_details.implementation = "NcclGather";
-        for (int r = 0; r < size() && rank == root; ++r) {
-          Append(Random(DType::kFloat16, 3, r), &part.expected);
+        MemberPart part = {
+            .request = tasks_.Request(AllGather{}, dtype, num_elements),
+            .input = Random(dtype, num_elements, rank)};
+        for (int r = 0; r < size(); ++r) {
+          Append(Random(dtype, num_elements, r), &part.expected);
         }
-        if (in_place && rank == root) part.input_at = 3 * rank;
+        part.input_at = rank * num_elements;
         return part;
       }));
     }
   }
 }
 
+TEST_P(CopiesTest, PartsOfDifferentSizesAreGathered) {
+  ASSERT_NO_FATAL_FAILURE(Run([&](int rank) {
+    const auto rows_of = [](int r) { return r == 1 ? 0 : 2 * r + 1; };
+    MemberPart part = {.request = tasks_.Request(AllGather{.uneven = true},
+                                                 DType::kInt32, rows_of(rank)),
+                       .input = Random(DType::kInt32, rows_of(rank), rank)};
+    part.request.impl_details.implementation = "NcclGather";
+    int64_t before = 0;
+    for (int r = 0; r < size(); ++r) {
+      Append(Random(DType::kInt32, rows_of(r), r), &part.expected);
+      if (r < rank) before += rows_of(r);
+    }
+    if (rows_of(rank) > 0) part.input_at = before;
+    return part;
+  }));
+}
+
+TEST_P(CopiesTest, EveryRootGathers) {
+  for (int root = 0; root < size(); ++root) {
+    ASSERT_NO_FATAL_FAILURE(Run([&](int rank) {
+      MemberPart part = {.request = tasks_.Request(GatherToRoot{.root = root},
+                                                   DType::kFloat16, 3),
+                         .input = Random(DType::kFloat16, 3, rank),
+                         .has_output = rank == root};
+      part.request.impl_details.implementation = "NcclGather";
+      for (int r = 0; r < size() && rank == root; ++r) {
+        Append(Random(DType::kFloat16, 3, r), &part.expected);
+      }
+      if (rank == root) part.input_at = 3 * rank;
+      return part;
+    }));
+  }
+}
+
 TEST_P(CopiesTest, EverySourceIsBroadcast) {
   for (int source = 0; source < size(); ++source) {
     for (const int64_t num_elements : {0, 5}) {
-      for (const bool in_place : {false, true}) {
-        ASSERT_NO_FATAL_FAILURE(Run([&](int rank) {
-          MemberPart part = {
-              .request = tasks_.Request(Broadcast{.is_source = rank == source},
-                                        DType::kBool, num_elements),
-              .expected = Random(DType::kBool, num_elements, source)};
-          part.request.impl_details.implementation = "NcclBroadcast";
-          if (rank == source) part.input = part.expected;
-          if (rank == source && in_place) part.input_at = 0;
-          return part;
-        }));
-      }
+      ASSERT_NO_FATAL_FAILURE(Run([&](int rank) {
+        MemberPart part = {
+            .request = tasks_.Request(Broadcast{.is_source = rank == source},
+                                      DType::kBool, num_elements),
+            .expected = Random(DType::kBool, num_elements, source)};
+        part.request.impl_details.implementation = "NcclBroadcast";
+        if (rank != source) return part;
+        part.input = part.expected;
+        part.input_at = 0;
+        return part;
+      }));
     }
   }
 }
@@ -537,50 +528,46 @@ TEST_P(CopiesTest, EverySourceIsBroadcast) {
 TEST_P(CopiesTest, SumsAreScattered) {
   for (const int64_t num_elements : {0, 1, 5}) {
     for (const bool is_average : {false, true}) {
-      for (const bool in_place : {false, true}) {
-        ASSERT_NO_FATAL_FAILURE(Run([&](int rank) {
-          MemberPart part = {.request =
-                                 tasks_.Request(ReduceScatter{}, DType::kUint8,
-                                                num_elements * size())};
-          if (is_average) {
-            part.request.final_op = FinalOp::DivideByGroupSize();
-          }
-          for (int i = 0; i < num_elements * size(); ++i) {
-            part.input.push_back(static_cast<uint8_t>(i + rank));
-          }
-          for (int64_t i = 0; i < num_elements; ++i) {
-            const auto n = static_cast<int64_t>(size());
-            const auto sum = static_cast<uint8_t>(
-                n * (rank * num_elements + i) + n * (n - 1) / 2);
-            part.expected.push_back(is_average ? sum / n : sum);
-          }
-          if (in_place) part.output_at = rank * num_elements;
-          return part;
-        }));
-      }
+      ASSERT_NO_FATAL_FAILURE(Run([&](int rank) {
+        MemberPart part = {.request =
+                               tasks_.Request(ReduceScatter{}, DType::kUint8,
+                                              num_elements * size())};
+        if (is_average) {
+          part.request.final_op = FinalOp::DivideByGroupSize();
+        }
+        for (int i = 0; i < num_elements * size(); ++i) {
+          part.input.push_back(static_cast<uint8_t>(i + rank));
+        }
+        for (int64_t i = 0; i < num_elements; ++i) {
+          const auto n = static_cast<int64_t>(size());
+          const auto sum = static_cast<uint8_t>(n * (rank * num_elements + i) +
+                                                n * (n - 1) / 2);
+          part.expected.push_back(is_average ? sum / n : sum);
+        }
+        part.output_at = rank * num_elements;
+        return part;
+      }));
     }
   }
 }
 
 TEST_P(CopiesTest, EveryoneSendsToEveryone) {
   for (const int64_t block : {0, 1, 3}) {
-    for (const bool in_place : {false, true}) {
-      ASSERT_NO_FATAL_FAILURE(Run([&](int rank) {
-        const auto bytes_of = [](const Bytes& all, int64_t begin, int64_t n) {
-          return Bytes(all.begin() + begin, all.begin() + begin + n);
-        };
-        MemberPart part = {
-            .request = tasks_.Request(AllToAll{}, DType::kInt8, block * size()),
-            .input = Random(DType::kInt8, block * size(), rank)};
-        for (int r = 0; r < size(); ++r) {
-          Append(bytes_of(Random(DType::kInt8, block * size(), r), block * rank,
-                          block),
-                 &part.expected);
-        }
-        if (in_place) part.input_at = 0;
-        return part;
-      }));
-    }
+    ASSERT_NO_FATAL_FAILURE(Run([&](int rank) {
+      const auto bytes_of = [](const Bytes& all, int64_t begin, int64_t n) {
+        return Bytes(all.begin() + begin, all.begin() + begin + n);
+      };
+      MemberPart part = {
+          .request = tasks_.Request(AllToAll{}, DType::kInt8, block * size()),
+          .input = Random(DType::kInt8, block * size(), rank)};
+      for (int r = 0; r < size(); ++r) {
+        Append(bytes_of(Random(DType::kInt8, block * size(), r), block * rank,
+                        block),
+               &part.expected);
+      }
+      part.input_at = 0;
+      return part;
+    }));
   }
 }
 
@@ -612,22 +599,20 @@ TEST_P(CopiesTest, EveryRankGetsWhatIsSentToIt) {
       [&](int rank) { return size() - 1 - rank; },
       [](int rank) { return rank; }};
   for (const auto& target : targets) {
-    for (const bool in_place : {false, true}) {
-      ASSERT_NO_FATAL_FAILURE(Run([&](int rank) {
-        Permute op;
-        int from = 0;
-        for (int r = 0; r < size(); ++r) {
-          op.permutation.push_back(target(r));
-          if (target(r) == rank) from = r;
-        }
-        MemberPart part = {.request = tasks_.Request(op, DType::kFloat64, 3),
-                           .input = Random(DType::kFloat64, 3, rank),
-                           .expected = Random(DType::kFloat64, 3, from)};
-        part.request.impl_details.implementation = "NcclPermute";
-        if (in_place) part.input_at = 0;
-        return part;
-      }));
-    }
+    ASSERT_NO_FATAL_FAILURE(Run([&](int rank) {
+      Permute op;
+      int from = 0;
+      for (int r = 0; r < size(); ++r) {
+        op.permutation.push_back(target(r));
+        if (target(r) == rank) from = r;
+      }
+      MemberPart part = {.request = tasks_.Request(op, DType::kFloat64, 3),
+                         .input = Random(DType::kFloat64, 3, rank),
+                         .expected = Random(DType::kFloat64, 3, from)};
+      part.request.impl_details.implementation = "NcclPermute";
+      part.input_at = 0;
+      return part;
+    }));
   }
 }
 
@@ -759,20 +744,19 @@ TEST(NcclDevicesTest, WhyTheLeaderMadeNoKeyIsSaid) {
                      "no socket");
 }
 
-TEST(NcclDevicesTest, HybridsNeedNothingOfWhoIsAloneInItsProcess) {
-  DeviceSums sums({.num_tasks = 2,
-                   .gpus_per_task = 1,
-                   .shares_gpus = true,
-                   .tasks_with_nccl = 0},
-                  AllReduce{});
-  sums.ExpectSums("NcclThenRing");
-  EXPECT_THAT(sums.Remains(), IsEmpty());
-}
-
-TEST(NcclDevicesTest, HybridsShareGpusWithOtherProcesses) {
-  DeviceSums sums({.num_tasks = 2, .shares_gpus = true}, AllReduce{});
-  sums.ExpectSums("NcclThenRing");
-  EXPECT_THAT(sums.Remains(), IsEmpty());
+// Each member alone in its process, without NCCL; on the same GPUs as members
+// of another process.
+TEST(NcclDevicesTest, HybridsNeedNothingOfOtherProcesses) {
+  for (const FakeNcclTasks::Options& options :
+       {FakeNcclTasks::Options{.num_tasks = 2,
+                               .gpus_per_task = 1,
+                               .shares_gpus = true,
+                               .tasks_with_nccl = 0},
+        FakeNcclTasks::Options{.num_tasks = 2, .shares_gpus = true}}) {
+    DeviceSums sums(options, AllReduce{});
+    sums.ExpectSums("NcclThenRing");
+    EXPECT_THAT(sums.Remains(), IsEmpty());
+  }
 }
 
 TEST(NcclDevicesTest, BitOpsAreLeftToOthers) {
@@ -797,12 +781,14 @@ TEST(NcclDevicesTest, BitOpsAreLeftToOthers) {
 
 TEST(NcclDevicesTest, FunctionsOfTheHostAreRefused) {
   const auto apply = [](auto...) { return absl::OkStatus(); };
-  DeviceSums merges({.gpus_per_task = 2}, AllReduce{});
-  merges.request().merge_op =
-      *MergeOp::Custom({.name = "mine", .commutative = true, .apply = apply});
-  merges.ExpectRefused("NcclReduce",
-                       "cannot run the merge op \"mine\", a function of the "
-                       "host, on a GPU");
+  for (const std::string name : {"NcclReduce", "NcclThenRing"}) {
+    DeviceSums merges({.gpus_per_task = 2}, AllReduce{});
+    merges.request().merge_op =
+        *MergeOp::Custom({.name = "mine", .commutative = true, .apply = apply});
+    merges.ExpectRefused(name,
+                         "cannot run the merge op \"mine\", a function of the "
+                         "host, on a GPU");
+  }
   DeviceSums ends({.gpus_per_task = 2}, AllReduce{});
   ends.request().final_op = *FinalOp::Custom({.name = "end", .apply = apply});
   ends.ExpectRefused("NcclReduce",
@@ -878,9 +864,14 @@ class HybridSums {
   void Run() {
     CallAll(/*in_place=*/false);
     RunAll();
+    ExpectSums();
+  }
+
+  // Expects that all members have ended with the sum, divided.
+  void ExpectSums(int32_t divisor = 1) {
     ASSERT_THAT(tasks_.ended(), Each(Optional(IsOk())));
     for (int rank = 0; rank < tasks_.size(); ++rank) {
-      ASSERT_TRUE(Result(rank) == Sum()) << rank;
+      ASSERT_TRUE(Result(rank) == Sum(divisor)) << rank;
     }
   }
 
@@ -980,12 +971,8 @@ TEST_P(ThenLayoutsTest, EveryMemberGetsTheReduction) {
     for (const bool in_place : {false, true}) {
       sums.CallAll(in_place);
       sums.RunAll();
-      ASSERT_THAT(tasks.ended(), Each(Optional(IsOk())));
-      for (int rank = 0; rank < tasks.size(); ++rank) {
-        ASSERT_TRUE(sums.Result(rank) ==
-                    sums.Sum(is_average ? tasks.size() : 1))
-            << rank;
-      }
+      ASSERT_NO_FATAL_FAILURE(
+          sums.ExpectSums(/*divisor=*/is_average ? tasks.size() : 1));
     }
     // Both runs share a communicator per process, if any, with an end per rank.
     EXPECT_EQ(tasks.network().counts().inits,
@@ -1000,10 +987,7 @@ TEST(NcclThenTest, ChunksOverlapInAnyOrderOfStreams) {
                     "ThenRing", 3 * kChunkElements + 3, seed);
     sums.CallAll(/*in_place=*/seed % 2 == 0);
     sums.RunAll();
-    ASSERT_THAT(sums.tasks().ended(), Each(Optional(IsOk())));
-    for (int rank = 0; rank < 4; ++rank) {
-      ASSERT_TRUE(sums.Result(rank) == sums.Sum()) << rank;
-    }
+    ASSERT_NO_FATAL_FAILURE(sums.ExpectSums());
     EXPECT_THAT(sums.Remains(), IsEmpty());
   }
 }
@@ -1051,10 +1035,7 @@ TEST(NcclThenTest, CommunicatorsThatBlockWillDo) {
                   kNumChunks * kChunkElements);
   sums.CallAll(/*in_place=*/false);
   for (int64_t i = 0; i < kNumChunks; ++i) sums.tasks().RunAll();
-  EXPECT_THAT(sums.tasks().ended(), Each(Optional(IsOk())));
-  for (int rank = 0; rank < 4; ++rank) {
-    EXPECT_TRUE(sums.Result(rank) == sums.Sum()) << rank;
-  }
+  sums.ExpectSums();
   EXPECT_EQ(sums.tasks().network().counts().inits, 4);
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
@@ -1079,25 +1060,18 @@ TEST(NcclThenTest, NcclReducesTheNextChunkWhileOneIsBetweenProcesses) {
   EXPECT_EQ(sums.NumLaunchesOfOneProcess(), 2);
   for (const int rank : {2, 3}) sums.Call(rank, /*in_place=*/false);
   sums.RunAll();
-  EXPECT_THAT(sums.tasks().ended(), Each(Optional(IsOk())));
-  for (int rank = 0; rank < 4; ++rank) {
-    EXPECT_TRUE(sums.Result(rank) == sums.Sum()) << rank;
-  }
+  sums.ExpectSums();
   EXPECT_THAT(sums.Remains(), IsEmpty());
 }
 
 TEST(NcclThenTest, AnErrorOfNcclEndsAllMembers) {
-  {
+  for (const bool is_init : {true, false}) {
     HybridSums sums(TwoByTwo(), "ThenRing", 2 * kChunkElements);
-    sums.tasks().network().FailNextInit(absl::InternalError("no init"));
+    FakeNcclNetwork& network = sums.tasks().network();
+    const auto error = absl::InternalError(is_init ? "no init" : "no launch");
+    is_init ? network.FailNextInit(error) : network.FailNextLaunch(error);
     sums.CallAll(/*in_place=*/false);
-    EndsAllWith(sums, "no init");
-  }
-  {
-    HybridSums sums(TwoByTwo(), "ThenRing", 2 * kChunkElements);
-    sums.tasks().network().FailNextLaunch(absl::InternalError("no launch"));
-    sums.CallAll(/*in_place=*/false);
-    EndsAllWith(sums, "no launch");
+    EndsAllWith(sums, is_init ? "no init" : "no launch");
   }
 }
 
@@ -1208,18 +1182,6 @@ TEST(NcclThenTest, ASpoiltGpuEndsAllMembersAndNoOtherProcessIsSpoilt) {
     sums.FormAgain();
     sums.ExpectProcessReducesAlone(/*first_rank=*/spoilt < 2 ? 2 : 0);
   }
-}
-
-TEST(NcclThenTest, FunctionsOfTheHostAreRefused) {
-  HybridSums sums(TwoByTwo(), "NcclThenRing", 4);
-  sums.request().merge_op =
-      MergeOp::Custom({.name = "mine",
-                       .commutative = true,
-                       .apply = [](DType, const void*, const void*, void*,
-                                   int64_t) { return absl::OkStatus(); }})
-          .value();
-  sums.CallAll(/*in_place=*/false);
-  EndsAllWith(sums, "NcclThenRing cannot run the merge op \"mine\"");
 }
 
 }  // namespace nccl_collectives_test

@@ -12,7 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
@@ -613,15 +615,19 @@ TEST(NoNcclHereTest, ThereIsNoNcclAndTheReasonIsTheBuild) {
                                    "this was built without nccl.h"));
 }
 
-// Tests all-reduces of NCCL's double among tasks whose members call on separate
-// threads, turns, and a communicator that fails on another thread.
+// Tests all-reduces among GPUs, or NCCL's double, whose members call on
+// separate threads, turns, and a communicator that fails on another thread.
 
 constexpr int64_t kElements = 9;
+
+bool UsesNccl(absl::string_view implementation) {
+  return absl::StrContains(implementation, "Nccl");
+}
 
 class Tasks {
  public:
   explicit Tasks(std::string implementation = "NcclReduce")
-      : tasks_({.num_tasks = 2, .environment = &environment_.get()}),
+      : tasks_(OptionsFor(implementation)),
         request_(tasks_.Request(AllReduce{}, DType::kUint8, kElements)) {
     request_.impl_details.implementation = std::move(implementation);
   }
@@ -688,6 +694,17 @@ class Tasks {
   }
 
  private:
+  // Returns two tasks, or three devices on one GPU if NCCL is not used.
+  FakeNcclTasks::Options OptionsFor(const std::string& implementation) {
+    FakeNcclTasks::Options options = {.num_tasks = 2,
+                                      .environment = &environment_.get()};
+    if (UsesNccl(implementation)) return options;
+    options.num_tasks = options.gpus_per_task = 1;
+    options.devices_per_gpu = 3;
+    options.tasks_with_nccl = 0;
+    return options;
+  }
+
   const DefaultEnvironment environment_{/*num_workers=*/2};
   FakeNcclTasks tasks_;
   CollectiveRequest request_;
@@ -698,15 +715,18 @@ class Tasks {
 REGISTER_COLLECTIVE(RingAfterNccl,
                     NcclThenFactory("RingReduce", /*chunk_bytes=*/2));
 
-class ImplementationsTest : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(OneAndHybrid, ImplementationsTest,
-                         Values("NcclReduce", "RingAfterNccl"));
+class GpuThreadsTest : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(NcclAndSchedules, GpuThreadsTest,
+                         Values("NcclReduce", "RingAfterNccl", "GpuLocalReduce",
+                                "RingReduce", "DoubleTreeReduce"));
 
-TEST_P(ImplementationsTest, EveryMemberGetsEverySum) {
+TEST_P(GpuThreadsTest, EveryMemberGetsEverySum) {
   Tasks group(GetParam());
   group.RunMembers([&](int rank) {
     const Tensor tensor = group.Allocate(rank);
-    for (int run = 1; run <= 50; ++run) group.ExpectSum(rank, tensor, run);
+    for (int run = 1; run <= 100; ++run) {
+      group.ExpectSum(rank, tensor, run % 40);
+    }
   });
   EXPECT_THAT(group.tasks().gpus(0).Mistakes(), IsEmpty());
   EXPECT_THAT(group.tasks().network().Mistakes(), IsEmpty());
@@ -738,12 +758,12 @@ TEST(NcclThreadsTest, ManyCallsAtOnceAllEnd) {
 template <typename Function>
 std::vector<absl::Status> LastStatuses(Tasks& group, int num_good,
                                        Function fail) {
-  constexpr int kNumCalls = 12;
+  constexpr int kNumCalls = 22;
   std::vector<absl::Status> last(group.tasks().size());
   group.RunMembers([&](int rank) {
     const Tensor tensor = group.Allocate(rank);
     for (int run = 0; run < kNumCalls; ++run) {
-      if (rank == num_good % 4 && run == num_good) fail();
+      if (rank == num_good % group.tasks().size() && run == num_good) fail();
       last[rank] = group.Reduce(rank, tensor);
     }
   });
@@ -751,12 +771,13 @@ std::vector<absl::Status> LastStatuses(Tasks& group, int num_good,
   return last;
 }
 
-TEST_P(ImplementationsTest, AnAbortEndsAllCallsWheneverItComes) {
-  for (int num_good = 1; num_good < 10; ++num_good) {
+TEST_P(GpuThreadsTest, AnAbortEndsAllCallsWheneverItComes) {
+  // Tasks that have not met yet do not learn of an abort.
+  for (int num_good = UsesNccl(GetParam()) ? 1 : 0; num_good < 20; ++num_good) {
     Tasks group(GetParam());
     const auto abort = [&] {
       group.tasks()
-          .executor(num_good % 4)
+          .executor(num_good % group.tasks().size())
           ->StartAbort(absl::AbortedError("enough"));
     };
     EXPECT_THAT(LastStatuses(group, num_good, abort),
@@ -765,7 +786,11 @@ TEST_P(ImplementationsTest, AnAbortEndsAllCallsWheneverItComes) {
   }
 }
 
-TEST_P(ImplementationsTest, AnErrorOfNcclEndsAllCallsWheneverItComes) {
+class NcclErrorsTest : public GpuThreadsTest {};
+INSTANTIATE_TEST_SUITE_P(OneAndHybrid, NcclErrorsTest,
+                         Values("NcclReduce", "RingAfterNccl"));
+
+TEST_P(NcclErrorsTest, AnErrorOfNcclEndsAllCallsWheneverItComes) {
   for (int num_good = 1; num_good < 10; ++num_good) {
     Tasks group(GetParam());
     const auto fail = [&] {

@@ -112,6 +112,12 @@ class Sums {
     return cancellation;
   }
 
+  // Gives up the step, and lets pass the time that this may take.
+  void Abort() {
+    tasks_.executor(0)->StartAbort(absl::AbortedError("enough"));
+    tasks_.environment().Advance(kBound);
+  }
+
   // Expects that all calls since the last check have ended with `status`.
   template <typename Matcher>
   void ExpectEnded(const Matcher& status) {
@@ -392,8 +398,7 @@ TEST(NcclGroupTest, AnAbortEndsWhatIsOnCommunicatorsThatBlock) {
     sums.network().HangLaunches(true);
     for (int i = 0; i < 2 * kMost; ++i) sums.CallAll();
     sums.tasks().RunAll();
-    sums.tasks().executor(0)->StartAbort(absl::AbortedError("enough"));
-    sums.tasks().environment().Advance(kBound);
+    sums.Abort();
     sums.ExpectEnded(Aborted());
     sums.network().HangLaunches(false);
     ASSERT_NO_FATAL_FAILURE(sums.ExpectNextGenerationRuns());
@@ -437,8 +442,7 @@ TEST(NcclGroupTest, AnAbortEndsThoseUnderWayAndThoseThatWait) {
   sums.tasks().RunAll();
   EXPECT_THAT(sums.tasks().ended(), Each(Eq(std::nullopt)));
   EXPECT_EQ(sums.network().counts().most, kMost);
-  sums.tasks().executor(0)->StartAbort(absl::AbortedError("enough"));
-  sums.tasks().environment().Advance(kBound);
+  sums.Abort();
   sums.ExpectEnded(Aborted());
   sums.network().HangLaunches(false);
   ASSERT_NO_FATAL_FAILURE(sums.ExpectNextGenerationRuns());
@@ -463,8 +467,7 @@ TEST(NcclGroupTest, NobodyWaitsForAnAbortThatHangs) {
       sums.network().SlowAborts(nullptr);
       sums.ExpectNextGenerationRuns();
     });
-    sums.tasks().executor(0)->StartAbort(absl::AbortedError("enough"));
-    sums.tasks().environment().Advance(kBound);
+    sums.Abort();
     EXPECT_EQ(num_aborts, 2);
   }
 }
@@ -489,8 +492,7 @@ TEST(NcclGroupTest, OnlyALaunchThatIsNotOnTheStreamsWaitsForTheAbort) {
       EXPECT_THAT(std::vector(calls.begin(), waited), Each(Eq(std::nullopt)));
       EXPECT_THAT(std::vector(waited, calls.end()), Each(Optional(Aborted())));
     });
-    sums.tasks().executor(0)->StartAbort(absl::AbortedError("enough"));
-    sums.tasks().environment().Advance(kBound);
+    sums.Abort();
     EXPECT_EQ(num_aborts, 2);
     sums.network().SlowAborts(nullptr);
     sums.ExpectEnded(Aborted());

@@ -15,7 +15,6 @@
 #include "gpu/device/gpu_pass_end.h"
 #include "gpu/passes/gpu_local_pass.h"
 #include "gpu/testing/fake_gpu_group.h"
-#include "gpu/testing/fake_gpu_sums.h"
 #include "gpu/testing/gpu_reference.h"
 #include "gtest/gtest.h"
 #include "tests/doubles/simulated_environment.h"
@@ -328,24 +327,6 @@ TEST(GpuLocalReduceTest, GpusWithLinksReduceInWhicheverOrderTheirStreamsRun) {
   }
 }
 
-TEST(GpuLocalReduceTest, AnOutputThatIsNotSetIsAllocated) {
-  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
-    Sums sums({.seed = seed, .devices_per_gpu = 3});
-    FakeGpuGroup& group = sums.group();
-    std::vector<Tensor> made(group.size());
-    sums.FillAll();
-    for (int rank = 0; rank < group.size(); ++rank) {
-      CollectiveArgs args = sums.Args(rank);
-      args.output = &made[rank];
-      group.Call(rank, std::move(args));
-    }
-    group.RunAll();
-    for (const Tensor& output : made) EXPECT_EQ(group.Read(output), sums.Sum());
-    made.clear();
-    EXPECT_THAT(sums.Remains(), IsEmpty());
-  }
-}
-
 TEST(GpuLocalReduceTest, TensorsMayGoOnceDoneHasRun) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     Sums sums({.seed = seed});
@@ -356,16 +337,6 @@ TEST(GpuLocalReduceTest, TensorsMayGoOnceDoneHasRun) {
     }
     EXPECT_THAT(sums.Remains(), IsEmpty());
   }
-}
-
-TEST(GpuLocalReduceTest, DoneWaitsForTheStream) {
-  Sums sums({});
-  sums.FillAll();
-  sums.CallAll();
-  EXPECT_THAT(sums.group().ended(), Each(Eq(std::nullopt)));
-  sums.group().RunAll();
-  EXPECT_THAT(sums.group().ended(), Each(Optional(IsOk())));
-  EXPECT_EQ(sums.group().environment().num_alarms(), 0);
 }
 
 TEST(GpuLocalReduceTest, TheStreamGoesOnBeforeTheHostIsCalled) {

@@ -157,13 +157,19 @@ TEST_F(PinnedPoolTest, BuffersOutliveTheirPool) {
 }
 
 TEST_F(PinnedPoolTest, WhereMemoryIsScarceWhatWasKeptGoesFirst) {
-  const auto pool = NewPool(1 << 20);
-  ASSERT_THAT(pool->Take(4096), IsOk());
-  runtime_.FailCall(GpuCall::kAllocatePinned, 0,
-                    absl::ResourceExhaustedError("no more"));
-  const auto buffer = pool->Take(8192);
-  EXPECT_THAT(buffer, IsOk());
-  EXPECT_THAT(runtime_.Leaks(), SizeIs(1));
+  for (const bool is_on_gpu : {false, true}) {
+    SCOPED_TRACE(is_on_gpu ? "of a GPU" : "of the host");
+    const auto pool = *PinnedPool::Create(
+        {.runtime = &runtime_, .is_on_gpu = is_on_gpu, .kept_bytes = 1 << 20});
+    ASSERT_THAT(pool->Take(4096), IsOk());
+    runtime_.FailCall(
+        is_on_gpu ? GpuCall::kAllocatePinnedOnGpu : GpuCall::kAllocatePinned, 0,
+        absl::ResourceExhaustedError("no more"));
+    const auto buffer = pool->Take(8192);
+    EXPECT_THAT(buffer, IsOk());
+    EXPECT_THAT(runtime_.Leaks(), SizeIs(1));
+    EXPECT_EQ(runtime_.UsedBytes(0), is_on_gpu ? 8192 : 0);
+  }
 }
 
 TEST_F(PinnedPoolTest, BuffersOnAGpuAreItsOwn) {
@@ -174,17 +180,6 @@ TEST_F(PinnedPoolTest, BuffersOnAGpuAreItsOwn) {
   EXPECT_EQ(runtime_.UsedBytes(0), 8192);
   EXPECT_EQ(runtime_.NumCalls(GpuCall::kAllocatePinned), 0);
   EXPECT_EQ(runtime_.NumCalls(GpuCall::kAllocatePinnedOnGpu), 1);
-}
-
-TEST_F(PinnedPoolTest, WhereAGpuHasNoMoreMemoryWhatWasKeptGoesFirst) {
-  const auto pool = *PinnedPool::Create(
-      {.runtime = &runtime_, .is_on_gpu = true, .kept_bytes = 1 << 20});
-  ASSERT_THAT(pool->Take(4096), IsOk());
-  runtime_.FailCall(GpuCall::kAllocatePinnedOnGpu, 0,
-                    absl::ResourceExhaustedError("no more"));
-  const auto buffer = pool->Take(8192);
-  EXPECT_THAT(buffer, IsOk());
-  EXPECT_EQ(runtime_.UsedBytes(0), 8192);
 }
 
 TEST_F(PinnedPoolTest, NoMoreIsGivenOutAtATimeThanWasSaid) {

@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/reduce/reduction_reference_testing.h"
-#include "framework/reduce/reduction_test_data.h"
 #include "gmock/gmock.h"
 #include "gpu/testing/fake_gpu_memory.h"
 #include "gpu/testing/fake_gpu_queues.h"
@@ -328,43 +326,6 @@ TEST(FakeGpuRuntimeTest, HostCallsMustNotCallTheRuntime) {
   EXPECT_EQ(runtime.Mistakes().size(), inside.size());
   EXPECT_THAT(runtime.DestroyEvent(event), IsOk());
   EXPECT_THAT(runtime.FreePinned(pinned), IsOk());
-}
-
-TEST(FakeGpuRuntimeTest, KernelsWriteTheBitsOfTheReference) {
-  for (const ReductionPair& pair : SupportedPairs()) {
-    Gpus gpus(1);
-    const Bytes a = RandomElements(pair.dtype, 101, 1);
-    const Bytes b = RandomElements(pair.dtype, 101, 2);
-    void* const left = gpus.Allocate(a.size());
-    void* const right = gpus.Allocate(a.size());
-    void* const into = gpus.Allocate(a.size());
-    void* const copy = gpus.Allocate(a.size());
-    FakeGpuRuntime& runtime = gpus.runtime();
-    ASSERT_THAT(runtime.CopyAsync(left, a.data(), a.size(), gpus.one()),
-                IsOk());
-    ASSERT_THAT(runtime.CopyAsync(right, b.data(), a.size(), gpus.one()),
-                IsOk());
-    ASSERT_THAT(runtime.LaunchReduce({.kind = pair.kind,
-                                      .dtype = pair.dtype,
-                                      .inputs = {left, right},
-                                      .outputs = {into, right},
-                                      .num_elements = 101,
-                                      .divisor = 3},
-                                     gpus.one()),
-                IsOk());
-    ASSERT_THAT(
-        runtime.LaunchCopy(
-            {.input = right, .outputs = {copy, left}, .num_bytes = a.size()},
-            gpus.one()),
-        IsOk());
-    gpus.RunAll();
-    Bytes expected(a.size());
-    const std::vector<const uint8_t*> inputs = {a.data(), b.data()};
-    ReferenceReduceMany(pair.kind, pair.dtype, inputs, expected.data(), 101, 3);
-    for (const void* output : {into, right, copy, left}) {
-      EXPECT_EQ(*runtime.Read(output, a.size()), expected) << Describe(pair);
-    }
-  }
 }
 
 TEST(FakeGpuRuntimeTest, KernelsNeedAccessToPeersAndPinnedMemory) {

@@ -67,7 +67,6 @@ absl::StatusOr<std::vector<NcclComm>> FakeNcclRuntime::CommInitRanks(
 
 absl::StatusOr<std::vector<NcclComm>> FakeNcclRuntime::CommInitBlocking(
     absl::Span<const NcclRank> ranks) {
-  ++num_blocking_;
   ASSIGN_OR_RETURN(const std::string id, network_->NewId());
   return network_->Init(id, static_cast<int>(ranks.size()), ranks,
                         /*host=*/gpus_);

@@ -1,7 +1,6 @@
 #ifndef TUTTI_GPU_TESTING_FAKE_NCCL_RUNTIME_H_
 #define TUTTI_GPU_TESTING_FAKE_NCCL_RUNTIME_H_
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -76,12 +75,8 @@ class FakeNcclRuntime : public NcclRuntime {
   // process can be made. Call first.
   void Block(std::string why) { why_blocking_ = std::move(why); }
 
-  // Number of CommInitBlocking() calls.
-  int num_blocking() const { return num_blocking_; }
-
  private:
   std::string why_blocking_;
-  std::atomic<int> num_blocking_{0};
   const std::shared_ptr<FakeNcclNetwork> network_;
   FakeGpuRuntime* const gpus_;
 };
