@@ -516,6 +516,34 @@ TEST(AlgorithmsTest, HoldOnManyRanks) {
   }
 }
 
+// Number of blocks that a rank receives, and of blocks that it keeps sums of.
+struct Load {
+  size_t received = 0;
+  size_t kept = 0;
+};
+
+Load LoadOf(const Schedule& plan) {
+  Load load = {.received = StepsOf(plan, StepKind::kRecv).size()};
+  std::vector<Slot> kept;
+  for (const Step& reduce : StepsOf(plan, StepKind::kReduce)) {
+    if (reduce.into.space != Space::kScratch) continue;
+    if (std::find(kept.begin(), kept.end(), reduce.into) != kept.end()) {
+      continue;
+    }
+    kept.push_back(reduce.into);
+  }
+  load.kept = kept.size();
+  return load;
+}
+
+// Returns the number of copies of the input to scratch memory.
+int SetAside(const Schedule& plan) {
+  const auto copies = StepsOf(plan, StepKind::kCopy);
+  return static_cast<int>(std::count_if(
+      copies.begin(), copies.end(),
+      [](const Step& step) { return step.into.space == Space::kScratch; }));
+}
+
 // --- ring --------------------------------------------------------------------
 
 VerifyCase Ring(CollectiveType type, int num_ranks,
@@ -599,14 +627,7 @@ TEST(RingReduceScatterTest, EveryRankSendsTheLeastPossible) {
 TEST(RingReduceScatterTest, KeepsNoMoreThanTwoPartialSumsPerRing) {
   for (const Schedule& plan :
        PlansOf("RingReduceScatter", Ring(CollectiveType::kReduceScatter, 9))) {
-    std::vector<Slot> kept;
-    for (const Step& reduce : StepsOf(plan, StepKind::kReduce)) {
-      if (reduce.into.space == Space::kScratch &&
-          std::find(kept.begin(), kept.end(), reduce.into) == kept.end()) {
-        kept.push_back(reduce.into);
-      }
-    }
-    EXPECT_THAT(kept, SizeIs(2));
+    EXPECT_EQ(LoadOf(plan).kept, 2u);
   }
 }
 
@@ -660,32 +681,44 @@ int BusyLanes(const Schedule& schedule, StepKind kind) {
       }));
 }
 
-TEST(GatherTest, RootReceivesEveryBlockInItsPlaceAFewAtATime) {
-  const auto plans = PlansOf("Gather", On(CollectiveType::kGather));
-  const auto receives = StepsOf(plans[kRanks / 2], StepKind::kRecv);
-  EXPECT_THAT(receives, SizeIs(kRanks - 1));
-  for (const Step& step : receives) EXPECT_EQ(step.into, Data(step.peer));
-  EXPECT_LE(BusyLanes(plans[kRanks / 2], StepKind::kRecv), 8);
+// Steps of Gather to the root, and of Scatter from it.
+struct Rooted {
+  const char* name;
+  CollectiveType type;
+  StepKind of_root, of_others;
+};
+
+class RootedTest : public testing::TestWithParam<Rooted> {
+ protected:
+  const std::vector<Schedule> plans_ =
+      PlansOf(GetParam().name, On(GetParam().type));
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    GatherAndScatter, RootedTest,
+    testing::Values(Rooted{"Gather", CollectiveType::kGather, StepKind::kRecv,
+                           StepKind::kSend},
+                    Rooted{"Scatter", CollectiveType::kScatter, StepKind::kSend,
+                           StepKind::kRecv}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_P(RootedTest, RootMovesEveryBlockStraightAFewAtATime) {
+  const StepKind kind = GetParam().of_root;
+  const auto steps = StepsOf(plans_[kRanks / 2], kind);
+  EXPECT_THAT(steps, SizeIs(kRanks - 1));
+  for (const Step& step : steps) {
+    if (kind == StepKind::kRecv) {
+      EXPECT_EQ(step.into, Data(step.peer));
+    } else {
+      EXPECT_EQ(step.left, Input(step.peer));
+    }
+  }
+  EXPECT_LE(BusyLanes(plans_[kRanks / 2], kind), 8);
 }
 
-TEST(GatherTest, OthersSendTheirInputOnce) {
-  const auto plans = PlansOf("Gather", On(CollectiveType::kGather));
-  EXPECT_THAT(plans[0].lanes, SizeIs(1));
-  EXPECT_THAT(StepsOf(plans[0], StepKind::kSend), SizeIs(1));
-}
-
-TEST(ScatterTest, RootSendsEveryBlockFromTheInputAFewAtATime) {
-  const auto plans = PlansOf("Scatter", On(CollectiveType::kScatter));
-  const auto sends = StepsOf(plans[kRanks / 2], StepKind::kSend);
-  EXPECT_THAT(sends, SizeIs(kRanks - 1));
-  for (const Step& step : sends) EXPECT_EQ(step.left, Input(step.peer));
-  EXPECT_LE(BusyLanes(plans[kRanks / 2], StepKind::kSend), 8);
-}
-
-TEST(ScatterTest, OthersReceiveOnce) {
-  const auto plans = PlansOf("Scatter", On(CollectiveType::kScatter));
-  EXPECT_THAT(plans[0].lanes, SizeIs(1));
-  EXPECT_THAT(StepsOf(plans[0], StepKind::kRecv), SizeIs(1));
+TEST_P(RootedTest, OthersMoveTheirsOnce) {
+  EXPECT_THAT(plans_[0].lanes, SizeIs(1));
+  EXPECT_THAT(StepsOf(plans_[0], GetParam().of_others), SizeIs(1));
 }
 
 TEST(PairwiseAllToAllTest, EveryBlockIsSentOnceFromTheInput) {
@@ -724,11 +757,7 @@ TEST(PairwiseAllToAllTest, InPlaceSetsHalfOfTheBlocksAside) {
     VerifyCase request = On(CollectiveType::kAllToAll, n);
     request.in_place = InPlace::kAll;
     for (const Schedule& plan : PlansOf("PairwiseAllToAll", request)) {
-      int saved = 0;
-      for (const Step& step : StepsOf(plan, StepKind::kCopy)) {
-        saved += step.into.space == Space::kScratch;
-      }
-      EXPECT_EQ(saved, n / 2);
+      EXPECT_EQ(SetAside(plan), n / 2);
     }
   }
 }
@@ -911,20 +940,22 @@ TEST(HierarchicalTreeBroadcastTest, TakesTheLogarithmsOfTasksAndDevices) {
   }
 }
 
-TEST(HierarchicalTreeBroadcastTest, EntersEachTaskOnce) {
+TEST(BroadcastTest, EntersEachTaskOnce) {
   const GroupLayout layout = Layout({0, 1, 2, 0, 1, 2, 0, 2, 2, 3});
-  for (int root = 0; root < layout.size(); ++root) {
-    const auto plans =
-        PlansOf("HierarchicalTreeBroadcast", Broadcast(layout, root));
-    int between_tasks = 0;
-    for (int rank = 0; rank < layout.size(); ++rank) {
-      const auto receives = StepsOf(plans[rank], StepKind::kRecv);
-      EXPECT_THAT(receives, SizeIs(rank == root ? 0 : 1));
-      for (const Step& step : receives) {
-        between_tasks += layout.task_of(step.peer) != layout.task_of(rank);
+  for (const char* name : {"HierarchicalTreeBroadcast", "ChainBroadcast"}) {
+    SCOPED_TRACE(name);
+    for (int root = 0; root < layout.size(); ++root) {
+      const auto plans = PlansOf(name, RequestFor(name, layout, root));
+      int between_tasks = 0;
+      for (int rank = 0; rank < layout.size(); ++rank) {
+        const auto receives = StepsOf(plans[rank], StepKind::kRecv);
+        EXPECT_THAT(receives, SizeIs(rank == root ? 0 : 1));
+        for (const Step& step : receives) {
+          between_tasks += layout.task_of(step.peer) != layout.task_of(rank);
+        }
       }
+      EXPECT_EQ(between_tasks, layout.num_tasks() - 1);
     }
-    EXPECT_EQ(between_tasks, layout.num_tasks() - 1);
   }
 }
 
@@ -1000,22 +1031,6 @@ TEST(ChainBroadcastTest, APieceTakesOneStepMore) {
       request.root = n - 1;
       EXPECT_EQ(TransfersInARow("ChainBroadcast", request), n - 2 + pieces);
     }
-  }
-}
-
-TEST(ChainBroadcastTest, EntersEachTaskOnce) {
-  const GroupLayout layout = Layout({0, 1, 2, 0, 1, 2, 0, 2, 2, 3});
-  for (int root = 0; root < layout.size(); ++root) {
-    VerifyCase request = Broadcast(layout, root);
-    request.subdiv_offsets = {0};
-    const auto plans = PlansOf("ChainBroadcast", request);
-    int between_tasks = 0;
-    for (int rank = 0; rank < layout.size(); ++rank) {
-      for (const Step& step : StepsOf(plans[rank], StepKind::kRecv)) {
-        between_tasks += layout.task_of(step.peer) != layout.task_of(rank);
-      }
-    }
-    EXPECT_EQ(between_tasks, layout.num_tasks() - 1);
   }
 }
 
@@ -1117,26 +1132,6 @@ TEST(RecursiveDoublingReduceTest, OnlyInPlaceIsTheInputCopied) {
       EXPECT_EQ(send.left.space, Space::kScratch);
     }
   }
-}
-
-// Number of blocks that a rank receives, and of blocks that it keeps sums of.
-struct Load {
-  size_t received = 0;
-  size_t kept = 0;
-};
-
-Load LoadOf(const Schedule& plan) {
-  Load load = {.received = StepsOf(plan, StepKind::kRecv).size()};
-  std::vector<Slot> kept;
-  for (const Step& reduce : StepsOf(plan, StepKind::kReduce)) {
-    if (reduce.into.space != Space::kScratch) continue;
-    if (std::find(kept.begin(), kept.end(), reduce.into) != kept.end()) {
-      continue;
-    }
-    kept.push_back(reduce.into);
-  }
-  load.kept = kept.size();
-  return load;
 }
 
 TEST(RecursiveDoublingReduceTest, SetsAsideEachSumButTheLast) {
@@ -1261,14 +1256,6 @@ VerifyCase AllToAll(int num_ranks, InPlace in_place = InPlace::kNone) {
   return {.layout = Uniform(1, num_ranks),
           .type = CollectiveType::kAllToAll,
           .in_place = in_place};
-}
-
-// Returns the number of copies of the input to scratch memory.
-int SetAside(const Schedule& plan) {
-  const auto copies = StepsOf(plan, StepKind::kCopy);
-  return static_cast<int>(std::count_if(
-      copies.begin(), copies.end(),
-      [](const Step& step) { return step.into.space == Space::kScratch; }));
 }
 
 TEST(BruckAllToAllTest, TakesTheLogarithmOfTheRanks) {

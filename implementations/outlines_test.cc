@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "implementations/parts/binomial_tree.h"
 #include "implementations/plan_testing.h"
 #include "schedule/proof/verifier.h"
 #include "schedule/simulate/cluster_model.h"
@@ -281,12 +282,6 @@ double SecondsOf(const std::string& name, int num_ranks, double bytes,
                                bytes / (*outline)->size().num_chunks);
   EXPECT_TRUE(result.ok()) << result.status();
   return result->seconds;
-}
-
-int CeilLog2(int n) {
-  int log = 0;
-  while ((1 << log) < n) ++log;
-  return log;
 }
 
 TEST(SimulatedTimeTest, OfLatencyAloneIsTheTransfersInARow) {

@@ -156,46 +156,46 @@ TEST(HierarchicalReduceTest, OneLevelIsThatOfThePart) {
   }
 }
 
-TEST(HierarchicalGatherTest, ADeviceSendsTheLeastPossibleToOtherTasks) {
-  for (const int num_tasks : {2, 3, 8}) {
+// Collectives that bring each pair of ranks a block.
+struct OfBlocks {
+  const char* name;
+  CollectiveType type;
+  // Blocks that ranks of tasks of different sizes send to other tasks.
+  std::vector<int> sent_by_leaders;
+};
+
+class HierarchicalOfBlocksTest : public testing::TestWithParam<OfBlocks> {};
+
+INSTANTIATE_TEST_SUITE_P(GatherAndScatter, HierarchicalOfBlocksTest,
+                         testing::Values(
+                             // All blocks go to two other tasks: 12 in total.
+                             OfBlocks{"HierarchicalGather",
+                                      CollectiveType::kAllGather,
+                                      {6, 0, 0, 2, 4, 0}},
+                             // Each task sends the sums for all others once.
+                             OfBlocks{"HierarchicalReduceScatter",
+                                      CollectiveType::kReduceScatter,
+                                      {3, 0, 0, 5, 4, 0}}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(HierarchicalOfBlocksTest, ADeviceSendsTheLeastPossibleToOtherTasks) {
+  const auto& [name, type, sent_by_leaders] = GetParam();
+  for (const int num_tasks : {2, 3, 4, 8}) {
     for (const int num_devices : {1, 2, 3, 8}) {
       const VerifyCase request = {.layout = Uniform(num_tasks, num_devices),
-                                  .type = CollectiveType::kAllGather};
-      EXPECT_THAT(SentToOtherTasks("HierarchicalGather", request),
-                  Each(num_tasks - 1));
-      EXPECT_EQ(TransfersInARow("HierarchicalGather", request),
+                                  .type = type};
+      EXPECT_THAT(SentToOtherTasks(name, request), Each(num_tasks - 1));
+      EXPECT_EQ(TransfersInARow(name, request),
                 CeilLog2(num_tasks) + CeilLog2(num_devices));
     }
   }
 }
 
-TEST(HierarchicalGatherTest, LeadersSendForTasksOfDifferentSizes) {
-  // All blocks go to two other tasks: 12 in total.
-  EXPECT_THAT(SentToOtherTasks("HierarchicalGather",
-                               {.layout = Layout({0, 0, 0, 1, 2, 2}),
-                                .type = CollectiveType::kAllGather}),
-              ElementsAre(6, 0, 0, 2, 4, 0));
-}
-
-TEST(HierarchicalReduceScatterTest, ADeviceSendsTheLeastPossibleToOtherTasks) {
-  for (const int num_tasks : {2, 4, 8}) {
-    for (const int num_devices : {1, 2, 3, 8}) {
-      const VerifyCase request = {.layout = Uniform(num_tasks, num_devices),
-                                  .type = CollectiveType::kReduceScatter};
-      EXPECT_THAT(SentToOtherTasks("HierarchicalReduceScatter", request),
-                  Each(num_tasks - 1));
-      EXPECT_EQ(TransfersInARow("HierarchicalReduceScatter", request),
-                CeilLog2(num_tasks) + CeilLog2(num_devices));
-    }
-  }
-}
-
-TEST(HierarchicalReduceScatterTest, LeadersSendForTasksOfDifferentSizes) {
-  // Each task sends the sums for all others once.
-  const auto sent = SentToOtherTasks("HierarchicalReduceScatter",
-                                     {.layout = Layout({0, 0, 0, 1, 2, 2}),
-                                      .type = CollectiveType::kReduceScatter});
-  EXPECT_THAT(sent, ElementsAre(3, 0, 0, 5, 4, 0));
+TEST_P(HierarchicalOfBlocksTest, LeadersSendForTasksOfDifferentSizes) {
+  const auto& [name, type, sent_by_leaders] = GetParam();
+  EXPECT_EQ(SentToOtherTasks(
+                name, {.layout = Layout({0, 0, 0, 1, 2, 2}), .type = type}),
+            sent_by_leaders);
 }
 
 TEST(HierarchyTest, ARankSeesItsTaskAndThoseLikeIt) {
@@ -526,6 +526,27 @@ REGISTER_COLLECTIVE(SomeDevicesInside,
 REGISTER_COLLECTIVE(ChanceBetween,
                     Hierarchical<"RingReduceScatter", "OfChance">());
 
+// Claims to be made of steps, but is not.
+class Pretender : public CollectiveImplementationInterface {
+ public:
+  absl::Status InitializeCollectiveContext(
+      CollectiveContext* /*context*/) override {
+    return absl::OkStatus();
+  }
+  void Run(const CollectiveContext& /*context*/, StatusCallback done) override {
+    std::move(done)(absl::OkStatus());
+  }
+};
+REGISTER_COLLECTIVE(
+    Pretending,
+    Implemented<Pretender>({.summary = "for a test",
+                            .collectives = {CollectiveType::kAllReduce},
+                            .is_made_of_steps = true}));
+REGISTER_COLLECTIVE(PassThenPretending,
+                    Hierarchical<"LocalReduce", "Pretending">());
+REGISTER_COLLECTIVE(PassThenLevels,
+                    Hierarchical<"LocalReduce", "LocalThenRing">());
+
 struct Refused {
   const char* name;
   StatusCode code;
@@ -550,6 +571,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"OfItself", StatusCode::kInvalidArgument,
                 "OfItself is no schedule of one level"},
         Refused{"PassThenNobody", StatusCode::kNotFound, "\"Absent\""},
+        Refused{"PassThenAbsent", StatusCode::kNotFound, "\"Absent\""},
         Refused{"SumsInside", StatusCode::kInvalidArgument,
                 "OfSums cannot be a part of another one: it does not reduce "
                 "with all ops"},
@@ -565,6 +587,10 @@ INSTANTIATE_TEST_SUITE_P(
                 "RingGather is no schedule that all-reduces"},
         Refused{"PassThenPass", StatusCode::kInvalidArgument,
                 "LocalReduce is no schedule that all-reduces"},
+        Refused{"PassThenPretending", StatusCode::kInvalidArgument,
+                "Pretending is no schedule that all-reduces"},
+        Refused{"PassThenLevels", StatusCode::kInvalidArgument,
+                "LocalThenRing is no schedule that all-reduces"},
         Refused{"PassThenItself", StatusCode::kInvalidArgument,
                 "PassThenItself is no schedule that all-reduces"}),
     [](const testing::TestParamInfo<Refused>& info) {
