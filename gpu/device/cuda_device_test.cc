@@ -286,9 +286,6 @@ class HookedRuntime : public FakeGpuRuntime {
     FailCall(GpuCall::kAllocateAsync, 0,
              absl::ResourceExhaustedError("none left"));
   }
-  void BeforeNextRecord(std::function<void()> call) {
-    before_record_ = std::move(call);
-  }
 
   absl::StatusOr<void*> AllocateAsync(size_t num_bytes,
                                       GpuStream stream) override {
@@ -297,13 +294,9 @@ class HookedRuntime : public FakeGpuRuntime {
     std::exchange(before_return_, nullptr)();
     return memory;
   }
-  absl::Status RecordEvent(GpuEvent event, GpuStream stream) override {
-    if (before_record_ != nullptr) std::exchange(before_record_, nullptr)();
-    return FakeGpuRuntime::RecordEvent(event, stream);
-  }
 
  private:
-  std::function<void()> before_return_, before_record_;
+  std::function<void()> before_return_;
 };
 
 // A device that has freed memory. No allocation waits for that memory yet.
@@ -320,7 +313,15 @@ class CudaDeviceOutOfMemoryTest : public testing::Test {
   }
 
   SimulatedEnvironment environment_{1};
-  HookedRuntime runtime_{{.environment = environment_.get()}};
+  std::function<void()> before_record_;  // Runs in the next RecordEvent().
+  HookedRuntime runtime_{{.on_record =
+                              [this](GpuStream /*stream*/) {
+                                auto call =
+                                    std::exchange(before_record_, nullptr);
+                                if (call != nullptr) call();
+                                return absl::OkStatus();
+                              },
+                          .environment = environment_.get()}};
   std::unique_ptr<CudaDevice> device_ = *CudaDevice::Create(
       {.attributes = {.name = {.job = "worker", .type = "GPU"}},
        .runtime = &runtime_,
@@ -343,12 +344,12 @@ TEST_F(CudaDeviceOutOfMemoryTest, WhatAnotherIsMakingWaitForIsTriedToo) {
   std::thread thread;
   runtime_.FailNextAllocation([&] {
     // The first thread is about to order when the second finds no memory.
-    runtime_.BeforeNextRecord([&] {
+    before_record_ = [&] {
       BlockingCounter has_failed(1);
       runtime_.FailNextAllocation([&] { has_failed.DecrementCount(); });
       thread = std::thread([&] { other = Allocate(); });
       has_failed.Wait();
-    });
+    };
   });
   EXPECT_THAT(Allocate(), IsOk());
   thread.join();

@@ -753,6 +753,7 @@ TEST(NcclDevicesTest, HybridsNeedNothingOfOtherProcesses) {
                                .shares_gpus = true,
                                .tasks_with_nccl = 0},
         FakeNcclTasks::Options{.num_tasks = 2, .shares_gpus = true}}) {
+    SCOPED_TRACE(absl::StrCat(options.gpus_per_task, " GPUs per task"));
     DeviceSums sums(options, AllReduce{});
     sums.ExpectSums("NcclThenRing");
     EXPECT_THAT(sums.Remains(), IsEmpty());

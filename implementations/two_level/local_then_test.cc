@@ -761,17 +761,6 @@ TEST(LocalThenTest, WhatIsPreparedRunsAgainAndAgain) {
   }
 }
 
-TEST(LocalThenTest, TasksMayShareAProcess) {
-  LocalJob job({.num_tasks = 3, .devices_per_task = 2});
-  for (int i = 0; i < 2; ++i) {
-    for (const LocalJob::Call* call :
-         job.RunAll(job.AllReduceRequest(5 * kChunkElements + 1, "ThenRing"))) {
-      ASSERT_THAT(call->status, Optional(IsOk()));
-      EXPECT_THAT(call->result(), Each(1 + 2 + 3 + 4 + 5 + 6));
-    }
-  }
-}
-
 // Tests of collectives that cannot run and are refused before any message.
 
 // Plans a send to a rank that does not exist.
