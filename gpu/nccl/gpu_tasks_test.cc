@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "framework/reduce/reduction_reference_testing.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "gmock/gmock.h"
 #include "gpu/nccl/nccl_then.h"
@@ -110,6 +111,33 @@ TEST_P(SchedulesTest, HaveTheBitsOfTheHost) {
       }
     }
     EXPECT_THAT(group.Remains(), IsEmpty());
+  }
+}
+
+TEST(GpuScheduleTest, AveragesOf16BitFloatsAreRoundedOnce) {
+  constexpr int64_t kElements = 1000;
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    FakeGpuGroup group({});
+    CollectiveRequest request = group.Request(AllReduce{}, dtype, kElements);
+    request.final_op = FinalOp::DivideByGroupSize();
+    request.impl_details.implementation = "RingReduce";
+    std::vector<Bytes> inputs;
+    std::vector<Tensor> outputs(2);
+    for (int rank = 0; rank < 2; ++rank) {
+      inputs.push_back(RandomElements(dtype, kElements, /*seed=*/rank));
+      const Tensor input = group.Allocate(rank, dtype, kElements);
+      group.Write(rank, input, inputs.back());
+      group.Call(rank, request, input, &outputs[rank]);
+    }
+    group.RunAll();
+    Bytes expected = inputs[0];
+    // The second chunk is reduced in the opposite order, with the same bits.
+    ReferenceReduceMany(ReductionKind::kSum, dtype,
+                        {inputs[0].data(), inputs[1].data()}, expected.data(),
+                        kElements, /*divisor=*/2);
+    for (int rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ(group.Read(outputs[rank]), expected);
+    }
   }
 }
 
