@@ -35,9 +35,9 @@ REGISTER_COLLECTIVE(TwiceRegistered,
 
 TEST(RegistryDuplicateTest, ARuntimeRefusesToStartAndNamesTheDuplicate) {
   SimulatedEnvironment environment(/*seed=*/1);
-  const auto devices = DeviceManager::CreateCpu(1, 2, environment.get().random);
-  ASSERT_THAT(devices, IsOk());
-  EXPECT_THAT(CreateLocalExecutorMgr(environment.get(), devices->get()),
+  const auto devices =
+      DeviceManager::CreateCpu(1, 2, environment.get().random).value();
+  EXPECT_THAT(CreateLocalExecutorMgr(environment.get(), devices.get()),
               IsAlreadyExists("TwiceRegistered"));
 }
 

@@ -17,9 +17,6 @@
 namespace tutti {
 namespace call_args_test {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 constexpr int kSize = 3;
 constexpr int kRank = 1;
 constexpr int kRoot = 1;
@@ -125,10 +122,8 @@ TEST_F(BufferCheckTest, EveryOtherOverlapIsInvalid) {
         EXPECT_THAT(status, IsOk()) << Name(type) << " at " << begin;
       } else {
         EXPECT_THAT(status,
-                    StatusIs(absl::StatusCode::kInvalidArgument,
-                             AllOf(HasSubstr(std::string(Name(type))),
-                                   HasSubstr("overlap, but not in place"),
-                                   HasSubstr("bytes"))))
+                    IsInvalidArgument(std::string(Name(type)),
+                                      "overlap, but not in place", "bytes"))
             << "at " << begin;
       }
     }
@@ -143,7 +138,7 @@ TEST_F(BufferCheckTest, AnUnevenGatherIsInPlaceAtItsOwnBlock) {
                 IsOk());
     EXPECT_THAT(
         Prepare(*params, InputAt(begin + 1, *params), OutputAt(0, *params)),
-        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("in place")));
+        IsInvalidArgument("in place"));
   }
 }
 
@@ -158,9 +153,8 @@ TEST_F(BufferCheckTest, AnUnevenAllToAllIsInPlaceIfItSendsWhatItReceives) {
   const auto crossed =
       Params(CollectiveType::kAllToAll, {0, 3, 0, 2, 1, 3, 0, 2, 0});
   ASSERT_EQ(crossed->input_shape, crossed->output_shape);
-  EXPECT_THAT(
-      Prepare(*crossed, InputAt(0, *crossed), OutputAt(0, *crossed)),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("in place")));
+  EXPECT_THAT(Prepare(*crossed, InputAt(0, *crossed), OutputAt(0, *crossed)),
+              IsInvalidArgument("in place"));
   EXPECT_THAT(Prepare(*crossed, InputAt(0, *crossed), OutputAt(40, *crossed)),
               IsOk());
 }
@@ -215,38 +209,32 @@ TEST_F(BufferCheckTest, AMissingInputIsInvalidAndTheMemberNamed) {
   for (CollectiveType type : kAllCollectiveTypes) {
     if (!HasInput(type, kRank, kRoot)) continue;
     const auto params = Params(type);
-    EXPECT_THAT(
-        Prepare(*params, Tensor(), OutputAt(0, *params)),
-        StatusIs(absl::StatusCode::kInvalidArgument,
-                 AllOf(HasSubstr(std::string(Name(type))), HasSubstr("rank 1"),
-                       HasSubstr("/device:CPU:1"), HasSubstr("no input"))));
+    EXPECT_THAT(Prepare(*params, Tensor(), OutputAt(0, *params)),
+                IsInvalidArgument(std::string(Name(type)), "rank 1",
+                                  "/device:CPU:1", "no input"));
   }
 }
 
 TEST_F(BufferCheckTest, AnotherShapeIsInvalidAndBothAreShown) {
   const auto params = Params(CollectiveType::kAllGather);
-  EXPECT_THAT(Prepare(*params, At(0, ShapeOf({2, 6})), OutputAt(50, *params)),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("the input is float32[2,6]"),
-                             HasSubstr("wanted float32[6,2]"))));
-  EXPECT_THAT(Prepare(*params, InputAt(0, *params), At(50, ShapeOf({6, 2}))),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("the output is float32[6,2]"),
-                             HasSubstr("wanted float32[18,2]"))));
+  EXPECT_THAT(
+      Prepare(*params, At(0, ShapeOf({2, 6})), OutputAt(50, *params)),
+      IsInvalidArgument("the input is float32[2,6]", "wanted float32[6,2]"));
+  EXPECT_THAT(
+      Prepare(*params, InputAt(0, *params), At(50, ShapeOf({6, 2}))),
+      IsInvalidArgument("the output is float32[6,2]", "wanted float32[18,2]"));
 }
 
 TEST_F(BufferCheckTest, AnotherDtypeIsInvalidAndBothAreShown) {
   const auto params = Params(CollectiveType::kAllReduce);
   const Tensor integers =
       *Tensor::Wrap(DType::kInt32, params->input_shape, buffer_);
-  EXPECT_THAT(Prepare(*params, integers, OutputAt(50, *params)),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("the input is int32[6,2]"),
-                             HasSubstr("wanted float32[6,2]"))));
-  EXPECT_THAT(Prepare(*params, InputAt(50, *params), integers),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("the output is int32[6,2]"),
-                             HasSubstr("wanted float32[6,2]"))));
+  EXPECT_THAT(
+      Prepare(*params, integers, OutputAt(50, *params)),
+      IsInvalidArgument("the input is int32[6,2]", "wanted float32[6,2]"));
+  EXPECT_THAT(
+      Prepare(*params, InputAt(50, *params), integers),
+      IsInvalidArgument("the output is int32[6,2]", "wanted float32[6,2]"));
 }
 
 }  // namespace call_args_test

@@ -27,7 +27,6 @@ namespace tutti {
 namespace waiting_test {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 // The members of one execution.
 class LocalMeetingTest : public testing::Test {
@@ -89,10 +88,9 @@ TEST_F(LocalMeetingTest, MembersWithDifferentRowsAllFail) {
   }
   for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(Join(rank).empty());
   for (const auto& ended : ended_) {
-    EXPECT_THAT(ended, ElementsAre(StatusIs(
-                           absl::StatusCode::kInvalidArgument,
-                           HasSubstr("instance 7: rank 0 says that rank 2 has "
-                                     "3 rows, rank 1 that it has 4"))));
+    EXPECT_THAT(ended, ElementsAre(IsInvalidArgument(
+                           "instance 7: rank 0 says that rank 2 has "
+                           "3 rows, rank 1 that it has 4")));
   }
 }
 
@@ -284,7 +282,6 @@ class DependencyTrackerTest : public testing::Test {
   }};
 };
 
-using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
