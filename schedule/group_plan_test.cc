@@ -20,13 +20,13 @@
 #include "schedule/proof/symbolic.h"
 #include "schedule/step_depth.h"
 #include "schedule/step_order.h"
+#include "tests/doubles/status_matchers.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
 namespace group_plan_test {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // --- group memory ------------------------------------------------------------
@@ -443,9 +443,7 @@ absl::StatusOr<GroupPlan> Create(const std::vector<Schedule>& schedules) {
 
 void ExpectError(const std::vector<Schedule>& schedules,
                  const std::string& text) {
-  const auto plan = Create(schedules);
-  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(plan.status().message()), HasSubstr(text));
+  EXPECT_THAT(Create(schedules), IsInvalidArgument(text));
 }
 
 // Expects the error `text` if rank 0 runs `step` alone.
@@ -457,17 +455,17 @@ TEST(GroupPlanTest, JoinsSendsWithReceivesAndNumbersStepsThrough) {
   const auto plan =
       Create({Lanes({{Copies(Data(1), Input(1)), Sends(1, 5, Input(0))},
                      {Receives(1, 5, Data(0))}}),
-              Lanes({{Receives(0, 5, Data(0))}, {Sends(0, 5, Input(0))}})});
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->num_steps(), 5);
-  EXPECT_EQ(plan->num_lanes(), 4);
-  EXPECT_EQ(plan->first_lane(1), 2);
-  EXPECT_EQ(plan->partner(0), -1);
-  EXPECT_EQ(plan->partner(1), 3);
-  EXPECT_EQ(plan->partner(3), 1);
-  EXPECT_EQ(plan->partner(2), 4);
-  EXPECT_EQ(plan->rank_of(3), 1);
-  EXPECT_EQ(plan->Describe(4), "rank 1, 1.0 (send input[0] to 0, tag 5)");
+              Lanes({{Receives(0, 5, Data(0))}, {Sends(0, 5, Input(0))}})})
+          .value();
+  EXPECT_EQ(plan.num_steps(), 5);
+  EXPECT_EQ(plan.num_lanes(), 4);
+  EXPECT_EQ(plan.first_lane(1), 2);
+  EXPECT_EQ(plan.partner(0), -1);
+  EXPECT_EQ(plan.partner(1), 3);
+  EXPECT_EQ(plan.partner(3), 1);
+  EXPECT_EQ(plan.partner(2), 4);
+  EXPECT_EQ(plan.rank_of(3), 1);
+  EXPECT_EQ(plan.Describe(4), "rank 1, 1.0 (send input[0] to 0, tag 5)");
 }
 
 TEST(GroupPlanTest, CopyToItselfTouchesNothing) {
@@ -476,11 +474,11 @@ TEST(GroupPlanTest, CopyToItselfTouchesNothing) {
                                        .num_ranks = 2,
                                        .num_chunks = 2,
                                        .in_place = {true, false}},
-                                      {copies, copies});
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_THAT(plan->AccessesOf(0).writes, testing::IsEmpty());
-  EXPECT_THAT(plan->AccessesOf(0).reads, testing::IsEmpty());
-  EXPECT_THAT(plan->AccessesOf(1).writes, testing::ElementsAre(Data(1)));
+                                      {copies, copies})
+                        .value();
+  EXPECT_THAT(plan.AccessesOf(0).writes, testing::IsEmpty());
+  EXPECT_THAT(plan.AccessesOf(0).reads, testing::IsEmpty());
+  EXPECT_THAT(plan.AccessesOf(1).writes, testing::ElementsAre(Data(1)));
 }
 
 TEST(GroupPlanTest, AReductionReadsAllItsOperands) {
@@ -492,13 +490,12 @@ TEST(GroupPlanTest, AReductionReadsAllItsOperands) {
   const Schedule first = Lanes({{reduce, {.kind = StepKind::kWait}}});
   const GroupMemory memory = {
       .type = CollectiveType::kAllReduce, .num_ranks = 2, .num_chunks = 2};
-  const auto plan = GroupPlan::Create(memory, {first, Lanes({})});
-  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto plan = GroupPlan::Create(memory, {first, Lanes({})}).value();
   EXPECT_THAT(
-      plan->AccessesOf(0).reads,
+      plan.AccessesOf(0).reads,
       testing::ElementsAre(Input(0), Scratch(0), Scratch(0, 1), Data(0)));
-  EXPECT_TRUE(plan->AccessesOf(1).reads.empty());
-  EXPECT_TRUE(plan->AccessesOf(1).writes.empty());
+  EXPECT_TRUE(plan.AccessesOf(1).reads.empty());
+  EXPECT_TRUE(plan.AccessesOf(1).writes.empty());
 
   reduce.more[1] = Input(1);
   ExpectStepError(reduce, "combines data[0] and input[1], which may differ");
@@ -536,9 +533,8 @@ TEST(GroupPlanTest, RejectsWritingAPartOfAnOperand) {
   schedules[0] = Lanes({{Copies(Data(0, 2), Data(0, 2))}}, 3);
   EXPECT_TRUE(GroupPlan::Create(memory, schedules).ok());
   schedules[0] = Lanes({{Copies(Data(0, 2), Data(1, 2))}}, 3);
-  EXPECT_THAT(
-      std::string(GroupPlan::Create(memory, schedules).status().message()),
-      HasSubstr("writes data[0-1], a part of data[1-2]"));
+  EXPECT_THAT(GroupPlan::Create(memory, schedules),
+              IsInvalidArgument("writes data[0-1], a part of data[1-2]"));
 }
 
 TEST(GroupPlanTest, RejectsCombiningChunksOfDifferentSize) {
@@ -556,12 +552,10 @@ TEST(GroupPlanTest, RejectsTheFinalOpOnATransfer) {
 }
 
 TEST(GroupPlanTest, RejectsWaitingForStepsThatAreNotThere) {
-  ExpectStepError(Sends(1, 0, Input(0), {.lane = 1, .step = 0}),
-                  "waits for a step that does not exist");
-  ExpectStepError(Sends(1, 0, Input(0), {.lane = 0, .step = 1}),
-                  "waits for a step that does not exist");
-  ExpectStepError(Sends(1, 0, Input(0), {.lane = 0, .step = -1}),
-                  "waits for a step that does not exist");
+  for (const StepRef after : {StepRef{1, 0}, StepRef{0, 1}, StepRef{0, -1}}) {
+    ExpectStepError(Sends(1, 0, Input(0), after),
+                    "waits for a step that does not exist");
+  }
 }
 
 TEST(GroupPlanTest, RejectsWaitingForOneself) {
@@ -606,11 +600,10 @@ std::vector<int> DepthsOf(const std::vector<Schedule>& schedules) {
       GroupPlan::Create({.num_ranks = num_ranks,
                          .num_chunks = schedules[0].num_chunks,
                          .in_place = std::vector<bool>(schedules.size())},
-                        schedules);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  const auto run = RunSymbolically(*plan);
-  EXPECT_TRUE(run.ok()) << run.status();
-  return StepDepths(*plan, run->completion_order);
+                        schedules)
+          .value();
+  const auto run = RunSymbolically(plan).value();
+  return StepDepths(plan, run.completion_order);
 }
 
 TEST(StepDepthTest, NothingToDoHasNoDepths) {
@@ -838,32 +831,32 @@ void CheckGroup(const GroupPlan& plan, const SymbolicRun& run) {
 TEST_P(StepOrderTest, AgreesWithTheTransitiveClosure) {
   const RandomGroup group(/*num_ranks=*/4, /*num_chunks=*/3, /*num_steps=*/40,
                           /*seed=*/GetParam());
-  const auto plan = GroupPlan::Create(
-      {.type = CollectiveType::kAllReduce, .num_ranks = 4, .num_chunks = 3},
-      group.schedules());
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  const auto run = RunSymbolically(*plan);
-  ASSERT_TRUE(run.ok()) << run.status();
-  CheckGroup(*plan, *run);
+  const auto plan =
+      GroupPlan::Create(
+          {.type = CollectiveType::kAllReduce, .num_ranks = 4, .num_chunks = 3},
+          group.schedules())
+          .value();
+  const auto run = RunSymbolically(plan).value();
+  CheckGroup(plan, run);
 }
 
 TEST_P(StepOrderTest, AwaitedRanksAgreeWithTheTransitiveClosure) {
   const RandomGroup group(/*num_ranks=*/6, /*num_chunks=*/1, /*num_steps=*/12,
                           /*seed=*/GetParam());
-  const auto plan = GroupPlan::Create(
-      {.type = CollectiveType::kAllReduce, .num_ranks = 6, .num_chunks = 1},
-      group.schedules());
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  const auto run = RunSymbolically(*plan);
-  ASSERT_TRUE(run.ok()) << run.status();
-  StepOrder order(*plan, run->completion_order);
-  const Closure closure(*plan, /*size_class=*/0);
+  const auto plan =
+      GroupPlan::Create(
+          {.type = CollectiveType::kAllReduce, .num_ranks = 6, .num_chunks = 1},
+          group.schedules())
+          .value();
+  const auto run = RunSymbolically(plan).value();
+  StepOrder order(plan, run.completion_order);
+  const Closure closure(plan, /*size_class=*/0);
   for (int rank = 0; rank < 6; ++rank) {
     std::vector<bool> begun(6);
     begun[rank] = true;
-    for (int step = 0; step < plan->num_steps(); ++step) {
+    for (int step = 0; step < plan.num_steps(); ++step) {
       if (closure.StartIsBeforeEndOf(step, rank)) {
-        begun[plan->rank_of(step)] = true;
+        begun[plan.rank_of(step)] = true;
       }
     }
     int missing = -1;

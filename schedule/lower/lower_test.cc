@@ -25,9 +25,7 @@
 namespace tutti {
 namespace lower_test {
 
-using absl::StatusCode;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr int64_t kStep = 1;
@@ -397,21 +395,19 @@ TEST(LowerGroupTest, RefusesWhatIsNotMadeOfSteps) {
       LowerChanged([](auto& collective) {
         collective.impl_details.implementation = "LocalReduce";
       }),
-      StatusIs(StatusCode::kUnimplemented,
-               HasSubstr("cannot lower LocalReduce: it is not made of steps")));
+      IsUnimplemented("cannot lower LocalReduce: it is not made of steps"));
 }
 
 TEST(LowerGroupTest, RefusesAnUnknownName) {
   EXPECT_THAT(LowerChanged([](auto& collective) {
                 collective.impl_details.implementation = "Ring";
               }),
-              StatusIs(StatusCode::kNotFound, HasSubstr("\"Ring\"")));
+              IsNotFound("\"Ring\""));
 }
 
 TEST(LowerGroupTest, RefusesALayoutOfAnotherSize) {
   EXPECT_THAT(LowerChanged([](auto& collective) { collective.group_size = 4; }),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("for a group of 4, the layout 1x3 has 3")));
+              IsInvalidArgument("for a group of 4, the layout 1x3 has 3"));
 }
 
 TEST(LowerGroupTest, RefusesMembersThatDifferInSize) {
@@ -419,7 +415,7 @@ TEST(LowerGroupTest, RefusesMembersThatDifferInSize) {
                 collective.op = AllGather{.uneven = true};
                 collective.impl_details.implementation = "RingGather";
               }),
-              StatusIs(StatusCode::kUnimplemented, HasSubstr("all_gather")));
+              IsUnimplemented("all_gather"));
 }
 
 TEST(LowerGroupTest, RefusesAMergeOpThatTheAlgorithmCannotKeepInOrder) {
@@ -427,15 +423,14 @@ TEST(LowerGroupTest, RefusesAMergeOpThatTheAlgorithmCannotKeepInOrder) {
       {.name = "first", .apply = [](auto&&...) { return absl::OkStatus(); }});
   EXPECT_THAT(
       LowerChanged([&](auto& collective) { collective.merge_op = *first; }),
-      StatusIs(StatusCode::kInvalidArgument, HasSubstr("rank order")));
+      IsInvalidArgument("rank order"));
 }
 
 TEST(LowerMemberTest, RefusesARankOutsideTheGroup) {
   const Case job({.algorithm = "RingReduce"});
   RecordedGraph graph;
   EXPECT_THAT(LowerMember(job.request(), 2, graph),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("rank 2 of a group of 2")));
+              IsInvalidArgument("rank 2 of a group of 2"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LowerTest, testing::ValuesIn(Algorithms()),
