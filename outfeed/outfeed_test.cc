@@ -358,19 +358,18 @@ TEST_F(OutfeedReceiverTest, RejectsOptionsThatCannotBe) {
     options.environment = environment_.get();
     return OutfeedReceiver::Create(std::move(options)).status();
   };
-  const auto invalid = absl::StatusCode::kInvalidArgument;
   EXPECT_THAT(status({.callback = callback}),
-              StatusIs(invalid, HasSubstr("needs a device")));
+              IsInvalidArgument("needs a device"));
   EXPECT_THAT(status({.devices = {device, nullptr}, .callback = callback}),
-              StatusIs(invalid, HasSubstr("device 1")));
+              IsInvalidArgument("device 1"));
   EXPECT_THAT(status({.devices = {device, device}, .callback = callback}),
-              StatusIs(invalid, HasSubstr("twice")));
+              IsInvalidArgument("twice"));
   EXPECT_THAT(status({.devices = {device}}),
-              StatusIs(invalid, HasSubstr("needs a callback")));
+              IsInvalidArgument("needs a callback"));
   EXPECT_THAT(
       status(
           {.devices = {device}, .callback = callback, .max_queued_bytes = 0}),
-      StatusIs(invalid, HasSubstr("found 0")));
+      IsInvalidArgument("found 0"));
 }
 
 // Tests the end of a receiver in every state of a device and of its callback.

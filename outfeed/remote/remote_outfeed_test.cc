@@ -37,7 +37,6 @@ namespace remote_outfeed_test {
 
 using absl::StatusCode;
 using ::testing::_;
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -175,9 +174,7 @@ TEST_F(RemoteOutfeedTest, AFailedCallbackReachesTheSender) {
   SendNumber(2);
   job_.environment().RunAll();
   const auto failed =
-      StatusIs(StatusCode::kDataLoss,
-               AllOf(HasSubstr(sending_device().full_name()),
-                     HasSubstr("callback failed"), HasSubstr("no disk")));
+      IsDataLoss(sending_device().full_name(), "callback failed", "no disk");
   ExpectSendersGet(failed);
   EXPECT_THAT(ended_, Optional(failed));
   EXPECT_THAT(Numbers(), ElementsAre(1));
@@ -241,10 +238,7 @@ TEST_F(RemoteOutfeedTest, OtherArraysForAnIdEndTheStream) {
 
 TEST_F(RemoteOutfeedTest, TheDestructionOfEitherEndReachesTheOther) {
   for (const bool exports : {true, false}) {
-    items_.clear();
-    ended_.reset();
-    ++instance_key_;
-    Connect();
+    ConnectAgain();
     StartReceiver(/*max_queued_bytes=*/4);
     SendNumber(1);
     sender().Send(kLargeId, {Numbered(kLargeBytes, 1)}, nullptr);
@@ -299,9 +293,7 @@ TEST_F(RemoteOutfeedTest, TheArraysOfAHalfItemAreFreeBeforeTheEndIsTold) {
 
 TEST_F(RemoteOutfeedTest, TheArraysOfABrokenTransferAreFreeBeforeTheEnd) {
   for (const bool header_ends : {true, false}) {
-    ++instance_key_;
-    ended_.reset();
-    Connect();
+    ConnectAgain();
     StartReceiver();
     std::vector<bool> had_ended;  // At each deleter.
     std::vector<std::byte> memory(8);
@@ -321,18 +313,13 @@ TEST_F(RemoteOutfeedTest, TheArraysOfABrokenTransferAreFreeBeforeTheEnd) {
     SendRaw(std::move(arrays));
     EXPECT_THAT(ended_, Optional(IsInvalidArgument()));
     EXPECT_THAT(had_ended, ElementsAre(false, false, false, false));
-    receiver_.reset();
-    export_.reset();
-    job_.environment().RunAll();
-    remote_.reset();
+    Disconnect();
   }
 }
 
 TEST_F(RemoteOutfeedTest, AnAbortOfTheStepEndsBothEnds) {
   for (const bool listens : {false, true}) {
-    ++instance_key_;
-    ended_.reset();
-    Connect();
+    ConnectAgain();
     if (listens) StartReceiver();
     SendNumber(1);
     job_.manager().FindOrCreate(step_id_)->StartAbort(
@@ -343,9 +330,7 @@ TEST_F(RemoteOutfeedTest, AnAbortOfTheStepEndsBothEnds) {
     ExpectSendersGet(stopped);
     if (!listens) StartReceiver();  // Receives the end.
     EXPECT_THAT(receiver_->statistics(0).status, stopped);
-    receiver_.reset();
-    export_.reset();
-    remote_.reset();
+    Disconnect();
     job_.manager().Cleanup(step_id_++);
   }
 }
@@ -359,10 +344,7 @@ TEST_F(RemoteOutfeedTest, WhatHadComeBeforeAnAbortIsDelivered) {
       {*MakeHeader(99), StatusCode::kNotFound},
       {std::nullopt, StatusCode::kAborted}};
   for (const auto& [last, code] : cases) {
-    ++instance_key_;
-    items_.clear();
-    ended_.reset();
-    Connect();
+    ConnectAgain();
     StartReceiver(/*max_queued_bytes=*/4);
     std::vector<Tensor> arrays;
     for (const int32_t number : expected) {
@@ -377,9 +359,7 @@ TEST_F(RemoteOutfeedTest, WhatHadComeBeforeAnAbortIsDelivered) {
     EXPECT_EQ(Numbers(), expected);
     EXPECT_THAT(ended_, Optional(StatusIs(code, _)));
     EXPECT_EQ(receiver_->statistics(0).status, ended_);
-    receiver_.reset();
-    export_.reset();
-    remote_.reset();
+    Disconnect();
     job_.manager().Cleanup(step_id_++);
   }
 }

@@ -68,10 +68,7 @@ class RemoteOutfeedTest : public testing::Test {
   }
 
   ~RemoteOutfeedTest() override {
-    receiver_.reset();
-    export_.reset();
-    job_.environment().RunAll();
-    remote_.reset();
+    Disconnect();
     job_.environment().RunAll();
   }
 
@@ -115,6 +112,20 @@ class RemoteOutfeedTest : public testing::Test {
     job_.environment().RunAll();
     ASSERT_THAT(export_status_, IsOk());
     ASSERT_NE(remote_, nullptr);
+  }
+
+  // Connects both ends for the next instance, as if nothing had come before.
+  void ConnectAgain() {
+    ++instance_key_;
+    items_.clear();
+    ended_.reset();
+    Connect();
+  }
+  void Disconnect() {
+    receiver_.reset();
+    export_.reset();
+    job_.environment().RunAll();
+    remote_.reset();
   }
 
   void CreateReceiver(int64_t max_queued_bytes = int64_t{256} << 20) {
