@@ -24,7 +24,6 @@ namespace transport_parts_test {
 
 using absl::StatusCode;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
@@ -272,18 +271,16 @@ TEST(TransportRegistryTest, AnUnknownNameIsAnErrorThatListsTheOthers) {
   TransportRegistry registry;
   EXPECT_THAT(registry.Register("pigeon", Named("p")), IsOk());
   EXPECT_THAT(registry.Find("raven"),
-              StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("\"raven\" is linked; there are: pigeon")));
+              IsNotFound("\"raven\" is linked; there are: pigeon"));
 }
 
 TEST(TransportRegistryTest, ANameThatIsTakenIsAnErrorAndTheFirstStays) {
   TransportRegistry registry;
   EXPECT_THAT(registry.Register("pigeon", Named("first")), IsOk());
   EXPECT_THAT(registry.Register("pigeon", Named("second")),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("pigeon")));
+              IsAlreadyExists("pigeon"));
   EXPECT_EQ(registry.Find("pigeon")->connect({})->cluster.job, "first");
-  EXPECT_THAT(registry.status(),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("pigeon")));
+  EXPECT_THAT(registry.status(), IsAlreadyExists("pigeon"));
 }
 
 }  // namespace transport_parts_test

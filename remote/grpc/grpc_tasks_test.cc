@@ -169,11 +169,10 @@ TEST(GrpcTransportTest, ATransferNoticesARestart) {
 
 TEST(GrpcTransportTest, ATakenPortIsAnErrorThatNamesIt) {
   RunningTasks tasks(1);
-  auto other = CreateGrpcTransport(tasks.Options(0));
-  ASSERT_THAT(other, IsOk());
+  auto other = CreateGrpcTransport(tasks.Options(0)).value();
   FunctionService control(nullptr);
   TableService table;
-  EXPECT_THAT((*other)->Start(&control, &table),
+  EXPECT_THAT(other->Start(&control, &table),
               StatusIs(absl::StatusCode::kUnavailable,
                        absl::StrCat("cannot listen at ", tasks.address(0),
                                     ": address in use")));
@@ -190,9 +189,8 @@ TEST(GrpcTransportTest, DoesNotStartAfterShutdown) {
   for (const bool was_started : {false, true}) {
     TestTasks tasks(1);
     if (was_started) tasks.StartAll();
-    auto other = CreateGrpcTransport(tasks.Options(0));
-    ASSERT_THAT(other, IsOk());
-    Transport& transport = was_started ? tasks.transport(0) : **other;
+    auto other = CreateGrpcTransport(tasks.Options(0)).value();
+    Transport& transport = was_started ? tasks.transport(0) : *other;
     transport.Shutdown();
     FunctionService control(nullptr);
     EXPECT_THAT(transport.Start(&control, &tasks.table(0)),
@@ -320,8 +318,8 @@ void StartTalkAndStop() {
   std::vector<WaitingSender> senders(4);
   std::vector<std::unique_ptr<WaitingReceiver>> receivers;
   for (int i = 0; i < 8; ++i) {
-    receivers.push_back(std::make_unique<WaitingReceiver>(bytes.size()));
-    tasks.Request(0, 1, KeyOf(i), bytes.size(), *receivers[i]);
+    receivers.push_back(
+        std::make_unique<RequestedBytes>(tasks, bytes.size(), i));
   }
   for (int i = 0; i < 4; ++i) {
     tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .sender = &senders[i]});
@@ -357,19 +355,37 @@ TEST(ShutdownTest, ATransportThatWasNeverStartedGoes) {
 
 // --- Calls -------------------------------------------------------------------
 
-// Answers a call once its caller withdraws it.
-std::unique_ptr<ControlService> AnswersWhenWithdrawn(
-    BlockingCounter* arrived, BlockingCounter* answered) {
-  return std::make_unique<FunctionService>(
-      [=](const ControlCaller&, const proto::ControlRequest&,
-          std::shared_ptr<Cancellation> withdrawn, ControlDone done) {
-        arrived->DecrementCount();
-        withdrawn->Watch([answered, done = std::move(done)](
-                             const absl::Status& reason) mutable {
-          std::move(done)(reason);
-          answered->DecrementCount();
-        });
-      });
+// Two tasks, which answer a call once its caller withdraws it. None runs yet.
+class SilentTasks : public TestTasks {
+ public:
+  explicit SilentTasks(Change change = nullptr)
+      : TestTasks(2, std::move(change)) {
+    set_control(std::make_unique<FunctionService>(
+        [this](const ControlCaller&, const proto::ControlRequest&,
+               std::shared_ptr<Cancellation> is_withdrawn, ControlDone done) {
+          arrived.DecrementCount();
+          is_withdrawn->Watch([this, done = std::move(done)](
+                                  const absl::Status& reason) mutable {
+            std::move(done)(reason);
+            withdrawn.DecrementCount();
+          });
+        }));
+  }
+
+  // The end of a task may withdraw a call.
+  ~SilentTasks() {
+    for (const int task : {0, 1}) Stop(task);
+  }
+
+  BlockingCounter arrived{1};
+  BlockingCounter withdrawn{1};
+};
+
+// Gives tasks a simulated clock.
+TestTasks::Change ClockOf(SimulatedEnvironment& simulated) {
+  return [&simulated](int, GrpcTransportOptions& options) {
+    options.environment.clock = simulated.get().clock;
+  };
 }
 
 auto IsNoAnswerFor3Seconds(TestTasks& tasks) {
@@ -379,17 +395,15 @@ auto IsNoAnswerFor3Seconds(TestTasks& tasks) {
 }
 
 TEST(ControlClientTest, ACancelledCallEndsWithTheReasonAndReachesTheService) {
-  BlockingCounter arrived(1), withdrawn(1);
-  TestTasks tasks(2);
-  tasks.set_control(AnswersWhenWithdrawn(&arrived, &withdrawn));
+  SilentTasks tasks;
   tasks.StartAll();
   const auto cancellation = std::make_shared<Cancellation>();
   PendingCall call(tasks.transport(0).control(), 1, CleanupStep(1),
                    {.cancellation = cancellation});
-  arrived.Wait();
+  tasks.arrived.Wait();
   cancellation->Cancel(absl::AbortedError("enough"));
   EXPECT_THAT(call.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
-  withdrawn.Wait();
+  tasks.withdrawn.Wait();
 }
 
 TEST(ControlClientTest, ACallThatIsCancelledBeforeItBeginsEnds) {
@@ -402,19 +416,15 @@ TEST(ControlClientTest, ACallThatIsCancelledBeforeItBeginsEnds) {
 
 TEST(ControlClientTest, ADeadlineEndsACallAndReachesTheService) {
   SimulatedEnvironment simulated(/*seed=*/1);
-  BlockingCounter arrived(1), withdrawn(1);
-  TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
-    options.environment.clock = simulated.get().clock;
-  });
-  tasks.set_control(AnswersWhenWithdrawn(&arrived, &withdrawn));
+  SilentTasks tasks(ClockOf(simulated));
   tasks.StartAll();
   PendingCall call(
       tasks.transport(0).control(), 1, CleanupStep(1),
       {.deadline = simulated.get().clock->Now() + absl::Seconds(3)});
-  arrived.Wait();
+  tasks.arrived.Wait();
   simulated.Advance(absl::Seconds(3));
   EXPECT_THAT(call.Wait(), IsNoAnswerFor3Seconds(tasks));
-  withdrawn.Wait();
+  tasks.withdrawn.Wait();
 }
 
 // Delays the alarm for one time, as if it were held up as it began to run.
@@ -464,9 +474,7 @@ TEST(ControlClientTest, ADeadlineAfterTheCallAndItsTransportTouchesNeither) {
 
 TEST(ControlClientTest, ADeadlineSaysWhyTheTaskCouldNotBeReached) {
   SimulatedEnvironment simulated(/*seed=*/1);
-  TestTasks tasks(2, [&](int, GrpcTransportOptions& options) {
-    options.environment.clock = simulated.get().clock;
-  });
+  TestTasks tasks(2, ClockOf(simulated));
   tasks.Start(0);
   PendingCall call(
       tasks.transport(0).control(), 1, CleanupStep(1),
@@ -482,11 +490,9 @@ TEST(ControlClientTest, ADeadlineSaysWhyTheTaskCouldNotBeReached) {
 
 TEST(ControlClientTest, ADeadlineDoesNotSayOfATaskThatWasReachedThatItIsNot) {
   SimulatedEnvironment simulated(/*seed=*/1);
-  BlockingCounter arrived(1), withdrawn(1);
-  TestTasks tasks(2, [&](int task, GrpcTransportOptions& options) {
+  SilentTasks tasks([&](int task, GrpcTransportOptions& options) {
     if (task == 0) options.environment.clock = simulated.get().clock;
   });
-  tasks.set_control(AnswersWhenWithdrawn(&arrived, &withdrawn));
   tasks.Start(0);
   PendingCall call(tasks.transport(0).control(), 1, CleanupStep(1),
                    {.deadline = simulated.get().clock->Now() + absl::Seconds(3),
@@ -495,19 +501,17 @@ TEST(ControlClientTest, ADeadlineDoesNotSayOfATaskThatWasReachedThatItIsNot) {
   while (simulated.num_alarms() < 2) std::this_thread::yield();
   tasks.Start(1);
   simulated.Advance(absl::Milliseconds(100));
-  arrived.Wait();
+  tasks.arrived.Wait();
   simulated.Advance(absl::Seconds(3));
   EXPECT_THAT(call.Wait(), IsNoAnswerFor3Seconds(tasks));
-  withdrawn.Wait();
+  tasks.withdrawn.Wait();
 }
 
 TEST(ControlClientTest, AClosedConnectionEndsTheCall) {
-  BlockingCounter arrived(1), withdrawn(1);
-  TestTasks tasks(2);
-  tasks.set_control(AnswersWhenWithdrawn(&arrived, &withdrawn));
+  SilentTasks tasks;
   tasks.StartAll();
   PendingCall call(tasks.transport(0).control(), 1, CleanupStep(1), {});
-  arrived.Wait();
+  tasks.arrived.Wait();
   tasks.Stop(1);
   EXPECT_THAT(call.Wait(), StatusIs(absl::StatusCode::kUnavailable,
                                     absl::StrCat("task 1 (", tasks.address(1),
@@ -515,9 +519,7 @@ TEST(ControlClientTest, AClosedConnectionEndsTheCall) {
 }
 
 TEST(ControlClientTest, ShutdownEndsCallsWithCancelled) {
-  BlockingCounter arrived(1), withdrawn(1);
-  TestTasks tasks(2);
-  tasks.set_control(AnswersWhenWithdrawn(&arrived, &withdrawn));
+  SilentTasks tasks;
   tasks.StartAll();
   PendingCall call(tasks.transport(0).control(), 1, CleanupStep(1), {});
   // Ends even a call that waits for its next attempt.

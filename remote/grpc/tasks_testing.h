@@ -122,6 +122,16 @@ class OfferedBytes {
   WaitingSender sender_;
 };
 
+// Bytes that task `from` requests of task `to` under KeyOf(tag).
+class RequestedBytes : public WaitingReceiver {
+ public:
+  RequestedBytes(TestTasks& tasks, size_t num_bytes, int tag = 0, int from = 0,
+                 int to = 1, DType dtype = DType::kUint8)
+      : WaitingReceiver(num_bytes) {
+    tasks.Request(from, to, KeyOf(tag), num_bytes, *this, dtype);
+  }
+};
+
 // Expects that bytes of task `to` arrive at task `from`, and that their sender
 // is told. Returns the sizes of their parts.
 inline std::vector<size_t> ExpectArrive(TestTasks& tasks, size_t num_bytes,
@@ -129,8 +139,7 @@ inline std::vector<size_t> ExpectArrive(TestTasks& tasks, size_t num_bytes,
                                         int tag = 0, int from = 0, int to = 1) {
   SCOPED_TRACE(testing::Message() << num_bytes << " bytes of " << Name(dtype));
   OfferedBytes lent(tasks, num_bytes, tag, to);
-  WaitingReceiver receiver(num_bytes);
-  tasks.Request(from, to, KeyOf(tag), num_bytes, receiver, dtype);
+  RequestedBytes receiver(tasks, num_bytes, tag, from, to, dtype);
   EXPECT_THAT(receiver.Wait(), IsOk());
   EXPECT_THAT(lent.Wait(), IsOk());
   EXPECT_TRUE(receiver.bytes() == lent.bytes());
@@ -139,9 +148,7 @@ inline std::vector<size_t> ExpectArrive(TestTasks& tasks, size_t num_bytes,
 
 // Returns the end of a request of task `from` for 4 bytes of task `to`.
 inline absl::Status EndOfPull(TestTasks& tasks, int from, int to) {
-  WaitingReceiver receiver(4);
-  tasks.Request(from, to, KeyOf(0), 4, receiver);
-  return receiver.Wait();
+  return RequestedBytes(tasks, 4, /*tag=*/0, from, to).Wait();
 }
 
 // Encodes a struct of the wire.

@@ -79,9 +79,7 @@ proto::ControlRequest StepRequest(int64_t step) {
 }
 
 void MpiTransportTest::SetUp() {
-  const auto cluster = ClusterOf(Mpi());
-  ASSERT_THAT(cluster, IsOk());
-  cluster_ = *cluster;
+  cluster_ = ClusterOf(Mpi()).value();
   auto transport =
       CreateMpiTransport({.runtime = &Mpi(),
                           .cluster = cluster_,

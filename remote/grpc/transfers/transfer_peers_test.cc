@@ -106,7 +106,7 @@ TEST(TransferPeersTest,
   clock.WaitForAlarm();
   simulated.Advance(absl::Seconds(2));  // Ends the stream,
   simulated.Advance(absl::Seconds(2));  // and then the connection.
-  EXPECT_THAT(lent.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_EQ(lent.Wait(), absl::AbortedError("enough"));
 }
 
 TEST(TransferPeersTest, ShutdownWithdrawsWhatHasTheIdOfARefusedRequest) {
@@ -181,7 +181,7 @@ TEST_P(StallingPeerTest, FreesTheLenderAfterACancelAndASecondGrace) {
   for (int i = 0; i < 2 && !GetParam(); ++i) {
     simulated_.Advance(absl::Seconds(2));
   }
-  EXPECT_THAT(offered_.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_EQ(offered_.Wait(), absl::AbortedError("enough"));
 }
 
 TEST_P(StallingPeerTest, FreesTheLenderAtOnceWhenItsProcessIsDropped) {
@@ -202,8 +202,7 @@ absl::Status EndOfRequest(FakeServer::Answer answer) {
   TestTasks tasks(2);
   tasks.Start(0);
   FakeServer server(tasks.address(1), std::move(answer));
-  WaitingReceiver first(8);
-  tasks.Request(0, 1, KeyOf(0), 8, first);
+  RequestedBytes first(tasks, 8);
   absl::Status status = first.Wait();
   tasks.Stop(0);
   return status;
@@ -288,9 +287,8 @@ TEST(TransferPeersTest, ShutdownWaitsForADropThatIsUnderWay) {
   TestTasks tasks(2);
   FunctionService control(nullptr);
   SlowService service;
-  auto transport = CreateGrpcTransport(tasks.Options(1));
-  ASSERT_THAT(transport, IsOk());
-  ASSERT_THAT((*transport)->Start(&control, &service), IsOk());
+  auto transport = CreateGrpcTransport(tasks.Options(1)).value();
+  ASSERT_THAT(transport->Start(&control, &service), IsOk());
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
   WaitingSender sender;
   service.table().Provide(KeyOf(0), {.bytes = bytes, .sender = &sender});
@@ -306,13 +304,12 @@ TEST(TransferPeersTest, ShutdownWaitsForADropThatIsUnderWay) {
   service.WaitForLastTag();
   service.table().WaitForRequests(1);
   std::thread dropper([&] {
-    (*transport)
-        ->Drop({.task = 0, .incarnation = 5},
-               absl::UnavailableError("task 0 was lost"));
+    transport->Drop({.task = 0, .incarnation = 5},
+                    absl::UnavailableError("task 0 was lost"));
   });
   service.WaitForWithdraw();
   std::thread stopper([&] {
-    (*transport)->Shutdown();
+    transport->Shutdown();
     EXPECT_TRUE(service.has_ended());
   });
   // Only the drop is under way now. A few shutdowns take longer than the rest
@@ -340,15 +337,14 @@ TEST(TransferPeersTest, WhatIsAskedOfAReplacementDoesNotEndWithWhomItReplaced) {
   calls("5");
   WaitingReceiver first(8), second(8);
   // Process that accepts connections, and then stays silent.
-  auto listeners = ListenAt({tasks.address(1)});
-  ASSERT_THAT(listeners, IsOk());
+  auto listeners = ListenAt({tasks.address(1)}).value();
   tasks.Request(0, 1, KeyOf(0), 8, first);
   FileDescriptor silent;
   while (silent.get() < 0) {
-    silent = FileDescriptor(accept((*listeners)[0].get(), nullptr, nullptr));
+    silent = FileDescriptor(accept(listeners[0].get(), nullptr, nullptr));
     std::this_thread::yield();
   }
-  listeners->clear();
+  listeners.clear();
   FakeServer server(
       tasks.address(1),
       {.message = Frame({.id = 1, .length = 8, .is_last = true}, 8),

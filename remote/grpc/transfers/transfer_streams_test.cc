@@ -290,8 +290,8 @@ TEST_P(EveryWayTest, AThousandAtATimeArrive) {
   std::vector<std::unique_ptr<WaitingReceiver>> receivers;
   for (int i = 0; i < kNumTransfers; ++i) {
     bytes[i] = Pattern(static_cast<size_t>(i) * i % 300'001);
-    receivers.push_back(std::make_unique<WaitingReceiver>(bytes[i].size()));
-    tasks.Request(0, 1, KeyOf(i), bytes[i].size(), *receivers[i]);
+    receivers.push_back(
+        std::make_unique<RequestedBytes>(tasks, bytes[i].size(), i));
   }
   for (int i = kNumTransfers - 1; i >= 0; --i) {
     tasks.table(1).Provide(KeyOf(i),
@@ -315,8 +315,7 @@ TEST(TransfersTest, BothDirectionsAndATaskWithItselfWork) {
 
 TEST(TransfersTest, ACancelledRequestThatWaitsIsWithdrawn) {
   RunningTasks tasks(2);
-  WaitingReceiver receiver(4);
-  tasks.Request(0, 1, KeyOf(0), 4, receiver);
+  RequestedBytes receiver(tasks, 4);
   tasks.table(1).WaitForRequests(1);
   TransferChannel& transfers = tasks.transport(0).transfers();
   const auto is_any = [](const BufKey&) { return true; };
@@ -324,14 +323,13 @@ TEST(TransfersTest, ACancelledRequestThatWaitsIsWithdrawn) {
   CancelRequest(transfers, KeyOf(1), absl::AbortedError("another"));
   CancelRequest(transfers, KeyOf(0), absl::AbortedError("enough"));
   EXPECT_THAT(transfers.UnderWay(is_any), testing::IsEmpty());
-  EXPECT_THAT(receiver.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_EQ(receiver.Wait(), absl::AbortedError("enough"));
   tasks.table(1).WaitForRequests(0);
   EXPECT_EQ(tasks.table(1).num_withdrawn(), 1);
 
   // The stream and the key are free again.
   OfferedBytes lent(tasks, 4);
-  WaitingReceiver second(4);
-  tasks.Request(0, 1, KeyOf(0), 4, second);
+  RequestedBytes second(tasks, 4);
   EXPECT_THAT(second.Wait(), IsOk());
   EXPECT_THAT(lent.Wait(), IsOk());
 }
@@ -342,8 +340,7 @@ TEST_P(EveryWayTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
   for (int i = 0; i < 20; ++i) {
     WaitingSender sender;
     tasks.table(1).Provide(KeyOf(i), {.bytes = bytes, .sender = &sender});
-    WaitingReceiver receiver(kLargeBytes);
-    tasks.Request(0, 1, KeyOf(i), kLargeBytes, receiver);
+    RequestedBytes receiver(tasks, kLargeBytes, i);
     receiver.WaitForPart();
     CancelRequest(tasks.transport(0).transfers(), KeyOf(i),
                   absl::AbortedError("enough"));
@@ -363,8 +360,7 @@ TEST_P(EveryWayTest, ABorrowerThatRefusesAPartIsToldItsReason) {
     WaitingReceiver receiver(
         kLargeBytes, [](size_t) { return absl::DataLossError("not these"); });
     tasks.Request(0, 1, KeyOf(i), kLargeBytes, receiver);
-    EXPECT_THAT(receiver.Wait(),
-                StatusIs(absl::StatusCode::kDataLoss, "not these"));
+    EXPECT_EQ(receiver.Wait(), absl::DataLossError("not these"));
     const absl::Status end = sender.Wait();
     EXPECT_TRUE(end.ok() || end == absl::DataLossError("not these")) << end;
   }
@@ -383,8 +379,7 @@ TEST(TransfersTest, ManyLongReasonsFitIntoMessagesHoweverSmallTheirBound) {
   large.WaitForPause();
   std::vector<std::unique_ptr<WaitingReceiver>> receivers;
   for (int i = 0; i < kNumRequests; ++i) {
-    receivers.push_back(std::make_unique<WaitingReceiver>(4));
-    tasks.Request(0, 1, KeyOf(i), 4, *receivers[i]);
+    receivers.push_back(std::make_unique<RequestedBytes>(tasks, 4, i));
   }
   tasks.table(1).WaitForRequests(kNumRequests);
   const auto reason = [](int i) {
@@ -406,8 +401,7 @@ TEST(TransfersTest, ManyLongReasonsFitIntoMessagesHoweverSmallTheirBound) {
 TEST(TransfersTest, ALoanOfAnotherSizeEndsBothSides) {
   RunningTasks tasks(2);
   OfferedBytes lent(tasks, 8);
-  WaitingReceiver receiver(4);
-  tasks.Request(0, 1, KeyOf(0), 4, receiver);
+  RequestedBytes receiver(tasks, 4);
   const auto is_wrong = IsInternal("8 bytes are lent");
   EXPECT_THAT(receiver.Wait(), is_wrong);
   EXPECT_THAT(lent.Wait(), is_wrong);
@@ -428,7 +422,7 @@ TEST(TransfersTest, TheKeyOfACancelledRequestIsFreeBeforeItsBorrowerIsTold) {
                 absl::AbortedError("enough"));
   tasks.Request(0, 1, KeyOf(0), 4, second);
   first.GoOn();
-  EXPECT_THAT(first.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_EQ(first.Wait(), absl::AbortedError("enough"));
   const absl::Status end = sender.Wait();
   EXPECT_TRUE(end.ok() || end == absl::AbortedError("enough")) << end;
   tasks.table(1).Provide(KeyOf(0), {.bytes = absl::MakeSpan(bytes).first(4),
@@ -449,8 +443,7 @@ TEST(TransfersTest, ASizeThatIsNoNumberOfElementsIsRefused) {
 
 TEST(TransfersTest, ThePeerThatGoesAwayIsNamed) {
   RunningTasks tasks(2);
-  WaitingReceiver receiver(4);
-  tasks.Request(0, 1, KeyOf(0), 4, receiver);
+  RequestedBytes receiver(tasks, 4);
   tasks.table(1).WaitForRequests(1);
   tasks.Stop(1);
   EXPECT_THAT(receiver.Wait(),
@@ -461,8 +454,7 @@ TEST(TransfersTest, ThePeerThatGoesAwayIsNamed) {
 
 TEST(TransfersTest, ShutdownEndsRequestsAndWithdrawsThem) {
   RunningTasks tasks(2);
-  WaitingReceiver receiver(4);
-  tasks.Request(0, 1, KeyOf(0), 4, receiver);
+  RequestedBytes receiver(tasks, 4);
   tasks.table(1).WaitForRequests(1);
   tasks.Stop(0);
   EXPECT_THAT(receiver.Wait(), IsCancelled("shut down"));
@@ -475,8 +467,7 @@ TEST(TransfersTest, ATaskWithTooManyRequestsIsRefusedMore) {
   });
   std::vector<std::unique_ptr<WaitingReceiver>> receivers;
   for (int i = 0; i < 4; ++i) {
-    receivers.push_back(std::make_unique<WaitingReceiver>(4));
-    tasks.Request(0, 1, KeyOf(i), 4, *receivers[i]);
+    receivers.push_back(std::make_unique<RequestedBytes>(tasks, 4, i));
   }
   EXPECT_THAT(receivers[3]->Wait(),
               IsResourceExhausted("task 0", "3 requests"));
@@ -484,8 +475,7 @@ TEST(TransfersTest, ATaskWithTooManyRequestsIsRefusedMore) {
   OfferedBytes lent(tasks, 4);
   EXPECT_THAT(receivers[0]->Wait(), IsOk());
   EXPECT_THAT(lent.Wait(), IsOk());
-  WaitingReceiver fifth(4);
-  tasks.Request(0, 1, KeyOf(5), 4, fifth);
+  RequestedBytes fifth(tasks, 4, 5);
   tasks.table(1).WaitForRequests(3);
   tasks.Stop(0);
 }
@@ -680,9 +670,9 @@ TEST(SameHostTest, ATransferCancelledWhileItIsReadEndsWithTheReason) {
   receiver.WaitForPause();
   CancelRequest(tasks.transport(0).transfers(), KeyOf(0),
                 absl::AbortedError("enough"));
-  EXPECT_THAT(lent.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_EQ(lent.Wait(), absl::AbortedError("enough"));
   receiver.GoOn();
-  EXPECT_THAT(receiver.Wait(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_EQ(receiver.Wait(), absl::AbortedError("enough"));
   EXPECT_EQ(receiver.part_sizes().size(), 1u);
 }
 
@@ -903,7 +893,7 @@ TEST_F(ForgedFramesTest, AnErrorWhileBytesAreReadEndsTheRequestOnce) {
   tasks.Request(0, 1, KeyOf(0), 8, first);
   ASSERT_THAT(first.Wait(), IsOk());
   tasks.Request(0, 1, KeyOf(1), kQueuedBytes, second);
-  EXPECT_THAT(second.Wait(), StatusIs(absl::StatusCode::kDataLoss, "wrong"));
+  EXPECT_EQ(second.Wait(), absl::DataLossError("wrong"));
   // The key is free again.
   tasks.Request(0, 1, KeyOf(1), 8, again);
   tasks.Stop(0);

@@ -28,49 +28,41 @@ TEST(StatusCodecTest, CutsBetweenCharacters) {
 }
 
 TEST(StatusCodecTest, ConnectionErrorsAreSaidInPlainWords) {
-  const auto error = [](grpc::StatusCode code, const std::string& text) {
-    return ConnectionError("task 3 (host:1)", grpc::Status(code, text));
-  };
-  EXPECT_THAT(error(grpc::StatusCode::UNAVAILABLE,
-                    "failed to connect to all addresses; last error: UNKNOWN: "
-                    "ipv4:127.0.0.1:1: Failed to connect to remote host: "
-                    "Connection refused"),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       "task 3 (host:1): connection refused"));
-  for (const char* text :
-       {"Socket closed", "Transport closed",
-        "failed to connect to all addresses; last error: UNAVAILABLE: "
-        "ipv4:127.0.0.1:1: Endpoint read failed",
-        "failed to connect to all addresses; last error: UNKNOWN: "
-        "ipv4:127.0.0.1:1: Handshake read failed"}) {
-    EXPECT_THAT(error(grpc::StatusCode::UNAVAILABLE, text),
-                StatusIs(absl::StatusCode::kUnavailable,
-                         "task 3 (host:1): connection closed"));
+  using enum grpc::StatusCode;
+  const std::string failed = "failed to connect to all addresses; last error: ";
+  const struct {
+    grpc::StatusCode code;
+    std::string text, said;
+  } cases[] = {
+      {UNAVAILABLE,
+       failed + "UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host: "
+                "Connection refused",
+       "connection refused"},
+      {UNAVAILABLE, "Socket closed", "connection closed"},
+      {UNAVAILABLE, "Transport closed", "connection closed"},
+      {UNAVAILABLE,
+       failed + "UNAVAILABLE: ipv4:127.0.0.1:1: Endpoint read failed",
+       "connection closed"},
+      {UNAVAILABLE, failed + "UNKNOWN: ipv4:127.0.0.1:1: Handshake read failed",
+       "connection closed"},
+      {UNAVAILABLE, "keepalive watchdog timeout", "no answer"},
+      {UNAVAILABLE,
+       failed + "UNKNOWN: ipv4:127.0.0.1:1: tcp handshaker shutdown",
+       "no answer"},
+      {UNAVAILABLE, "UNAVAILABLE: ipv4:127.0.0.1:1: Failed parsing HTTP/2",
+       "what answers there is no task"},
+      {UNAVAILABLE, "Received http2 header with status: 404",
+       "what answers there is no task"},
+      {CANCELLED, "CANCELLED", "connection closed"},
+      {UNAVAILABLE, "something new", "something new"}};
+  for (const auto& [code, text, said] : cases) {
+    EXPECT_EQ(ConnectionError("task 3 (host:1)", grpc::Status(code, text)),
+              absl::UnavailableError("task 3 (host:1): " + said))
+        << text;
   }
-  for (const char* text : {"keepalive watchdog timeout",
-                           "failed to connect to all addresses; last error: "
-                           "UNKNOWN: ipv4:127.0.0.1:1: tcp handshaker "
-                           "shutdown"}) {
-    EXPECT_THAT(
-        error(grpc::StatusCode::UNAVAILABLE, text),
-        StatusIs(absl::StatusCode::kUnavailable, "task 3 (host:1): no answer"));
-  }
-  for (const char* text :
-       {"UNAVAILABLE: ipv4:127.0.0.1:1: Failed parsing HTTP/2",
-        "Received http2 header with status: 404"}) {
-    EXPECT_THAT(error(grpc::StatusCode::UNAVAILABLE, text),
-                StatusIs(absl::StatusCode::kUnavailable,
-                         "task 3 (host:1): what answers there is no task"));
-  }
-  EXPECT_THAT(error(grpc::StatusCode::CANCELLED, "CANCELLED"),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       "task 3 (host:1): connection closed"));
-  EXPECT_THAT(error(grpc::StatusCode::UNAVAILABLE, "something new"),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       "task 3 (host:1): something new"));
-  EXPECT_THAT(error(grpc::StatusCode::RESOURCE_EXHAUSTED, "too large"),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       "task 3 (host:1): too large"));
+  EXPECT_EQ(ConnectionError("task 3 (host:1)",
+                            grpc::Status(RESOURCE_EXHAUSTED, "too large")),
+            absl::ResourceExhaustedError("task 3 (host:1): too large"));
 }
 
 TransferRecord SomeRecord() {
@@ -92,15 +84,14 @@ TransferRecord SomeRecord() {
 
 TEST(TransferWireTest, RecordsComeOutAsTheyWentIn) {
   const TransferRecord record = SomeRecord();
-  const auto decoded = DecodeRecord(Encode(record));
-  ASSERT_THAT(decoded, IsOk());
-  EXPECT_EQ(decoded->kind, record.kind);
-  EXPECT_EQ(decoded->id, record.id);
-  EXPECT_EQ(decoded->key, record.key);
-  EXPECT_EQ(decoded->num_bytes, record.num_bytes);
-  EXPECT_EQ(decoded->dtype, record.dtype);
-  EXPECT_EQ(decoded->incarnation, record.incarnation);
-  EXPECT_EQ(decoded->may_read_memory, record.may_read_memory);
+  const auto decoded = DecodeRecord(Encode(record)).value();
+  EXPECT_EQ(decoded.kind, record.kind);
+  EXPECT_EQ(decoded.id, record.id);
+  EXPECT_EQ(decoded.key, record.key);
+  EXPECT_EQ(decoded.num_bytes, record.num_bytes);
+  EXPECT_EQ(decoded.dtype, record.dtype);
+  EXPECT_EQ(decoded.incarnation, record.incarnation);
+  EXPECT_EQ(decoded.may_read_memory, record.may_read_memory);
 }
 
 TEST(TransferWireTest, IntegersAreLittleEndian) {
@@ -144,12 +135,11 @@ TEST(TransferWireTest, CancellationsHaveAReasonOfLimitedLength) {
                               .id = 5,
                               .num_bytes = kMaxStatusMessageBytes,
                               .code = absl::StatusCode::kAborted};
-  const auto decoded = DecodeRecord(Encode(cancel));
-  ASSERT_THAT(decoded, IsOk());
-  EXPECT_EQ(decoded->kind, cancel.kind);
-  EXPECT_EQ(decoded->id, cancel.id);
-  EXPECT_EQ(decoded->num_bytes, cancel.num_bytes);
-  EXPECT_EQ(decoded->code, cancel.code);
+  const auto decoded = DecodeRecord(Encode(cancel)).value();
+  EXPECT_EQ(decoded.kind, cancel.kind);
+  EXPECT_EQ(decoded.id, cancel.id);
+  EXPECT_EQ(decoded.num_bytes, cancel.num_bytes);
+  EXPECT_EQ(decoded.code, cancel.code);
 
   TransferRecord wrong = cancel;
   wrong.num_bytes += 1;
@@ -168,13 +158,12 @@ TEST(TransferWireTest, FrameHeadersComeOutAsTheyWentIn) {
                            .length = 3,
                            .is_last = true,
                            .code = absl::StatusCode::kAborted};
-  const auto decoded = DecodeFrameHeader(Encode(header));
-  ASSERT_THAT(decoded, IsOk());
-  EXPECT_EQ(decoded->id, header.id);
-  EXPECT_EQ(decoded->offset, header.offset);
-  EXPECT_EQ(decoded->length, header.length);
-  EXPECT_EQ(decoded->is_last, header.is_last);
-  EXPECT_EQ(decoded->code, header.code);
+  const auto decoded = DecodeFrameHeader(Encode(header)).value();
+  EXPECT_EQ(decoded.id, header.id);
+  EXPECT_EQ(decoded.offset, header.offset);
+  EXPECT_EQ(decoded.length, header.length);
+  EXPECT_EQ(decoded.is_last, header.is_last);
+  EXPECT_EQ(decoded.code, header.code);
 }
 
 TEST(TransferWireTest, FrameHeadersThatMakeNoSenseAreRefused) {
@@ -205,9 +194,8 @@ TEST(TransferWireTest, FramesAboutMemoryComeOutAsTheyWentInOrAreRefused) {
   const FrameHeader place{
       .id = 1, .length = kMemoryPlaceBytes, .kind = FrameKind::kPlace};
   for (const FrameHeader& good : {offer, place}) {
-    const auto decoded = DecodeFrameHeader(Encode(good));
-    ASSERT_THAT(decoded, IsOk());
-    EXPECT_EQ(decoded->kind, good.kind);
+    const auto decoded = DecodeFrameHeader(Encode(good)).value();
+    EXPECT_EQ(decoded.kind, good.kind);
 
     const auto is_refused = [](const FrameHeader& header) {
       return absl::IsInvalidArgument(

@@ -279,8 +279,7 @@ TEST_F(MpiAgreementTest, WhatCannotBeMergedEndsOnAllMembers) {
     EXPECT_THAT(begun_[task][1], IsEmpty());
     EXPECT_THAT(
         refused_[task],
-        ElementsAre(Pair(KeyOf(1, 1), StatusIs(absl::StatusCode::kDataLoss,
-                                               "it is broken"))));
+        ElementsAre(Pair(KeyOf(1, 1), absl::DataLossError("it is broken"))));
     EXPECT_EQ(tasks_[task]->num_waiting(), 0u);
   }
   EXPECT_EQ(tasks_[1]->num_led(), 0u);
@@ -404,8 +403,7 @@ TEST_F(MpiAgreementTest, WhatIsWithdrawnBeginsEverywhereOrNowhere) {
           !refused_[task].empty() && refused_[task].back().first == key;
       EXPECT_NE(is_refused, *has_begun.begin());
       if (!is_refused) continue;
-      EXPECT_THAT(refused_[task].back().second,
-                  StatusIs(absl::StatusCode::kAborted, "enough"));
+      EXPECT_EQ(refused_[task].back().second, absl::AbortedError("enough"));
     }
     ++(*has_begun.begin() ? num_begun : num_refused);
   }
@@ -444,8 +442,7 @@ TEST_F(MpiAgreementTest, WhoIsLostAndGoesOnHoldsUpNobody) {
   Withdraw(2, KeyOf(3, 0));
   DeliverAll();
   ASSERT_EQ(refused_[2].size(), 1u);
-  EXPECT_THAT(refused_[2][0].second,
-              StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_EQ(refused_[2][0].second, absl::AbortedError("enough"));
 }
 
 TEST_F(MpiAgreementTest, NothingIsKeptOfWhoIsLostAndGoesOn) {
@@ -624,11 +621,11 @@ TEST(MpiOperationTest, SmallInputsAreMergedAndTheFinalOpComesLast) {
   CollInstanceParams instance;
   instance.final_op = FinalOp::DivideByGroupSize();
   Member member(instance, 3, 2);
-  const auto merged =
-      member.operation().Merge({"\1\2", "\3\4", absl::string_view("\5\0", 2)});
-  ASSERT_THAT(merged, IsOk());
-  EXPECT_EQ(*merged, "\x9\x6");
-  EXPECT_THAT(member.operation().FinishMerged(*merged), IsOk());
+  const auto merged = member.operation()
+                          .Merge({"\1\2", "\3\4", absl::string_view("\5\0", 2)})
+                          .value();
+  EXPECT_EQ(merged, "\x9\x6");
+  EXPECT_THAT(member.operation().FinishMerged(merged), IsOk());
   EXPECT_EQ(member.output(), "\x3\x2");
 }
 

@@ -233,14 +233,13 @@ void ExpectInvalid(const proto::MpiPull& message, const char* field) {
 
 TEST(MpiWireTest, PullsSurviveTheWire) {
   for (const PullRequest& wanted : {LargePull(), PullToRead()}) {
-    const auto found = DecodePull(Encoded(wanted));
-    ASSERT_THAT(found, IsOk());
-    EXPECT_EQ(found->key, wanted.key);
-    EXPECT_EQ(found->recv.num_bytes, wanted.recv.num_bytes);
-    EXPECT_EQ(found->recv.dtype, wanted.recv.dtype);
-    EXPECT_EQ(found->recv.incarnation, wanted.recv.incarnation);
-    EXPECT_EQ(found->payload_tag, wanted.payload_tag);
-    EXPECT_EQ(found->may_read_memory, wanted.may_read_memory);
+    const auto found = DecodePull(Encoded(wanted)).value();
+    EXPECT_EQ(found.key, wanted.key);
+    EXPECT_EQ(found.recv.num_bytes, wanted.recv.num_bytes);
+    EXPECT_EQ(found.recv.dtype, wanted.recv.dtype);
+    EXPECT_EQ(found.recv.incarnation, wanted.recv.incarnation);
+    EXPECT_EQ(found.payload_tag, wanted.payload_tag);
+    EXPECT_EQ(found.may_read_memory, wanted.may_read_memory);
   }
 }
 
