@@ -146,18 +146,6 @@ TEST(OutfeedRegistryTest, RejectsMoreBytesThanCanBeCounted) {
   EXPECT_THAT(registry.Register(5, {half}), IsOk());
 }
 
-TEST(OutfeedRegistryTest, ChecksAnArray) {
-  OutfeedRegistry registry;
-  ASSERT_THAT(registry.Register(5, {{DType::kFloat32, TensorShape()}}), IsOk());
-  const OutfeedConsumer& consumer = **registry.Find(5);
-  EXPECT_THAT(CheckArray(consumer, 0, *Tensor::Allocate(DType::kFloat32, {})),
-              IsOk());
-  EXPECT_THAT(CheckArray(consumer, 0, *Tensor::Allocate(DType::kInt32, {})),
-              IsInvalidArgument("array 0 of consumer id 5 is "
-                                "float32[], found int32[]"));
-  EXPECT_THAT(CheckArray(consumer, 0, Tensor()), IsInvalidArgument("not set"));
-}
-
 using NodeId = RecordedGraph::NodeId;
 
 constexpr int kNumDevices = 3;

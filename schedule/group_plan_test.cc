@@ -41,18 +41,6 @@ GroupMemory Memory(CollectiveType type, int num_ranks, int num_chunks,
           .in_place = std::vector<bool>(num_ranks)};
 }
 
-TEST(GroupMemoryTest, BlocksBelongToTheirRanks) {
-  const GroupMemory gather = Memory(CollectiveType::kAllGather, 3, 6);
-  EXPECT_FALSE(gather.InputHas(1, 1));
-  EXPECT_TRUE(gather.InputHas(1, 2));
-  EXPECT_TRUE(gather.InputHas(1, 3));
-  EXPECT_TRUE(gather.OutputHas(1, 0));
-  const GroupMemory scatter = Memory(CollectiveType::kReduceScatter, 3, 6);
-  EXPECT_TRUE(scatter.InputHas(1, 1));
-  EXPECT_FALSE(scatter.OutputHas(1, 1));
-  EXPECT_TRUE(scatter.OutputHas(1, 2));
-}
-
 TEST(GroupMemoryTest, ScratchHasTheChunksOfEitherSideInAnyBank) {
   const GroupMemory gather = Memory(CollectiveType::kGather, 3, 3);
   EXPECT_TRUE(gather.Has(0, Scratch(0, 7)));

@@ -725,12 +725,6 @@ TEST(MergeOpTest, ADtypeThatThereIsNotIsNeverReduced) {
   }
 }
 
-TEST(MergeOpTest, BitOperationsNeedIntegers) {
-  EXPECT_THAT(MergeOp(ReductionKind::kBor).CheckSupports(DType::kFloat32),
-              IsInvalidArgument("bor", "float32"));
-  EXPECT_THAT(MergeOp(ReductionKind::kBor).CheckSupports(DType::kInt8), IsOk());
-}
-
 TEST(MergeOpTest, TheErrorOfACustomOpIsPassedOnWithItsName) {
   const auto op = MergeOp::Custom({.name = "append", .apply = Append});
   EXPECT_EQ(op->Apply(DType::kInt8, nullptr, nullptr, nullptr, 0),

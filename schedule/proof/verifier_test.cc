@@ -711,45 +711,11 @@ INSTANTIATE_TEST_SUITE_P(
               }
             }),
             "data[2] of rank 2 contains input[3] of rank 1"},
-        Bug{"DeadlockByAfter", kAllToAll,
-            With<Exchange>([](int, Schedule& schedule) {
-              schedule.lanes[0][1].after = {.lane = 1, .step = 1};
-              schedule.lanes[1][0].after = {.lane = 0, .step = 2};
-            }),
-            "deadlock"},
-        Bug{"TagClash", kAllReduce, With<Star>([](int rank, Lane& lane) {
-              for (Step& step : lane) step.tag = 0;
-              if (rank == 1) lane.push_back(lane[0]);
-            }),
-            "rank 1, 0.2 (send input[0] to 0, tag 0) uses the tag "
-            "of rank 1, 0.0"},
         Bug{"UnmatchedSend", kAllReduce, With<Star>([](int rank, Lane& lane) {
               if (rank == 3) lane.pop_back();
             }),
             "(send data[0] to 3, tag 1) has no receive with its "
             "tag at rank 3"},
-        Bug{"UnmatchedReceive", kAllReduce,
-            With<Star>([](int rank, Lane& lane) {
-              if (rank == 0) lane.pop_back();
-            }),
-            "rank 3, 0.1 (recv data[0] from 0, tag 1) has no send "
-            "with its tag at rank 0"},
-        Bug{"OverwritingWhatIsLent", kBroadcast,
-            With<FanOut>([](int rank, Schedule& schedule) {
-              if (rank == 0) {  // Copies first and during sends.
-                Lane& lane = schedule.lanes[0];
-                std::rotate(lane.begin(), lane.end() - 1, lane.end());
-                for (Step& step : lane) {
-                  if (step.kind == StepKind::kSend) step.left = Data(0);
-                }
-                Step again = lane[0];
-                again.after = {.lane = 0, .step = 1};
-                schedule.lanes.push_back({again});
-              }
-            }),
-            "race: rank 0, 1.0 (data[0] = input[0], after 0.1) may "
-            "write data[0] while rank 0, 0.2 (send data[0] to 2, "
-            "tag 0) lends it"},
         Bug{"NeverFinished", kAllReduce, With<Star>([](int, Lane& lane) {
               for (Step& step : lane) step.finish = false;
             }),
@@ -785,25 +751,11 @@ INSTANTIATE_TEST_SUITE_P(
               }
             }),
             "data[0] of rank 0 was reduced"},
-        Bug{"ReadOfUndefinedScratch", kAllReduce,
-            With<Star>([](int rank, Lane& lane) {
-              if (rank == 0) lane[3].right = Scratch(0, 9);
-            }),
-            "rank 0, 0.3 (data[0] = data[0] (+) scratch[0].9) "
-            "reads scratch[0].9, to which nothing was written"},
         Bug{"AReductionOfManyWithOneTwice", kAllReduce,
             With<StarAtOnce>([](int rank, Lane& lane) {
               if (rank == 0) lane[3].more[1] = Scratch(0, 2);
             }),
             "contains input[0] of rank 2 twice"},
-        Bug{"PeerOutOfRange", kAllReduce, With<Star>([](int rank, Lane& lane) {
-              if (rank == 3) lane[0].peer = 4;
-            }),
-            "has a peer outside 0..3"},
-        Bug{"ChunkOutOfRange", kAllReduce, With<Star>([](int rank, Lane& lane) {
-              if (rank == 3) lane[1].into = Data(1);
-            }),
-            "uses data[1], which the rank does not have"},
         Bug{"OutputNeverWritten", kAllToAll,
             With<Exchange>([](int, Schedule& schedule) {
               schedule.lanes[1].pop_back();
@@ -834,18 +786,14 @@ INSTANTIATE_TEST_SUITE_P(
                 schedule.lanes.push_back(last);
               }
             }),
-            "race: rank 0"},
+            "race: rank 0, 0.3 (data[0] = data[0] (+) scratch[0].2) may write "
+            "data[0]"},
         Bug{"BarrierThatSomebodySkips", kBarrier,
             [](const PlanRequest&) { return Schedule{.num_chunks = 1}; },
             "rank 0 can leave before rank 1 has come"},
         Bug{"NumberOfChunksThatIsNoMultiple", kAllGather,
             [](const PlanRequest&) { return Schedule{.num_chunks = 6}; },
-            "in 6 chunks; wants a multiple"},
-        Bug{"RanksThatCutDifferently", kAllReduce,
-            With<Star>([](int rank, Schedule& schedule) {
-              if (rank == 2) schedule.num_chunks = 2;
-            }),
-            "rank 2 cuts into 2 chunks, rank 0 into 1"}),
+            "in 6 chunks; wants a multiple"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(PlantedBugTest, WrongChunkSentWhereSizesDiffer) {
