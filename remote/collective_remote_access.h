@@ -130,6 +130,7 @@ class CollectiveRemoteAccess
   void EndStep(int64_t step_id, absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends the transfers under way of the scope, which the rendezvous has ended.
+  // Returns false, and does nothing, if it had ended them before.
   bool Report(const EndScope& scope, const BufRendezvous::Ended& ended);
 
   std::set<int> OtherTasksOf(const CollGroupParams& group) const;
