@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,10 +32,6 @@ constexpr int64_t kMaxBytes = 1 << 20;
 // Elements of float32 that take several messages of a transfer.
 constexpr int64_t kManyElements = (9 << 20) / 4 + 1;
 
-// From one reduction to the next: coprime to their number, so that each takes
-// its turn.
-constexpr size_t kStride = 11;
-
 constexpr int64_t kStep = 1;
 constexpr int kRounds = 2;
 constexpr absl::Duration kLimit = absl::Seconds(60);
@@ -55,6 +52,14 @@ std::vector<Reduction> AllReductions() {
     }
   }
   return all;
+}
+
+// Returns a step from one reduction to the next, coprime to their number, so
+// that each takes its turn.
+size_t StrideFor(size_t num_reductions) {
+  size_t stride = 11;
+  while (std::gcd(stride, num_reductions) != 1) ++stride;
+  return stride;
 }
 
 class Matrix {
@@ -96,7 +101,7 @@ class Matrix {
     if (Reduces(type)) {
       // The next dtype, and another reduction.
       const Reduction& reduction =
-          reductions_[turn_ * kStride % reductions_.size()];
+          reductions_[turn_ * stride_ % reductions_.size()];
       workload.dtype = reduction.dtype;
       words.reduction = reduction.name;
     }
@@ -190,6 +195,7 @@ class Matrix {
   const int num_devices_;  // Of each task.
   const int first_rank_;
   const std::vector<Reduction> reductions_ = AllReductions();
+  const size_t stride_ = StrideFor(reductions_.size());
   size_t turn_;  // Chooses the dtype and the reduction; differs by shape.
   int64_t instance_ = 0;
 };
