@@ -40,8 +40,8 @@ run all_reduce --output --watch --input x => --output needs a value, found "--wa
 run all_reduce --output= --groups=1 --input x => --output needs a value, found "--groups=1"
 run all_reduce --input --output out => --input needs a value, found "--output"
 run all_reduce --input '' --output out => --input: "" is no name
-run all_reduce --input in/rank*.npy --output in/../in => in/rank0.npy
-run reduce --root 1 --input in/rank*.npy --output in => in/rank1.npy
+run all_reduce --input in/rank*.npy --output in/../in => would replace the input in/rank0.npy
+run reduce --root 1 --input in/rank*.npy --output in => would replace the input in/rank1.npy
 run all_reduce FILES --reduction fly
 run all_reduce FILES --algorithm Fly
 run all_reduce FILES --algorithm '' => --algorithm: "" is no name

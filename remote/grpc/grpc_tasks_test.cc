@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -933,6 +932,8 @@ TEST(TlsTest, SaysWhyAFileCannotBeRead) {
   const std::pair<std::string, absl::Status> cases[] = {
       {empty, absl::InvalidArgumentError(absl::StrCat(
                   empty, " is empty; wanted a file in PEM format"))},
+      {"/", absl::InvalidArgumentError(
+                "/ is a directory; wanted a file in PEM format")},
       {"/none",
        absl::NotFoundError("cannot read /none: No such file or directory")},
       {good.key + "/none",

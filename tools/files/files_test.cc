@@ -91,7 +91,7 @@ TEST_F(InputFilesTest, AnExistingFileIsNoPattern) {
 
 TEST_F(InputFilesTest, APatternThatMatchesNothingIsAnErrorThatNamesIt) {
   EXPECT_THAT(ExpandInputs({{Path("rank*")}, {Path("nothing*")}}),
-              IsNotFound("nothing*"));
+              IsNotFound("nothing*' matches no file"));
 }
 
 TEST_F(InputFilesTest, ADirectoryThatDoesNotExistIsNamed) {

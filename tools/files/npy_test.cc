@@ -375,7 +375,7 @@ TEST_F(NpyFileTest, ErrorsNameTheFile) {
 TEST_F(NpyFileTest, DirectoriesAndDevicesAreRefused) {
   std::filesystem::create_directory(path_);
   EXPECT_THAT(std::string(ReadNpy(path_).status().message()),
-              HasSubstr("is a directory"));
+              HasSubstr("is a directory; wanted a .npy file"));
   EXPECT_THAT(std::string(ReadNpy("/dev/zero").status().message()),
               HasSubstr("is no regular file"));
 }
