@@ -63,15 +63,15 @@ class CachedAllocator {
 
   T* allocate(size_t count) {
     if (count != 1) return static_cast<T*>(::operator new(count * sizeof(T)));
-    OfThread& mine = Mine();
-    return static_cast<T*>(mine.num_kept > 0 ? mine.kept[--mine.num_kept]
-                                             : Cache().Take());
+    ThreadBlocks& blocks = BlocksOfThread();
+    return static_cast<T*>(blocks.num_kept > 0 ? blocks.kept[--blocks.num_kept]
+                                               : Cache().Take());
   }
   void deallocate(T* block, size_t count) {
     if (count != 1) return ::operator delete(block);
-    OfThread& mine = Mine();
-    if (mine.num_kept == kMaxKeptByThread) return Cache().Give(block);
-    mine.kept[mine.num_kept++] = block;
+    ThreadBlocks& blocks = BlocksOfThread();
+    if (blocks.num_kept == kMaxKeptByThread) return Cache().Give(block);
+    blocks.kept[blocks.num_kept++] = block;
   }
 
   friend bool operator==(const CachedAllocator&,
@@ -88,16 +88,16 @@ class CachedAllocator {
   static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
   using OfThisType = BlockCache<sizeof(T), kMaxKept>;
 
-  struct OfThread {
-    ~OfThread() {
+  struct ThreadBlocks {
+    ~ThreadBlocks() {
       while (num_kept > 0) Cache().Give(kept[--num_kept]);
     }
     size_t num_kept = 0;
     std::array<void*, kMaxKeptByThread> kept;
   };
-  static OfThread& Mine() {
-    thread_local OfThread mine;
-    return mine;
+  static ThreadBlocks& BlocksOfThread() {
+    thread_local ThreadBlocks blocks;
+    return blocks;
   }
 
   // Never destroyed, because threads may outlive main().

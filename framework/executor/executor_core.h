@@ -67,8 +67,8 @@ class ExecutorCore {
 
   // Returns OK unless step, group or execution have ended. REQUIRES: the table
   // has the execution's key. Any later end of the three then finds the member.
-  // Each has a Cancellation of its own: a chain of them would have to register
-  // every execution with its group, for those who watch the execution.
+  // Each has a separate Cancellation: in a chain, every execution would have to
+  // register with its group, because callers watch the execution.
   absl::Status StatusOf(const SettledFacts& settled,
                         const CollectiveContext& context) const;
 
