@@ -14,7 +14,6 @@
 #include <map>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -627,7 +626,7 @@ TEST(RunInTurnTest, ALongChainNeedsNoStack) {
 
 TEST(EndedStepsTest, AStepSequenceTakesOneEntry) {
   EndedSteps ended;
-  EXPECT_TRUE(ended.empty());
+  EXPECT_EQ(ended.num_runs(), 0u);
   for (int64_t step = 100; step < 10'100; ++step) ended.Add(step);
   EXPECT_EQ(ended.num_runs(), 1u);
   EXPECT_FALSE(ended.Contains(99));

@@ -30,7 +30,6 @@ class EndedSteps {
     return recent_.Contains(number) || older_.Contains(number);
   }
 
-  bool empty() const { return num_runs() == 0; }
   size_t num_runs() const { return recent_.num_runs() + older_.num_runs(); }
 
  private:
