@@ -149,13 +149,6 @@ class ClusterRuntimeTest : public testing::TestWithParam<uint64_t> {
         call.outcome.Set());
   }
 
-  // Calls whose first device of each task is the only member.
-  std::vector<Call*> CallFirstDevices(const CollectiveRequest& request) {
-    std::vector<Call*> calls;
-    for (int task : {0, 1, 2}) calls.push_back(&CallDevice(task, 0, request));
-    return calls;
-  }
-
   std::vector<Call*> CallAll(const std::vector<int>& tasks,
                              InstanceKey instance = 1) {
     CollectiveRequest request = Request(static_cast<int>(tasks.size()));
@@ -464,7 +457,8 @@ TEST_P(ClusterRuntimeTest, WhatACleanupOfOneTaskEndsEndsOnAll) {
     }
     CollectiveRequest request = Request(kNumTasks);
     request.instance_key = is_settled ? 1 : 2;
-    const auto calls = CallFirstDevices(request);
+    std::vector<Call*> calls;
+    for (int task : {0, 1, 2}) calls.push_back(&CallDevice(task, 0, request));
     environment_.RunAll();
     runtimes_[1]->manager().Cleanup(step_);
     environment_.RunAll();

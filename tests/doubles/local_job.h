@@ -59,10 +59,12 @@ class LocalJob {
   CollectiveRequest AllReduceRequest(int64_t num_elements,
                                      std::string implementation = "") const;
 
-  // Calls for one device in the current step, with an input of the request's
-  // shape that holds `device + 1` everywhere. `change` may alter the arguments.
-  // The returned call keeps its address.
+  // Alters the arguments of a call.
   using Change = std::function<void(CollectiveArgs&)>;
+
+  // Calls for one device in the current step, with an input of the request's
+  // shape that holds `device + 1` everywhere. The returned call keeps its
+  // address.
   Call& Start(int device, const CollectiveRequest& request,
               const Change& change = nullptr);
 
