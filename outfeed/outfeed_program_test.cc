@@ -3,7 +3,6 @@
 
 #include <cstring>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"

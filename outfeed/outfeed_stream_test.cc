@@ -27,7 +27,6 @@
 namespace tutti {
 namespace outfeed_stream_test {
 
-using absl::StatusCode;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 

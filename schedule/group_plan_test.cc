@@ -13,7 +13,6 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "framework/collective/params_test_data.h"
 #include "schedule/chunk_map.h"
 #include "schedule/group_memory.h"

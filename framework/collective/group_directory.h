@@ -1,7 +1,6 @@
 #ifndef TUTTI_FRAMEWORK_COLLECTIVE_GROUP_DIRECTORY_H_
 #define TUTTI_FRAMEWORK_COLLECTIVE_GROUP_DIRECTORY_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>

@@ -1,5 +1,4 @@
 #include <cstddef>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/names.h"

@@ -12,7 +12,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "framework/reduce/reduction_reference_testing.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "gmock/gmock.h"

@@ -1,10 +1,7 @@
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 

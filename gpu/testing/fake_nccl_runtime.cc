@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"

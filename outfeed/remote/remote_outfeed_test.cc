@@ -9,7 +9,6 @@
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>

@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -43,7 +42,6 @@
 namespace tutti {
 namespace engine_test {
 
-using ::absl::StatusCode;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::Field;

@@ -12,13 +12,11 @@
 #include <functional>
 #include <memory>
 #include <random>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "outfeed/outfeed_testing.h"
@@ -38,7 +36,6 @@
 namespace tutti {
 namespace tasks_grpc_test {
 
-using testing::Each;
 using testing::HasSubstr;
 using testing::Not;
 

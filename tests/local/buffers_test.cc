@@ -42,7 +42,6 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Optional;
-using testing::SizeIs;
 
 // LocalReduce, LocalReduceScatter and ShuffleReduce sum in rank order,
 // whichever rank comes last, and round 16-bit floats once. Another schedule in

@@ -28,13 +28,9 @@ namespace endings_test {
 
 using absl::StatusCode;
 using testing::AllOf;
-using testing::Each;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-using testing::SizeIs;
-using testing::UnorderedElementsAre;
 
 // Settles the instance, so that later calls start to run at once.
 void RunOnce(LocalJob& job, const CollectiveRequest& request) {

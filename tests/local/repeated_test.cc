@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -481,8 +480,7 @@ TEST_P(RepeatedCallsTest, AreShownToTheObserver) {
   }
 }
 
-// ---- Prepared collectives have the same results and the same ends as calls
-// ----
+// ---- Prepared collectives have the results and the ends of calls ----
 
 class PreparedTest : public RepeatedFixture,
                      public testing::WithParamInterface<std::string> {
