@@ -203,9 +203,13 @@ absl::Status ExecutionTable::Settle(
   }
   status.Update(SetKey(execution, *settled));
   if (!status.ok()) return status;
-  std::swap(member.settled, settled);
-  if (settled != nullptr) {  // Members in these executions may read it.
+  // Calls that began before the first was settled bring equal facts.
+  const bool is_new = member.settled == nullptr ||
+                      member.settled->params->group != settled->params->group;
+  if (is_new) std::swap(member.settled, settled);
+  if (is_new && settled != nullptr) {
     for (const auto& other : instance.executions.Values()) {
+      if (other.get() == &execution || !other->HasMembers()) continue;
       other->outdated_.push_back(settled);
     }
   }

@@ -96,11 +96,11 @@ class ExecutionTable {
       ABSL_LOCKS_EXCLUDED(mu_);
   void Release(TableMember& member) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Remembers `settled` for the member's later executions, and gives this
-  // execution its key. Errors: ABORTED if this execution runs in another
-  // generation of the group. FAILED_PRECONDITION if an earlier execution ran in
-  // another generation, and other tasks have members: they count their calls
-  // there.
+  // Remembers `settled` for the member's later executions, unless it remembers
+  // facts of the same group, and gives this execution its key. Errors: ABORTED
+  // if this execution runs in another generation of the group.
+  // FAILED_PRECONDITION if an earlier execution ran in another generation, and
+  // other tasks have members: they count their calls there.
   absl::Status Settle(const Device* device, Execution& execution,
                       std::shared_ptr<const SettledFacts> settled)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -649,6 +649,36 @@ TEST_F(ExecutionTableTest, WhatWasSettledStaysUntilItsReadersHaveLeft) {
   EXPECT_TRUE(read.expired());
 }
 
+// Otherwise each of many calls under way would keep the facts of all others.
+TEST_F(ExecutionTableTest, TheFactsThatAGroupSettledFirstStay) {
+  const std::shared_ptr<const CollGroupParams> group = GroupOf(2);
+  const auto first = Join(a_, 7);
+  const auto second = Join(a_, 7);
+  ASSERT_THAT(SettleIn(group, a_, *first), IsOk());
+  Join(a_, 7);
+  const SettledFacts* const settled = settled_;
+  ASSERT_THAT(SettleIn(group, a_, *second), IsOk());
+  Join(a_, 7);
+  EXPECT_EQ(settled_, settled);
+}
+
+// Otherwise it would keep the resources of every generation of its group.
+TEST_F(ExecutionTableTest, AnExecutionThatAMemberNeverJoinsKeepsNoFacts) {
+  const auto former = std::make_shared<CollGroupParams>(*GroupOf(2));
+  RunOnceIn(former, 7);
+  const auto abandoned = Join(a_, 7);
+  const std::weak_ptr<const SettledFacts> read = settled_->weak_from_this();
+  abandoned->cancellation.Cancel(absl::AbortedError("failed"));
+  table_.Leave(*abandoned, {});
+  former->cancellation->Cancel(absl::AbortedError("ended"));
+  const auto settling = Join(a_, 7);
+  auto next = std::make_shared<CollGroupParams>(*GroupOf(2));
+  next->generation = 2;
+  ASSERT_THAT(SettleIn(next, a_, *settling), IsOk());
+  table_.Leave(*settling, {});
+  EXPECT_TRUE(read.expired());
+}
+
 TEST_F(ExecutionTableTest, AForgottenInstanceIsSettledAgain) {
   for (const Device* device : {&a_, &b_}) {
     const auto execution = Join(*device, 7);

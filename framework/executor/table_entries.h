@@ -42,10 +42,11 @@ class TableExecution final
   friend class ExecutionTable;
   friend class TableEntries;
 
+  // Returns true if a member is in the execution.
+  bool HasMembers() const { return num_left_ < joined_.size(); }
+
   // Returns true if the execution failed and all its members have left.
-  bool IsAbandoned() const {
-    return cancellation.cancelled() && num_left_ == joined_.size();
-  }
+  bool IsAbandoned() const { return cancellation.cancelled() && !HasMembers(); }
 
   // Returns the key of the transfers to forget, or none while they are needed.
   std::optional<ExecKey> KeyToForget() const {
