@@ -209,6 +209,9 @@ int64_t CollectiveExecutor::past_caches_from_bytes() const {
 
 void CollectiveExecutor::WaitForDependencies(const CollectiveContext& context,
                                              StatusCallback ready) {
+  // Keeps the executor: `ready` may run before WaitFor() returns, and leave the
+  // execution, which may have kept it alone.
+  const auto self = shared_from_this();
   core_->dependencies().WaitFor(
       context.params->instance->impl_details.dependencies,
       context.exec_key.execution, context.execution->cancellation,

@@ -526,7 +526,7 @@ TEST_F(CheckDecidedTest, SubdivisionsComeWithWhatHasThem) {
 
 constexpr GroupKey kGroup = 7;
 
-// Answers at once that a group is settled, in which the device has rank 0.
+// Answers at once that a barrier is settled, in which the device has rank 0.
 class ResolverDouble : public ParamResolverInterface {
  public:
   void CompleteParamsAsync(const DeviceAttributes& device,
@@ -539,7 +539,9 @@ class ResolverDouble : public ParamResolverInterface {
     group.cancellation = std::make_shared<Cancellation>();
     group.resources = std::make_shared<GroupResources>();
     CollInstanceParams instance;
-    instance.impl_details.implementation = "UnheardOf";
+    instance.type = CollectiveType::kBarrier;
+    instance.impl_details.implementation = implementation;
+    instance.impl_details.dependencies = dependencies;
     CollectiveParams params;
     params.group = std::make_shared<const CollGroupParams>(std::move(group));
     params.instance =
@@ -558,6 +560,8 @@ class ResolverDouble : public ParamResolverInterface {
   }
   void EndGroup(GroupKey, absl::Status) override { has_ended = true; }
 
+  std::string implementation = "UnheardOf";
+  std::vector<InstanceId> dependencies;
   std::optional<absl::Status> given_up;
   bool has_ended = false;
 };
@@ -591,6 +595,72 @@ TEST(UnknownImplementationTest, IsGivenUpSoThatOtherTasksDoNotWait) {
   EXPECT_THAT(status, IsNotFound("UnheardOf"));
   EXPECT_EQ(resolver->given_up, status);
   EXPECT_FALSE(resolver->has_ended);
+}
+
+// Answers when the test says so.
+class LateResolver : public ResolverDouble {
+ public:
+  void CompleteParamsAsync(const DeviceAttributes& device,
+                           std::shared_ptr<const CollectiveRequest> request,
+                           CallNumber number,
+                           std::shared_ptr<Cancellation> cancellation,
+                           Done done) override {
+    answer = [this, &device, request = std::move(request), number,
+              cancellation = std::move(cancellation),
+              done = std::move(done)]() mutable {
+      ResolverDouble::CompleteParamsAsync(device, std::move(request), number,
+                                          std::move(cancellation),
+                                          std::move(done));
+    };
+  }
+
+  Work answer;
+};
+
+// Ends the step while a call checks its status, as another thread may.
+class EndingPeers : public LocalPeerAccess {
+ public:
+  explicit EndingPeers(std::shared_ptr<CollectiveExecutor>* executor)
+      : executor_(*executor) {}
+
+  absl::Status StatusOf(const ExecKey&) const override {
+    const auto ended = std::exchange(executor_, nullptr);
+    if (ended != nullptr) ended->StartAbort(absl::CancelledError("enough"));
+    return absl::OkStatus();
+  }
+
+ private:
+  std::shared_ptr<CollectiveExecutor>& executor_;
+};
+
+// The execution keeps the executor until the call leaves it, inside the wait
+// for dependencies.
+TEST(LastCallTest, EndsWhereItsStepEndsBeforeItWaitsForDependencies) {
+  SimulatedEnvironment environment(/*seed=*/1);
+  const auto devices = DeviceManager::CreateCpu(
+      /*num_tasks=*/1, /*devices_per_task=*/1, environment.get().random);
+  ASSERT_THAT(devices, IsOk());
+  const auto resolver = std::make_shared<LateResolver>();
+  resolver->implementation = "LocalBarrier";
+  resolver->dependencies = {{kGroup, 2}};
+  std::shared_ptr<CollectiveExecutor> executor;
+  executor = MakeCollectiveExecutor(
+      {.environment = environment.get(),
+       .devices = devices->get(),
+       .param_resolver = resolver,
+       .peers = std::make_unique<EndingPeers>(&executor)});
+  const std::weak_ptr<CollectiveExecutor> kept = executor;
+  CollectiveRequest request = {
+      .group_key = kGroup, .group_size = 2, .instance_key = 1, .op = Barrier{}};
+  request.impl_details.dependencies = resolver->dependencies;
+  absl::Status status = absl::UnknownError("it has not ended");
+  executor->ExecuteAsync(
+      {.device = (*devices)->devices()[0],
+       .request = std::make_shared<CollectiveRequest>(std::move(request))},
+      [&status](absl::Status ended) { status = std::move(ended); });
+  std::move(resolver->answer)();
+  EXPECT_THAT(status, StatusIs(StatusCode::kCancelled, "enough"));
+  EXPECT_TRUE(kept.expired());
 }
 
 }  // namespace requests_test
