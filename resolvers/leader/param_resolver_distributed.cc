@@ -228,10 +228,15 @@ absl::Status ParamResolverDistributed::OnEndGroup(
   return absl::OkStatus();
 }
 
-// Permits the members of the group, as this task knows it, and the leader.
+// Permits the members of the group, as this task knows it, and the leader. An
+// ended generation counts as unknown: the next one may have other members.
 absl::Status ParamResolverDistributed::CheckMayEnd(const ControlCaller& caller,
                                                    GroupKey key) {
-  const auto group = client_->FindGroup(key);
+  auto group = client_->FindGroup(key);
+  if (group != nullptr &&
+      group->generation <= options_.directory->EndedGeneration(key)) {
+    group = nullptr;  // The thread that ends it has not removed it yet.
+  }
   const bool is_stranger =
       group == nullptr
           ? led_->IsFormedWithout(key, options_.cluster.TaskName(caller.task))

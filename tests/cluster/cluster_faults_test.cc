@@ -947,6 +947,34 @@ TEST_F(GivenUpTest, WhoIsNotInTheGroupCannotEndItsExecutionsOfAnyGeneration) {
   EXPECT_EQ(waiting->status(), kReason);
 }
 
+// Some of many watchers of the end run before the resolver's own. Meanwhile
+// task 3 may have failed an execution in the next generation.
+TEST_F(GivenUpTest, AMemberOfTheNextGenerationIsHeardWhileTheFormerEnds) {
+  Begin({.num_tasks = 4});
+  size_ = 2;  // Without the leader.
+  const CallPtr former = Request(1, {.step_id = 4});
+  Request(2, {.step_id = 4});
+  cluster_->RunFor(absl::Seconds(1));
+  ASSERT_THAT(former->status(), IsOk());
+  const auto number = [](uint64_t execution) {
+    return CallNumber{.step_id = kFirst.step_id, .execution = execution};
+  };
+  constexpr uint64_t kNumWatchers = 64;
+  const CollGroupParams& group = *former->params().group;
+  for (uint64_t i = 0; i < kNumWatchers; ++i) {
+    group.cancellation->Watch([&, i](const absl::Status& /*reason*/) {
+      ExecKey execution = KeyOf({kGroup, 2}, number(i));
+      execution.generation = group.generation + 1;
+      Resolver(1).OnCancelled({3, cluster_->Device(3, 0).incarnation},
+                              execution, kReason);
+    });
+  }
+  EndGroup(1, "enough");
+  for (uint64_t i = 0; i < kNumWatchers; ++i) {
+    EXPECT_EQ(Request(1, number(i), /*key=*/2)->status(), kReason);
+  }
+}
+
 TEST_F(GivenUpTest, WhoIsTakenForTheLeaderSaysThatItIsNot) {
   Begin({.num_tasks = 3});
   EXPECT_THAT(SendAs(2, 1, 0),
