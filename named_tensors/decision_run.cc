@@ -74,14 +74,19 @@ void Execute(const RunPtr& run, CollectiveRequest request,
   } else {
     args.segments = *std::move(inputs);
   }
-  run->group.executor->ExecuteAsync(std::move(args), std::move(done));
+  const auto executor = run->group.executor;  // `done` drops the run's.
+  executor->ExecuteAsync(std::move(args), std::move(done));
 }
 
-// Ends the run, and returns its output if the run is a gather.
+// Ends the run, and returns its output if the run is a gather. Drops buffers
+// and device first: `done` may destroy what they need, and others keep the run.
 void Finish(const RunPtr& run, absl::Status status) {
   if (status.ok() && run->first().request.type == CollectiveType::kAllGather) {
     *run->first().tensor.output = std::move(run->output);
   }
+  run->output = run->parts = Tensor();
+  run->tensors.clear();
+  run->group = DecisionGroup();
   std::move(run->done)(std::move(status));
 }
 
@@ -218,15 +223,15 @@ void GatherInParts(const RunPtr& run) {
 
 }  // namespace
 
-void RunDecision(const DecisionGroup& group, const proto::Decision& decision,
+void RunDecision(DecisionGroup group, const proto::Decision& decision,
                  std::vector<PendingTensorPtr> tensors, StatusCallback done) {
   const auto run = std::make_shared<Run>(
-      Run{group, decision, std::move(tensors), std::move(done)});
+      Run{std::move(group), decision, std::move(tensors), std::move(done)});
   const bool gathers = run->first().request.type == CollectiveType::kAllGather;
   if (decision.fused_elements() == 0) {
     return gathers ? Gather(run) : Reduce(run);
   }
-  group.executor->environment().queue->Schedule(
+  run->group.executor->environment().queue->Schedule(
       [run, gathers] { gathers ? GatherInParts(run) : ReduceTogether(run); });
 }
 

@@ -30,9 +30,10 @@ struct DecisionGroup {
 // Runs `decision` as one collective of the executor. `tensors` are the requests
 // of `decision`, which CheckDecision() has accepted. Several tensors become the
 // segments of the collective. A decision longer than its tensors gets buffers
-// on the work queue. `done` runs as ExecuteAsync's or on the work queue. The
-// caller runs the callbacks of the tensors after it.
-void RunDecision(const DecisionGroup& group, const proto::Decision& decision,
+// on the work queue. `done` runs as ExecuteAsync's or on the work queue, when
+// device and buffers are no longer kept here. The caller runs the callbacks of
+// the tensors after it.
+void RunDecision(DecisionGroup group, const proto::Decision& decision,
                  std::vector<PendingTensorPtr> tensors, StatusCallback done);
 
 // Runs functions one after the other, in the order of Add(). Each begins when

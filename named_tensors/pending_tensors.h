@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -22,6 +23,12 @@ namespace tutti {
 
 // A request that has not ended.
 struct PendingTensor {
+  // Drops the tensors first: `done` may destroy the device that has them.
+  void End(absl::Status status) {
+    tensor = NamedTensor();
+    std::move(done)(std::move(status));
+  }
+
   TensorRequest request;
   NamedTensor tensor;
   StatusCallback done;

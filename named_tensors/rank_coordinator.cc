@@ -93,7 +93,7 @@ void RankCoordinator::Submit(CollectiveType type, NamedTensor tensor,
   pending->done = std::move(done);
   absl::Status status = Prepare(*pending);
   if (status.ok()) status = Enter(pending);
-  if (!status.ok()) return std::move(pending->done)(std::move(status));
+  if (!status.ok()) return pending->End(std::move(status));
   SayWhetherWaits();
   Begin();  // Before sending: a rank that has sent reports its end.
   SendNext();
@@ -228,7 +228,7 @@ absl::Status RankCoordinator::Follow(const proto::Decision& decision) {
   const absl::Status error = DecodeError(decision.error());
   Leave(tensors);
   for (const PendingTensorPtr& pending : tensors) {
-    std::move(pending->done)(error);
+    pending->End(error);
   }
   OnReported();
   return absl::OkStatus();
@@ -261,16 +261,18 @@ void RankCoordinator::Run(const proto::Decision& decision,
     const auto self = weak_self.lock();
     if (self != nullptr) self->Leave(tensors);
     for (const PendingTensorPtr& pending : tensors) {
-      std::move(pending->done)(status);
+      pending->End(status);
     }
     if (self != nullptr) self->OnRunEnded(instance, status.ok());
   };
   if (in_order_ == nullptr) {
-    return RunDecision(group, decision, std::move(tensors), std::move(ended));
+    return RunDecision(std::move(group), decision, std::move(tensors),
+                       std::move(ended));
   }
-  in_order_->Add([group, decision, tensors = std::move(tensors),
+  in_order_->Add([group = std::move(group), decision,
+                  tensors = std::move(tensors),
                   ended = std::move(ended)](auto next) mutable {
-    RunDecision(group, decision, std::move(tensors),
+    RunDecision(std::move(group), decision, std::move(tensors),
                 [ended = std::move(ended),
                  next = std::move(next)](const absl::Status& status) mutable {
                   ended(status);
@@ -379,7 +381,7 @@ void RankCoordinator::EndHere(absl::Status status, DecidedRuns runs) {
   calls_->Cancel(status);
   if (runs == DecidedRuns::kCancel) runs_->Cancel(status);
   for (const PendingTensorPtr& pending : undecided) {
-    std::move(pending->done)(status);
+    pending->End(status);
   }
   OnReported();
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <random>
@@ -20,6 +21,7 @@
 #include "tutti/device.h"
 #include "tutti/environment.h"
 #include "tutti/executor.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 namespace named_tensors_test {
@@ -651,6 +653,34 @@ TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsGatherOnAllRanks) {
         EXPECT_THAT(call->status, IsResourceExhausted("none left"));
       }
     }
+  }
+}
+
+// The callback may destroy what the tensor lies in. Gathers are copied where
+// they would need too many entries.
+TEST_P(NamedTensorsTest, NoTensorIsKeptWhenItsCallbackRuns) {
+  for (const size_t max_entries : {size_t{15}, size_t{1} << 19}) {
+    Begin({}, {.max_entries = max_entries});
+    std::vector<Tensor> outputs(kNumRanks);
+    int num_ended = 0;
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      auto token = std::make_shared<int>(rank);
+      const std::weak_ptr<int> kept = token;
+      Tensor ones = Ones(rank, rank + 1);
+      std::byte* const bytes = ones.mutable_data();
+      Tensor input = *Tensor::Wrap(ones.dtype(), ones.shape(), bytes,
+                                   [ones, token = std::move(token)] {});
+      at(rank).AllGather({.name = "rows",
+                          .input = std::move(input),
+                          .output = &outputs[static_cast<size_t>(rank)]},
+                         [&num_ended, kept](const absl::Status& status) {
+                           EXPECT_THAT(status, IsOk());
+                           EXPECT_TRUE(kept.expired());
+                           ++num_ended;
+                         });
+    }
+    environment_.RunAll();
+    EXPECT_EQ(num_ended, kNumRanks);
   }
 }
 
