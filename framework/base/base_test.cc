@@ -720,33 +720,6 @@ TEST(CachedAllocatorTest, SharedObjectsAreMadeAndEnded) {
   EXPECT_EQ(ended.use_count(), 1);
 }
 
-// A thread keeps blocks, and leaves them to the others when it ends.
-TEST(CachedAllocatorTest, EveryThreadHasItsOwnBlocks) {
-  using Block = std::array<unsigned char, 64>;
-  constexpr int kNumThreads = 3;
-  constexpr int kNumBlocks = 100;  // More than are kept.
-  const DefaultEnvironment environment(kNumThreads);
-  BlockingCounter ended{kNumThreads};
-  for (int thread = 0; thread < kNumThreads; ++thread) {
-    environment.get().queue->Schedule([&, thread] {
-      CachedAllocator<Block> allocator;
-      for (int round = 0; round < 100; ++round) {
-        std::vector<Block*> blocks;
-        for (int i = 0; i < kNumBlocks; ++i) {
-          blocks.push_back(new (allocator.allocate(1)) Block());
-          blocks.back()->fill(static_cast<unsigned char>(thread));
-        }
-        for (Block* const block : blocks) {
-          for (const int byte : *block) ASSERT_EQ(byte, thread);
-          allocator.deallocate(block, 1);
-        }
-      }
-      ended.DecrementCount();
-    });
-  }
-  ended.Wait();
-}
-
 using Map = NumberMap<std::shared_ptr<int>>;
 
 std::vector<int> ValuesOf(const Map& map) {

@@ -50,8 +50,8 @@ class BlockCache {
   std::array<std::atomic<void*>, kMaxKept> slots_{};
 };
 
-// Standard allocator that takes single objects from caches for this type: the
-// thread's, which costs no atomic operation, and behind it the program's.
+// Standard allocator that takes single objects from the program's cache for
+// this type.
 template <typename T>
 class CachedAllocator {
  public:
@@ -62,16 +62,11 @@ class CachedAllocator {
   CachedAllocator(const CachedAllocator<U>&) {}  // NOLINT: as in the standard.
 
   T* allocate(size_t count) {
-    if (count != 1) return static_cast<T*>(::operator new(count * sizeof(T)));
-    ThreadBlocks& blocks = BlocksOfThread();
-    return static_cast<T*>(blocks.num_kept > 0 ? blocks.kept[--blocks.num_kept]
-                                               : Cache().Take());
+    return static_cast<T*>(count == 1 ? Cache().Take()
+                                      : ::operator new(count * sizeof(T)));
   }
   void deallocate(T* block, size_t count) {
-    if (count != 1) return ::operator delete(block);
-    ThreadBlocks& blocks = BlocksOfThread();
-    if (blocks.num_kept == kMaxKeptByThread) return Cache().Give(block);
-    blocks.kept[blocks.num_kept++] = block;
+    count == 1 ? Cache().Give(block) : ::operator delete(block);
   }
 
   friend bool operator==(const CachedAllocator&,
@@ -80,25 +75,11 @@ class CachedAllocator {
  private:
 #ifdef ABSL_HAVE_ADDRESS_SANITIZER
   static constexpr size_t kMaxKept = 0;  // To detect use after free.
-  static constexpr size_t kMaxKeptByThread = 0;
 #else
   static constexpr size_t kMaxKept = 64;  // Calls under way in a small program.
-  static constexpr size_t kMaxKeptByThread = 16;
 #endif
   static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
   using OfThisType = BlockCache<sizeof(T), kMaxKept>;
-
-  struct ThreadBlocks {
-    ~ThreadBlocks() {
-      while (num_kept > 0) Cache().Give(kept[--num_kept]);
-    }
-    size_t num_kept = 0;
-    std::array<void*, kMaxKeptByThread> kept;
-  };
-  static ThreadBlocks& BlocksOfThread() {
-    thread_local ThreadBlocks blocks;
-    return blocks;
-  }
 
   // Never destroyed, because threads may outlive main().
   static OfThisType& Cache() {
