@@ -821,12 +821,13 @@ class ExecutionTableFreesTest : public ExecutionTableTest {
     const auto execution =
         table_.JoinPreparation(&a_, Request(7), NoOwner).execution;
     table_.JoinPreparation(&b_, Request(7), NoOwner);
+    for (int i = 0; i < 2; ++i) table_.Leave(*last, {});
+    last = nullptr;
     ASSERT_THAT(SettleIn(next, a_, *execution), IsOk());
     ASSERT_THAT(SettleIn(next, b_, *execution), IsOk());
     for (int i = 0; i < 2; ++i) table_.Leave(*execution, {});
-    for (int i = 0; i < 2; ++i) table_.Leave(*last, {});
-    settled_ = nullptr;
-    ASSERT_EQ(num_instances_, 0u);
+    former = nullptr;
+    ASSERT_EQ(num_instances_, 0u);  // Only the table keeps it.
   }
 
   size_t num_instances_ = 0;  // Set when the object is freed.

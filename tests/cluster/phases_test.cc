@@ -97,7 +97,7 @@ TEST_F(GroupPhaseTest, MembersThatDoNotFitGetAnErrorThatNamesBoth) {
       {"another device type", Request(3), on_gpu,
        IsInvalidArgument("GPU", "CPU:0", "CPU:1")},
       {"another incarnation", Request(3), Request(3),
-       IsFailedPrecondition("restarted", "1", "6", "CPU:0"),
+       IsFailedPrecondition("restarted", "incarnation 1 ", "with 6", "CPU:0"),
        Cpu(0, 0, /*incarnation=*/6)},
       {"a rank given twice", Request(3, 1), Request(3, 1),
        IsInvalidArgument("rank 1", "CPU:0", "CPU:1")},

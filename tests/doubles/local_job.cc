@@ -87,13 +87,19 @@ LocalJob::Call& LocalJob::Prepare(int device, const CollectiveRequest& request,
   return call;
 }
 
-std::vector<LocalJob::Call*> LocalJob::StartAll(
-    const CollectiveRequest& request, const Change& change) {
+std::vector<LocalJob::Call*> LocalJob::OnAll(Begin begin,
+                                             const CollectiveRequest& request,
+                                             const Change& change) {
   std::vector<Call*> calls;
   for (size_t device = 0; device < devices().size(); ++device) {
-    calls.push_back(&Start(static_cast<int>(device), request, change));
+    calls.push_back(&(this->*begin)(static_cast<int>(device), request, change));
   }
   return calls;
+}
+
+std::vector<LocalJob::Call*> LocalJob::StartAll(
+    const CollectiveRequest& request, const Change& change) {
+  return OnAll(&LocalJob::Start, request, change);
 }
 
 std::vector<LocalJob::Call*> LocalJob::RunAll(const CollectiveRequest& request,
@@ -105,10 +111,7 @@ std::vector<LocalJob::Call*> LocalJob::RunAll(const CollectiveRequest& request,
 
 std::vector<LocalJob::Call*> LocalJob::PrepareAll(
     const CollectiveRequest& request, const Change& change) {
-  std::vector<Call*> calls;
-  for (size_t device = 0; device < devices().size(); ++device) {
-    calls.push_back(&Prepare(static_cast<int>(device), request, change));
-  }
+  const std::vector<Call*> calls = OnAll(&LocalJob::Prepare, request, change);
   environment_.RunAll();
   return calls;
 }

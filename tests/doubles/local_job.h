@@ -90,6 +90,10 @@ class LocalJob {
   const std::vector<Device*>& devices() const { return devices_->devices(); }
 
  private:
+  using Begin = Call& (LocalJob::*)(int device, const CollectiveRequest&,
+                                    const Change&);
+  std::vector<Call*> OnAll(Begin begin, const CollectiveRequest& request,
+                           const Change& change);
   CollectiveArgs Args(int device, const CollectiveRequest& request,
                       Call& call) const;
 
