@@ -67,9 +67,9 @@ class PerStepCollectiveRemoteAccess final : public PeerAccessInterface {
 
   void CancelExecution(const CollGroupParams& group, const ExecKey& exec,
                        absl::Status reason) override {
-    // The end of a group is reported to all of its tasks elsewhere.
-    // One sweep ends the group's executions: one by one, each would search all
-    // waiting transfers for its own.
+    // Ends the group's executions by one sweep: one at a time, each would
+    // search all waiting transfers. The end is reported to the group's tasks
+    // elsewhere.
     if (group.cancellation->cancelled()) {
       access_->End(EndScope::Of(exec, EndScope::kGroup),
                    group.cancellation->status());

@@ -103,9 +103,7 @@ void Call::Begin(CollectiveArgs& args) {
     return FinishEarly(args, execution.cancellation.status());
   }
   absl::Status status = std::move(joined.status);
-  if (status.ok() && (args.segments != nullptr || is_preparation_)) {
-    status = CheckTogether(args, is_preparation_);
-  }
+  if (status.ok()) status = CheckTogether(args, is_preparation_);
   if (!status.ok()) return FinishEarly(args, std::move(status));
   if (settled_ == nullptr || settled_->group_end->cancelled()) {
     return Resolve(std::move(args));

@@ -51,6 +51,7 @@ class Call {
   struct Watch;
   enum class Phase { kResolve, kDependencies, kRun };
 
+  // Inline: every call goes through these phases, which call.cc alone runs.
   inline Call(CollectiveExecutor& executor, Device* device,
               bool is_preparation);
   void Begin(CollectiveArgs& args);

@@ -172,6 +172,7 @@ class ExecutionTable {
  private:
   static bool IsLaunched(const TableInstance& instance,
                          const TableExecution& execution);
+  // Inline: every call joins by these, in execution_table.cc alone.
   inline TableMember* FindOrAddMember(const Device* device,
                                       const CollectiveRequest& request,
                                       Joined* joined)

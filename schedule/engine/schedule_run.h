@@ -52,7 +52,8 @@ class ScheduleRun final : public Sender, public Receiver {
   static void Start(std::unique_ptr<ScheduleRun> owned,
                     const CollectiveContext& context, StatusCallback done);
 
-  // Runs an op whose waits are over.
+  // Runs an op whose waits are over. Inline, as Send() and Recv(): each has one
+  // caller, and small transfers take little longer than the calls.
   ABSL_ATTRIBUTE_ALWAYS_INLINE inline void RunOp(int32_t index);
 
   void OnReleased(int32_t index, absl::Status status) override;
