@@ -8,6 +8,13 @@
 
 namespace tutti {
 
+namespace {
+
+// Blocks below this size are copied by one call, and through the caches.
+constexpr int64_t kSmallBytes = 1024;
+
+}  // namespace
+
 LocalExchange::LocalExchange(absl::Span<const Attendee> members)
     : LocalPass(members) {}
 
@@ -33,23 +40,30 @@ absl::Status LocalExchange::Run(ByteRange slice) const {
     const int64_t cycle_end =
         cycle + 1 == cycles_.end() ? num_bytes_ : (cycle + 1)->begin;
     const int64_t end = std::min(slice.end, cycle_end);
-    Copy(*cycle, {slice.begin - cycle->begin, end - cycle->begin});
+    CopyCycle({&moves_[cycle->first], cycle->size},
+              {slice.begin - cycle->begin, end - cycle->begin});
     slice.begin = end;
     if (end == slice.end) break;
   }
   return absl::OkStatus();
 }
 
-// Saves bytes of a cycle before it overwrites them, a tile at a time.
-void LocalExchange::Copy(const Cycle& cycle, ByteRange range) const {
-  const absl::Span<const Move> moves(&moves_[cycle.first], cycle.size);
-  if (cycle.size == 1) {
-    uint8_t* const to = moves[0].to + range.begin;
-    const absl::Span<uint8_t* const> one(&to, 1), none;
-    CopyToMany(moves[0].from + range.begin, streams() ? none : one,
-               streams() ? one : none,
-               static_cast<size_t>(range.end - range.begin));
+void LocalExchange::Copy(Move move, int64_t num_bytes) const {
+  const auto size = static_cast<size_t>(num_bytes);
+  if (num_bytes < kSmallBytes) {
+    std::memcpy(move.to, move.from, size);
     return;
+  }
+  const absl::Span<uint8_t* const> one(&move.to, 1), none;
+  CopyToMany(move.from, streams() ? none : one, streams() ? one : none, size);
+}
+
+// Saves bytes of a cycle before it overwrites them, a tile at a time.
+void LocalExchange::CopyCycle(absl::Span<const Move> moves,
+                              ByteRange range) const {
+  if (moves.size() == 1) {
+    return Copy({moves[0].from + range.begin, moves[0].to + range.begin},
+                range.size());
   }
   uint8_t tiles[2][kTileBytes];
   for (int64_t begin = range.begin; begin < range.end; begin += kTileBytes) {

@@ -32,16 +32,21 @@ class LocalExchange : public LocalPass {
   // block reads.
   void AppendCycle(absl::Span<const Move> cycle, int64_t num_bytes);
 
+  // Copies a block that no other block overwrites.
+  void Copy(Move move, int64_t num_bytes) const;
+
+  // Copies a range of the bytes of each block of a cycle.
+  void CopyCycle(absl::Span<const Move> cycle, ByteRange range) const;
+
+  int64_t num_bytes() const override { return num_bytes_; }
+  absl::Status Run(ByteRange slice) const override;
+
  private:
   struct Cycle {
     size_t first = 0;  // Index of its first move.
     size_t size = 0;
     int64_t begin = 0;  // Offset in the line.
   };
-
-  int64_t num_bytes() const override { return num_bytes_; }
-  absl::Status Run(ByteRange slice) const override;
-  void Copy(const Cycle& cycle, ByteRange range) const;
 
   absl::InlinedVector<Move, kInlineBlocks> moves_;
   absl::InlinedVector<Cycle, kInlineBlocks> cycles_;

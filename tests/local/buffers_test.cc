@@ -309,6 +309,73 @@ TEST_P(OneWayTest, EmptyInputAtTheAddressOfTheOutputIsNotInPlace) {
 
 INSTANTIATE_TEST_SUITE_P(Sender, OneWayTest, testing::Values(0, 1));
 
+// Exchanges blocks of `block_bytes` among `size` members, of which every
+// `in_place_step`-th is in place (0: none). Byte i of the block from rank a to
+// rank b is (a * 31 + b * 7 + i) % 251.
+class BlockSizesTest
+    : public testing::TestWithParam<std::tuple<int, int64_t, int>> {
+ protected:
+  Bytes Column(int rank, bool sent) const {
+    const auto [size, block_bytes, in_place_step] = GetParam();
+    Bytes bytes;
+    for (int peer = 0; peer < size; ++peer) {
+      const int from = sent ? rank : peer, to = sent ? peer : rank;
+      for (int64_t i = 0; i < block_bytes; ++i) {
+        bytes.push_back(static_cast<uint8_t>((from * 31 + to * 7 + i) % 251));
+      }
+    }
+    return bytes;
+  }
+};
+
+TEST_P(BlockSizesTest, EveryBlockGoesFromItsSenderToItsReceiver) {
+  const auto [size, block_bytes, in_place_step] = GetParam();
+  LocalJob job({.devices_per_task = size});
+  CollectiveRequest request =
+      job.AllReduceRequest(size * block_bytes, "LocalAllToAll");
+  request.op = AllToAll{};
+  request.dtype = DType::kUint8;
+  const auto shared = std::make_shared<const CollectiveRequest>(request);
+  std::vector<Tensor> inputs, outputs;
+  for (int rank = 0; rank < size; ++rank) {
+    inputs.push_back(TensorOf(DType::kUint8, Column(rank, /*sent=*/true)));
+    outputs.push_back(in_place_step > 0 && rank % in_place_step == 0
+                          ? inputs.back()
+                          : *Tensor::Allocate(DType::kUint8, request.shape));
+  }
+  int num_done = 0;
+  for (int rank = 0; rank < size; ++rank) {
+    const auto index = static_cast<size_t>(rank);
+    job.executor().ExecuteAsync({.device = job.devices()[index],
+                                 .request = shared,
+                                 .input = inputs[index],
+                                 .output = &outputs[index]},
+                                [&](const absl::Status& status) {
+                                  EXPECT_THAT(status, IsOk());
+                                  ++num_done;
+                                });
+  }
+  job.environment().RunAll();
+  EXPECT_EQ(num_done, size);
+  for (int rank = 0; rank < size; ++rank) {
+    EXPECT_TRUE(BytesOf(outputs[static_cast<size_t>(rank)]) ==
+                Column(rank, /*sent=*/false))
+        << "rank " << rank;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, BlockSizesTest,
+                         testing::Combine(testing::Values(1, 2, 7, 33),
+                                          testing::Values(1, 3, 16, 63, 64, 65,
+                                                          1023, 2111),
+                                          testing::Values(0, 1, 2)));
+
+// Slices cut through blocks.
+INSTANTIATE_TEST_SUITE_P(ManySlices, BlockSizesTest,
+                         testing::Combine(testing::Values(33),
+                                          testing::Values(2111, 4001),
+                                          testing::Values(0, 1, 2)));
+
 // Tensors reduced together give the same bits, ends and errors as one tensor
 // that holds all of them.
 
