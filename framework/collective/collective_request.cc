@@ -1,3 +1,4 @@
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -5,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "framework/base/status_macros.h"
 #include "framework/collective/op_fields.h"
+#include "framework/collective/request_fields.h"
 #include "tutti/collective.h"
 #include "tutti/tensor.h"
 
@@ -192,6 +194,18 @@ absl::Span<const int64_t> GivenRows(const CollectiveRequest& request) {
   const auto* const gather = std::get_if<AllGather>(&request.op);
   if (gather == nullptr) return {};
   return gather->rows;
+}
+
+absl::StatusOr<std::shared_ptr<const CollectiveRequest>> RequestOfGroup(
+    const CollectiveRequest& request) {
+  RETURN_IF_ERROR(ValidateGroup(request));
+  return std::make_shared<const CollectiveRequest>(
+      CollectiveRequest{.group_key = request.group_key,
+                        .group_size = request.group_size,
+                        .device_type = request.device_type,
+                        .rank = request.rank,
+                        .instance_key = request.instance_key,
+                        .op = Barrier{}});
 }
 
 absl::Status Validate(const CollectiveRequest& request) {

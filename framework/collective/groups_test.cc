@@ -423,5 +423,54 @@ TEST(ParamsOfCallTest, RowsForAGroupOfAnotherSizeAreAnError) {
               IsInvalidArgument("rows has 2 entries for a group of 3"));
 }
 
+// --- Sub-groups --------------------------------------------------------------
+
+TEST(SubgroupsTest, EachRowIsAGroupInTheOrderOfItsRanks) {
+  const auto base = GroupOf(5);
+  const std::vector<std::vector<int>> rows = {{4, 0, 2}, {1}};
+  const auto requests = SubgroupsByEnumeration(*base, rows);
+  ASSERT_THAT(requests, IsOk());
+  ASSERT_EQ(requests->size(), 5u);
+  for (const std::vector<int>& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      const CollectiveRequest& request = (*requests)[row[i]];
+      EXPECT_EQ(request.group_key, (*requests)[row[0]].group_key);
+      EXPECT_EQ(request.group_size, static_cast<int>(row.size()));
+      EXPECT_EQ(request.rank, static_cast<int>(i));
+      EXPECT_EQ(request.device_type, base->device_type);
+    }
+  }
+  EXPECT_EQ((*requests)[3].group_size, 0);  // In no row.
+}
+
+TEST(SubgroupsTest, KeysDependOnTheBaseItsGenerationAndTheRowAlone) {
+  CollGroupParams base = *GroupOf(4);
+  const auto key_of = [&base](const std::vector<std::vector<int>>& rows) {
+    return SubgroupsByEnumeration(base, rows)->front().group_key;
+  };
+  const GroupKey key = key_of({{0, 1}, {2, 3}});
+  EXPECT_EQ(key_of({{2}, {0, 1}}), key);
+  EXPECT_NE(key_of({{1, 0}}), key);
+  EXPECT_NE(key_of({{0, 1, 2}}), key);
+  ++base.generation;
+  EXPECT_NE(key_of({{0, 1}}), key);
+  --base.generation;
+  ++base.key;
+  EXPECT_NE(key_of({{0, 1}}), key);
+}
+
+TEST(SubgroupsTest, RefusesRowsThatAreNone) {
+  const std::pair<std::vector<std::vector<int>>, std::string> cases[] = {
+      {{{0}, {}}, "row 1 is empty"},
+      {{{0, 3}}, "row 0 has rank 3, but the group has 3 members"},
+      {{{-1}}, "row 0 has rank -1"},
+      {{{0, 1}, {1}}, "rank 1 occurs twice, the second time in row 1"},
+      {{{2, 2}}, "rank 2 occurs twice"}};
+  for (const auto& [rows, error] : cases) {
+    EXPECT_THAT(SubgroupsByEnumeration(*GroupOf(3), rows),
+                IsInvalidArgument(error));
+  }
+}
+
 }  // namespace groups_test
 }  // namespace tutti

@@ -32,6 +32,16 @@ absl::StatusOr<std::shared_ptr<const CollectiveParams>> MakeMemberParams(
   return params;
 }
 
+std::shared_ptr<const CollectiveParams> MembershipIn(
+    std::shared_ptr<const CollGroupParams> group,
+    std::shared_ptr<const CollTaskParams> task, int rank) {
+  auto params = std::make_shared<CollectiveParams>();
+  params->group = std::move(group);
+  params->task = std::move(task);
+  params->default_rank = rank;
+  return params;
+}
+
 absl::StatusOr<std::shared_ptr<const CollectiveParams>> ParamsOfCall(
     std::shared_ptr<const CollectiveParams> settled,
     const CollectiveRequest& request) {

@@ -16,6 +16,11 @@ absl::StatusOr<std::shared_ptr<const CollectiveParams>> MakeMemberParams(
     std::shared_ptr<const CollInstanceParams> instance,
     std::shared_ptr<const CollTaskParams> task, int rank);
 
+// Makes params of the member that have no instance.
+std::shared_ptr<const CollectiveParams> MembershipIn(
+    std::shared_ptr<const CollGroupParams> group,
+    std::shared_ptr<const CollTaskParams> task, int rank);
+
 // Params of a call with `request`, whose instance was settled for the member as
 // `settled`. Replaces the rows if the request gives other rows (GivenRows()),
 // else returns `settled`. Errors: INVALID_ARGUMENT if the number of rows is not

@@ -1,9 +1,11 @@
 #ifndef TUTTI_FRAMEWORK_COLLECTIVE_REQUEST_FIELDS_H_
 #define TUTTI_FRAMEWORK_COLLECTIVE_REQUEST_FIELDS_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "tutti/collective.h"
 
@@ -26,6 +28,11 @@ const RequestField* FirstDifference(const CollectiveRequest& a,
 // Returns the field's value for messages: at most one line; "none" if empty.
 std::string ValueText(const RequestField& field,
                       const CollectiveRequest& request);
+
+// Returns a request for the group alone, which keeps only the group's fields
+// and the instance key. Errors: as Validate(), for the group's fields.
+absl::StatusOr<std::shared_ptr<const CollectiveRequest>> RequestOfGroup(
+    const CollectiveRequest& request);
 
 // Returns "group 1, instance 2".
 std::string InstanceLabel(const CollectiveRequest& request);

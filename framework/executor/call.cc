@@ -147,7 +147,7 @@ void Call::Resolve(CollectiveArgs args) {
   Execution& execution = *context_.execution;
   const Device& device = *args.device;
   const std::shared_ptr<const CollectiveRequest> request = args.request;
-  core().options().param_resolver->CompleteParamsAsync(
+  core().options().param_resolver->CompleteInstanceAsync(
       device.attributes(), request,
       {.step_id = context_.executor->step_id(), .execution = execution.number},
       std::shared_ptr<Cancellation>(ExecutionTable::Share(execution),

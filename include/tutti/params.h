@@ -99,6 +99,17 @@ struct CollGroupParams {
   int size() const { return static_cast<int>(members.size()); }
 };
 
+// Divides the group `base` into sub-groups. Each row lists the ranks in `base`
+// of one sub-group's members, in the order of their ranks there. Returns the
+// group's fields of the request of each member of `base`, by its rank there;
+// group_size is 0 for a rank in no row. Every member computes the same keys,
+// from the key and the generation of `base` and from the row. Pure. Errors:
+// INVALID_ARGUMENT for an empty row, or a rank that is not in `base` or occurs
+// twice.
+absl::StatusOr<std::vector<CollectiveRequest>> SubgroupsByEnumeration(
+    const CollGroupParams& base,
+    absl::Span<const std::vector<int>> ranks_per_subgroup);
+
 // Collective that the members run.
 struct CollInstanceParams {
   InstanceKey key = 0;
@@ -225,18 +236,31 @@ struct CallNumber {
 // the last member to come or of the caller that cancels.
 class ParamResolverInterface {
  public:
+  using GroupDone = absl::AnyInvocable<
+      void(absl::StatusOr<std::shared_ptr<const CollGroupParams>>) &&>;
   using Done = absl::AnyInvocable<
       void(absl::StatusOr<std::shared_ptr<const CollectiveParams>>) &&>;
 
   virtual ~ParamResolverInterface() = default;
 
-  // Joins `device` to the group and the instance of `request`, and waits for
+  // Joins `device` to the group of `request`, and waits for the other members.
+  // Answers at once if the group is formed: this also looks a group up. Uses
+  // only the group's fields of the request. A cancelled wait leaves nothing
+  // behind. Errors: INVALID_ARGUMENT for wrong fields, on all members if their
+  // fields do not match; the other errors of CompleteInstanceAsync().
+  virtual void CompleteGroupAsync(const DeviceAttributes& device,
+                                  const CollectiveRequest& request,
+                                  std::shared_ptr<Cancellation> cancellation,
+                                  GroupDone done) = 0;
+
+  // Settles an instance without running it. Joins `device` to the group, as
+  // CompleteGroupAsync() does, then to the instance of `request`, and waits for
   // the other members. A cancelled wait leaves nothing behind. Errors:
   // INVALID_ARGUMENT on all members if requests differ; FAILED_PRECONDITION if
   // a device comes back with another incarnation; the reason of `cancellation`
   // or of EndGroup(). Also the reason with which a member of another process
   // gave the execution up.
-  virtual void CompleteParamsAsync(
+  virtual void CompleteInstanceAsync(
       const DeviceAttributes& device,
       std::shared_ptr<const CollectiveRequest> request, CallNumber number,
       std::shared_ptr<Cancellation> cancellation, Done done) = 0;

@@ -21,6 +21,9 @@ GroupLearner::Answer GroupLearner::Decode(const LeaderRequest& question,
     return absl::InvalidArgumentError(absl::StrCat(
         "group.members lacks ", question.device_name, ", which asked"));
   }
+  if (!question.number.has_value()) {
+    return MembershipIn(group.params, group.task, rank->second);
+  }
   ASSIGN_OR_RETURN(auto instance, FindOrDecode(question, group, rank->second,
                                                settled.instance()));
   ASSIGN_OR_RETURN(auto params,
@@ -96,6 +99,7 @@ absl::Status GroupLearner::Add(
     const LeaderRequest& question, int leader,
     const std::shared_ptr<const CollectiveParams>& params) {
   ASSIGN_OR_RETURN(const auto group, Learn(params->group, leader));
+  if (!question.number.has_value()) return absl::OkStatus();
   MutexLock lock(mu_);
   settled_->AddMember(*group, question.device_name, {question.request, params});
   return absl::OkStatus();

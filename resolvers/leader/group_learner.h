@@ -52,7 +52,8 @@ class GroupLearner {
                LeaderClientOwner* owner, Mutex* mu, SettledGroups* settled)
       : options_(*options), owner_(*owner), mu_(mu), settled_(settled) {}
 
-  // Adds the params that the leader of another task has sent for the request.
+  // Adds the params that the leader of another task has sent for the request. A
+  // request for the group alone gets params without an instance.
   // Errors: ABORTED if the group has ended; INVALID_ARGUMENT for a wrong
   // message.
   Answer Decode(const LeaderRequest& question, int leader,

@@ -40,7 +40,7 @@ LeaderClient::LeaderClient(DistributedResolverOptions options, Parts parts,
 
 void LeaderClient::Request(const DeviceAttributes& device,
                            std::shared_ptr<const CollectiveRequest> request,
-                           CallNumber number,
+                           std::optional<CallNumber> number,
                            std::shared_ptr<Cancellation> cancellation,
                            Done done) {
   const auto question = std::make_shared<LeaderRequest>(
@@ -53,22 +53,21 @@ void LeaderClient::Request(const DeviceAttributes& device,
   std::optional<Answer> answer;
   {
     MutexLock lock(&mu_);
-    const SettledGroups::Member* const settled =
-        settled_.Find(question->id, question->device_name);
-    // Ignore an ended group: its params may still be here.
-    if (settled != nullptr &&
-        !settled->params->group->cancellation->cancelled()) {
-      answer = settled->AnswerTo(*question->request);
-    } else if (absl::Status room = CheckRoom(*question); !room.ok()) {
-      answer = std::move(room);
-    } else {
+    answer = settled_.FindAnswer(*question->request, question->device_name,
+                                 /*group_only=*/!number.has_value());
+    const absl::Status room =
+        answer.has_value() ? absl::OkStatus() : CheckRoom(*question);
+    if (!room.ok()) {
+      answer = room;
+    } else if (!answer.has_value()) {
       questions_.Add(question);
     }
   }
   // Check after adding the request. A later GiveUp() finds the request or the
   // group.
   const absl::Status given_up =
-      parts_.given_up->Find(KeyOf(question->id, number));
+      number.has_value() ? parts_.given_up->Find(KeyOf(question->id, *number))
+                         : absl::OkStatus();
   if (answer.has_value()) {
     if (!given_up.ok()) answer = given_up;
     return std::move(question->done)(*std::move(answer));
@@ -147,8 +146,8 @@ void LeaderClient::FinishWhere(
   }
 }
 
-// Ends the question and all others of its device for the same instance: the
-// leader answers a member only once.
+// Ends the question and all others of its device for the same instance, or for
+// its group alone: the leader answers a member only once.
 void LeaderClient::FinishAllOf(const LeaderRequest& question,
                                const SettledGroups::Member& settled) {
   std::vector<LeaderRequestPtr> answered;
@@ -157,7 +156,8 @@ void LeaderClient::FinishAllOf(const LeaderRequest& question,
     answered = questions_.OfDevice(question.id, question.device_name);
   }
   for (const LeaderRequestPtr& other : answered) {
-    Finish(other, settled.AnswerTo(*other->request));
+    Finish(other, other->number.has_value() ? settled.AnswerTo(*other->request)
+                                            : Answer(settled.params));
   }
 }
 
@@ -244,6 +244,7 @@ void LeaderClient::RequestHere(const LeaderRequestPtr& question,
                     .cancellation = question->withdrawn,
                     .ended_generation = attempt.ended_generation,
                     .living_generation = attempt.living_generation,
+                    .group_only = !question->number.has_value(),
                     .requests_once = true},
                    IfAlive(weak_self_, &LeaderClient::OnAnswer, question));
   std::optional<absl::Status> ended;  // May precede the request.
@@ -304,6 +305,7 @@ void LeaderClient::OnAnswer(const LeaderRequestPtr& question,
   const absl::Status added =
       learner_.Add(*question, this_task_, *answer.params);
   if (!added.ok()) return Finish(question, added);
+  if (!question->number.has_value()) return Finish(question, answer.params);
   FinishAllOf(*question, {question->request, *answer.params});
 }
 
@@ -324,6 +326,7 @@ void LeaderClient::OnReply(const LeaderRequestPtr& question, int attempt,
       const Answer answer =
           learner_.Decode(*question, leader, message.settled());
       if (!answer.ok()) return Finish(question, Prefixed(who, answer.status()));
+      if (!question->number.has_value()) return Finish(question, answer);
       return FinishAllOf(*question, {question->request, *answer});
     }
     case proto::CompleteParamsReply::kFailure:
@@ -388,7 +391,8 @@ void LeaderClient::EndExecution(const ExecKey& execution,
                                 const absl::Status& reason) {
   FinishWhere(
       [&](const LeaderRequest& question) {
-        return KeyOf(question.id, question.number) == execution;
+        return question.number.has_value() &&
+               KeyOf(question.id, *question.number) == execution;
       },
       reason);
 }
@@ -464,8 +468,10 @@ void LeaderClient::ReportEnd(GroupKey key,
 void LeaderClient::EndAll(const absl::Status& reason) {
   for (const LeaderRequestPtr& question :
        QuestionsWhere([](const LeaderRequest&) { return true; })) {
-    parts_.given_up->Add(
-        {.execution = KeyOf(question->id, question->number), .reason = reason});
+    if (question->number.has_value()) {
+      parts_.given_up->Add({.execution = KeyOf(question->id, *question->number),
+                            .reason = reason});
+    }
     Finish(question, reason);
   }
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,11 +62,14 @@ class LeaderClient {
   LeaderClient(DistributedResolverOptions options, Parts parts, Owner* owner,
                const std::shared_ptr<const void>& keeps_owner);
 
-  // Same as CompleteParamsAsync() of ParamResolverDistributed.
+  // Same as CompleteInstanceAsync() of ParamResolverDistributed. Without a
+  // number, same as CompleteGroupAsync(): answers with params without an
+  // instance.
   void Request(const DeviceAttributes& device,
                std::shared_ptr<const CollectiveRequest> request,
-               CallNumber number, std::shared_ptr<Cancellation> cancellation,
-               Done done) ABSL_LOCKS_EXCLUDED(mu_);
+               std::optional<CallNumber> number,
+               std::shared_ptr<Cancellation> cancellation, Done done)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns the leader's last answer about its waits. For a call that is just
   // ending with an error, returns that error: its deadline may pass at that

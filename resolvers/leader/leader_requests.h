@@ -24,7 +24,7 @@ namespace tutti {
 // Request of a member of this task to the leader.
 struct LeaderRequest {
   InstanceId id;
-  CallNumber number;
+  std::optional<CallNumber> number;  // None: wants the group alone.
   DeviceAttributes device;
   std::string device_name;
   std::shared_ptr<const CollectiveRequest> request;

@@ -44,7 +44,9 @@ proto::ControlReply EncodeAnswer(const CollectiveParams& params,
     *settled->mutable_group() =
         group.resources->GetOrCreate<EncodedGroup>()->Get(group);
   }
-  *settled->mutable_instance() = EncodeInstance(*params.instance);
+  if (params.instance != nullptr) {
+    *settled->mutable_instance() = EncodeInstance(*params.instance);
+  }
   return reply;
 }
 
@@ -80,13 +82,18 @@ void LeaderService::CompleteParams(const ControlCaller& caller,
   // Cancelled by the caller, who wants no answer, or by EndStep(), which does.
   const auto end = std::make_shared<Cancellation>();
   withdrawn->Watch([end](const absl::Status& reason) { end->Cancel(reason); });
-  const auto number =
-      Add({.task = caller.task, .step = call->number.step_id, .end = end});
+  const bool group_only = !call->number.has_value();
+  Waiting waiting = {.task = caller.task, .end = end};
+  if (!group_only) waiting.step = call->number->step_id;
+  const auto number = Add(std::move(waiting));
   if (!number.ok()) return std::move(done)(number.status());
   // Check after Add(): from then on EndStep() finds the call.
-  const ExecKey execution = KeyOf(
-      {call->request->group_key, call->request->instance_key}, call->number);
-  absl::Status given_up = given_up_->Find(execution);
+  absl::Status given_up;
+  if (!group_only) {
+    given_up = given_up_->Find(
+        KeyOf({call->request->group_key, call->request->instance_key},
+              *call->number));
+  }
   if (!given_up.ok()) {
     Remove(*number);
     return std::move(done)(EncodeAnswer({std::move(given_up)}, 0));
@@ -97,6 +104,7 @@ void LeaderService::CompleteParams(const ControlCaller& caller,
               .cancellation = end,
               .ended_generation = call->ended_generation,
               .living_generation = call->living_generation,
+              .group_only = group_only,
               .requests_once = true,
               .is_remote = true},
              [self = shared_from_this(), number = *number, known_generation,

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -53,7 +54,7 @@ class LeaderService : public std::enable_shared_from_this<LeaderService> {
  private:
   struct Waiting {
     int task = 0;
-    int64_t step = 0;
+    std::optional<int64_t> step;  // None: wants the group alone.
     std::shared_ptr<Cancellation> end;
   };
 

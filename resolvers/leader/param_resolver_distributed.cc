@@ -1,11 +1,13 @@
 #include "resolvers/leader/param_resolver_distributed.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/callbacks.h"
 #include "framework/base/status_macros.h"
+#include "framework/collective/request_fields.h"
 #include "framework/control/wire_codec.h"
 #include "resolvers/local/group_builder.h"
 #include "resolvers/local/led_groups.h"
@@ -61,7 +63,20 @@ ParamResolverDistributed::~ParamResolverDistributed() {
   led_->EndAll(reason);
 }
 
-void ParamResolverDistributed::CompleteParamsAsync(
+void ParamResolverDistributed::CompleteGroupAsync(
+    const DeviceAttributes& device, const CollectiveRequest& request,
+    std::shared_ptr<Cancellation> cancellation, GroupDone done) {
+  auto of_group = RequestOfGroup(request);
+  if (!of_group.ok()) return std::move(done)(of_group.status());
+  client_->Request(device, *std::move(of_group), /*number=*/std::nullopt,
+                   std::move(cancellation),
+                   [done = std::move(done)](const auto& params) mutable {
+                     if (!params.ok()) return std::move(done)(params.status());
+                     std::move(done)((*params)->group);
+                   });
+}
+
+void ParamResolverDistributed::CompleteInstanceAsync(
     const DeviceAttributes& device,
     std::shared_ptr<const CollectiveRequest> request, CallNumber number,
     std::shared_ptr<Cancellation> cancellation, Done done) {

@@ -50,14 +50,18 @@ class ParamResolverDistributed
   static std::shared_ptr<ParamResolverDistributed> Create(Options options);
   ~ParamResolverDistributed() override;
 
-  // Resolves the params. Errors besides those of the interface: UNAVAILABLE if
-  // the leader is lost; ABORTED if the group ends meanwhile and no better
-  // reason is known; RESOURCE_EXHAUSTED past one of the bounds.
-  void CompleteParamsAsync(const DeviceAttributes& device,
-                           std::shared_ptr<const CollectiveRequest> request,
-                           CallNumber number,
-                           std::shared_ptr<Cancellation> cancellation,
-                           Done done) override;
+  // Errors besides those of the interface: UNAVAILABLE if the leader is lost;
+  // ABORTED if the group ends meanwhile and no better reason is known;
+  // RESOURCE_EXHAUSTED past one of the bounds.
+  void CompleteGroupAsync(const DeviceAttributes& device,
+                          const CollectiveRequest& request,
+                          std::shared_ptr<Cancellation> cancellation,
+                          GroupDone done) override;
+  void CompleteInstanceAsync(const DeviceAttributes& device,
+                             std::shared_ptr<const CollectiveRequest> request,
+                             CallNumber number,
+                             std::shared_ptr<Cancellation> cancellation,
+                             Done done) override;
 
   // Gives the execution up on all tasks, except where the step has ended.
   void GiveUp(InstanceId instance, CallNumber number,

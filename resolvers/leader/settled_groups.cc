@@ -2,14 +2,16 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
+#include "framework/collective/member_params.h"
 #include "framework/collective/request_fields.h"
 #include "resolvers/local/group_builder.h"
 
 namespace tutti {
 
-absl::StatusOr<std::shared_ptr<const CollectiveParams>>
-SettledGroups::Member::AnswerTo(const CollectiveRequest& other) const {
+SettledGroups::Answer SettledGroups::Member::AnswerTo(
+    const CollectiveRequest& other) const {
   RETURN_IF_ERROR(CheckSameRequest(*request, other));
   return params;
 }
@@ -19,14 +21,39 @@ SettledGroups::GroupPtr SettledGroups::Find(GroupKey key) const {
   return found == groups_.end() ? nullptr : found->second;
 }
 
-const SettledGroups::Member* SettledGroups::Find(
-    InstanceId id, absl::string_view device_name) const {
-  const auto group = groups_.find(id.group_key);
-  if (group == groups_.end()) return nullptr;
-  const auto instance = group->second->instances.find(id.instance_key);
-  if (instance == group->second->instances.end()) return nullptr;
+std::optional<SettledGroups::Answer> SettledGroups::FindAnswer(
+    const CollectiveRequest& request, absl::string_view device_name,
+    bool group_only) const {
+  const auto group = Find(request.group_key);
+  // An ended group may still be here.
+  if (group == nullptr || group->params->cancellation->cancelled()) {
+    return std::nullopt;
+  }
+  if (group_only) {
+    const auto rank = group->rank_of_device.find(device_name);
+    if (rank == group->rank_of_device.end()) return std::nullopt;
+    return Membership(*group, rank->second, request);
+  }
+  const auto instance = group->instances.find(request.instance_key);
+  if (instance == group->instances.end()) return std::nullopt;
   const auto member = instance->second.members.find(device_name);
-  return member == instance->second.members.end() ? nullptr : &member->second;
+  if (member == instance->second.members.end()) return std::nullopt;
+  return member->second.AnswerTo(request);
+}
+
+SettledGroups::Answer SettledGroups::Membership(
+    const Group& group, int rank, const CollectiveRequest& request) {
+  const CollGroupParams& params = *group.params;
+  if (request.group_size == params.size() &&
+      request.device_type == params.device_type &&
+      (request.rank == -1 || request.rank == rank)) {
+    return MembershipIn(group.params, group.task, rank);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("group ", params.key, " has ", params.size(),
+                   " members of type ", params.device_type, "; rank ", rank,
+                   " of them now asks for ", request.group_size, " of type ",
+                   request.device_type, ", as rank ", request.rank));
 }
 
 bool SettledGroups::WasSettledBy(int leader,

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,14 +22,15 @@ namespace tutti {
 // generation lives. Not thread-safe.
 class SettledGroups {
  public:
+  using Answer = absl::StatusOr<std::shared_ptr<const CollectiveParams>>;
+
   // Request of one member, and the params settled for it.
   struct Member {
     std::shared_ptr<const CollectiveRequest> request;
     std::shared_ptr<const CollectiveParams> params;
 
     // Returns the params. Errors: those of CheckSameRequest().
-    absl::StatusOr<std::shared_ptr<const CollectiveParams>> AnswerTo(
-        const CollectiveRequest& other) const;
+    Answer AnswerTo(const CollectiveRequest& other) const;
   };
 
   struct Instance {
@@ -49,9 +51,16 @@ class SettledGroups {
   explicit SettledGroups(std::string task_name)
       : task_name_(std::move(task_name)) {}
 
-  // Return null if there is none.
+  // Returns null if there is none.
   GroupPtr Find(GroupKey key) const;
-  const Member* Find(InstanceId id, absl::string_view device_name) const;
+
+  // Returns the answer to a device of this task, if its group lives and what it
+  // requests is settled. `group_only`: requests the group alone, and gets
+  // params without an instance. Errors: INVALID_ARGUMENT if the request does
+  // not match what is settled.
+  std::optional<Answer> FindAnswer(const CollectiveRequest& request,
+                                   absl::string_view device_name,
+                                   bool group_only) const;
 
   // Returns true if `group` is the living generation, and `leader` settled it.
   bool WasSettledBy(int leader, const CollGroupParams& group) const;
@@ -87,6 +96,8 @@ class SettledGroups {
   size_t num_groups() const { return groups_.size(); }
 
  private:
+  static Answer Membership(const Group& group, int rank,
+                           const CollectiveRequest& request);
   size_t NumEntries(const Group& group) const;
 
   const std::string task_name_;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/rank_list.h"
 #include "framework/base/status_macros.h"
+#include "framework/collective/member_params.h"
 #include "framework/collective/request_fields.h"
 #include "resolvers/local/instance_check.h"
 
@@ -157,8 +158,10 @@ absl::Status LedGroups::CheckRoom(const WaitingCall& call) const {
 
 void LedGroups::SetFormed(LedGroup& group,
                           std::shared_ptr<const CollGroupParams> params,
-                          std::shared_ptr<const CollTaskParams> task) {
+                          std::shared_ptr<const CollTaskParams> task,
+                          LeaderOutbox* outbox) {
   --num_unsettled_;
+  SetOld(group, outbox);  // New again if a member now waits for an instance.
   for (int rank = 0; rank < params->size(); ++rank) {
     group.rank_of_device[params->members[rank].device.name.ToString()] = rank;
   }
@@ -236,6 +239,11 @@ LedInstancePtr LedGroups::ArriveAtInstance(LedGroup& group,
                                            const WaitingCallPtr& call,
                                            LeaderOutbox* outbox) {
   const int rank = group.rank_of_device.at(call->device_name);
+  if (call->group_only) {
+    outbox->answers.emplace_back(
+        call, LeaderAnswer{MembershipIn(group.params, group.task, rank)});
+    return nullptr;
+  }
   const auto found = FindOrAddInstance(group, *call, outbox);
   if (!found.ok()) {
     outbox->answers.emplace_back(call, LeaderAnswer{found.status()});

@@ -142,7 +142,8 @@ class LedGroups {
 
   // Completes a group. REQUIRES: all members have come.
   void SetFormed(LedGroup& group, std::shared_ptr<const CollGroupParams> params,
-                 std::shared_ptr<const CollTaskParams> task);
+                 std::shared_ptr<const CollTaskParams> task,
+                 LeaderOutbox* outbox);
 
   // Answers the group's calls with `status`, drops its instances, and keeps the
   // status.
@@ -156,9 +157,9 @@ class LedGroups {
   void DropTask(absl::string_view task_name, uint64_t incarnation,
                 const absl::Status& reason, LeaderOutbox* outbox);
 
-  // Answers the call, or adds it to its instance. Returns the instance if the
-  // call is the first one of the last member to come; else null. REQUIRES: the
-  // group is formed.
+  // Answers the call, or adds it to its instance, if it wants one. Returns the
+  // instance if the call is the first one of the last member to come; else
+  // null. REQUIRES: the group is formed.
   LedInstancePtr ArriveAtInstance(LedGroup& group, const WaitingCallPtr& call,
                                   LeaderOutbox* outbox);
 

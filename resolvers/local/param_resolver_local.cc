@@ -10,6 +10,7 @@
 #include "framework/base/callbacks.h"
 #include "framework/base/status_macros.h"
 #include "framework/choice/why_not.h"
+#include "framework/collective/request_fields.h"
 #include "resolvers/local/group_builder.h"
 #include "resolvers/local/instance_check.h"
 #include "tutti/implementation.h"
@@ -71,7 +72,23 @@ void ParamResolverLocal::EndAll(const absl::Status& reason) {
   for (GroupKey key : keys) EndGroup(key, reason);
 }
 
-void ParamResolverLocal::CompleteParamsAsync(
+void ParamResolverLocal::CompleteGroupAsync(
+    const DeviceAttributes& device, const CollectiveRequest& request,
+    std::shared_ptr<Cancellation> cancellation, GroupDone done) {
+  auto of_group = RequestOfGroup(request);
+  if (!of_group.ok()) return std::move(done)(of_group.status());
+  Join({.device = device,
+        .request = *std::move(of_group),
+        .cancellation = std::move(cancellation),
+        .group_only = true},
+       [done = std::move(done)](const LeaderAnswer& answer) mutable {
+         if (!answer.params.ok())
+           return std::move(done)(answer.params.status());
+         std::move(done)((*answer.params)->group);
+       });
+}
+
+void ParamResolverLocal::CompleteInstanceAsync(
     const DeviceAttributes& device,
     std::shared_ptr<const CollectiveRequest> request, CallNumber /*number*/,
     std::shared_ptr<Cancellation> cancellation, Done done) {
@@ -91,6 +108,7 @@ void ParamResolverLocal::Join(MemberCall member,
                   .done = std::move(done),
                   .ended_generation = member.ended_generation,
                   .living_generation = member.living_generation,
+                  .group_only = member.group_only,
                   .requests_once = member.requests_once,
                   .is_remote = member.is_remote});
   call->device_name = call->device.name.ToString();
@@ -196,7 +214,7 @@ void ParamResolverLocal::FormGroup(const LedGroupPtr& group,
   MutexLock lock(&mu_);
   if (!group->status.ok()) return;
   if (!status.ok()) return groups_.Fail(*group, std::move(status), outbox);
-  groups_.SetFormed(*group, std::move(params), std::move(task));
+  groups_.SetFormed(*group, std::move(params), std::move(task), outbox);
   for (const WaitingCallPtr& call : group->waiting.TakeAll()) {
     ArriveAtInstance(group, call, outbox);
   }

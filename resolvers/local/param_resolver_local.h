@@ -69,6 +69,7 @@ class ParamResolverLocal
     // ended generation that its members report.
     uint64_t ended_generation = 0;
     uint64_t living_generation = 0;
+    bool group_only = false;
     bool requests_once = false;
     bool is_remote = false;
   };
@@ -76,17 +77,21 @@ class ParamResolverLocal
   static std::shared_ptr<ParamResolverLocal> Create(Options options);
   ~ParamResolverLocal() override;
 
-  void CompleteParamsAsync(const DeviceAttributes& device,
-                           std::shared_ptr<const CollectiveRequest> request,
-                           CallNumber number,
-                           std::shared_ptr<Cancellation> cancellation,
-                           Done done) override ABSL_LOCKS_EXCLUDED(mu_);
+  void CompleteGroupAsync(const DeviceAttributes& device,
+                          const CollectiveRequest& request,
+                          std::shared_ptr<Cancellation> cancellation,
+                          GroupDone done) override ABSL_LOCKS_EXCLUDED(mu_);
+  void CompleteInstanceAsync(const DeviceAttributes& device,
+                             std::shared_ptr<const CollectiveRequest> request,
+                             CallNumber number,
+                             std::shared_ptr<Cancellation> cancellation,
+                             Done done) override ABSL_LOCKS_EXCLUDED(mu_);
   std::string DescribeWaiting(const CollectiveRequest& request) override
       ABSL_LOCKS_EXCLUDED(mu_);
   void EndGroup(GroupKey group_key, absl::Status reason) override
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Handles a call like CompleteParamsAsync(). More errors: ABORTED if the
+  // Handles a call like CompleteInstanceAsync(). More errors: ABORTED if the
   // generation that the member lives in is not led here; RESOURCE_EXHAUSTED for
   // a remote member that would make this process keep too much;
   // INVALID_ARGUMENT for a member with an impossible generation.

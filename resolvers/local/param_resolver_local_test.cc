@@ -249,7 +249,7 @@ class ParamResolverLocalTest : public testing::Test {
 
   std::shared_ptr<Call> Request(int device, const CollectiveRequest& request) {
     auto call = std::make_shared<Call>();
-    resolver_->CompleteParamsAsync(
+    resolver_->CompleteInstanceAsync(
         Cpu(device), std::make_shared<const CollectiveRequest>(request),
         CallNumber{}, call->token,
         [call](Answer answer) { call->answers.push_back(std::move(answer)); });
@@ -494,6 +494,97 @@ TEST_F(ParamResolverLocalTest, ADifferenceIsNamedAfterAMemberThatIsStillThere) {
                        AllOf(HasSubstr("CPU:1 for size 4"),
                              HasSubstr("CPU:2 asks for size 3"),
                              Not(HasSubstr("CPU:0")))));
+}
+
+// --- Groups without an instance ----------------------------------------------
+
+class CompleteGroupTest : public ParamResolverLocalTest {
+ protected:
+  using Group = absl::StatusOr<std::shared_ptr<const CollGroupParams>>;
+  using Answers = std::shared_ptr<std::vector<Group>>;
+
+  Answers Complete(int device, const CollectiveRequest& request,
+                   std::shared_ptr<Cancellation> token = nullptr) {
+    auto answers = std::make_shared<std::vector<Group>>();
+    resolver_->CompleteGroupAsync(
+        Cpu(device), request, std::move(token),
+        [answers](Group group) { answers->push_back(std::move(group)); });
+    return answers;
+  }
+  Answers Complete(int device) { return Complete(device, Request(1)); }
+};
+
+TEST_F(CompleteGroupTest, FormsTheGroupOnceAndThenLooksItUp) {
+  size_ = 3;
+  const Answers first = Complete(0), second = Complete(1);
+  EXPECT_THAT(*first, IsEmpty());
+  EXPECT_THAT(resolver_->DescribeWaiting(Request(1)),
+              HasSubstr("group phase: 2 of 3 members had joined group 9"));
+  EXPECT_TRUE(resolver_->has_new_groups());
+  const Answers third = Complete(2), again = Complete(0);
+  for (const Answers& answers : {first, second, third, again}) {
+    ASSERT_EQ(answers->size(), 1u);
+    ASSERT_THAT(answers->front(), IsOk());
+    EXPECT_EQ(*answers->front(), *first->front());
+  }
+  const CollGroupParams& group = **first->front();
+  EXPECT_EQ(group.key, 9);
+  EXPECT_EQ(group.size(), 3);
+  EXPECT_EQ(group.members[2].device, Cpu(2));
+  EXPECT_EQ(hooks_.num_formed, 1);
+  EXPECT_EQ(resolver_->num_instances(), 0u);
+  EXPECT_FALSE(resolver_->has_new_groups());
+}
+
+TEST_F(CompleteGroupTest, InstancesOfTheGroupAreSettledInIt) {
+  const Answers group = Complete(0);
+  const auto call = Request(1, 5);  // Forms the group, and waits for device 0.
+  ASSERT_EQ(group->size(), 1u);
+  EXPECT_TRUE(call->waits());
+  EXPECT_TRUE(resolver_->has_new_groups());
+  EXPECT_THAT(resolver_->DescribeWaiting(Request(5)),
+              HasSubstr("instance phase: rank 0"));
+  const auto other = Request(0, 5);
+  ExpectEnds({call, other}, IsOk());
+  EXPECT_EQ((*call->answers[0])->group, *group->front());
+  EXPECT_EQ(hooks_.num_formed, 1);
+}
+
+TEST_F(CompleteGroupTest, UsesOnlyTheFieldsOfTheGroup) {
+  CollectiveRequest request = Request(1);
+  request.op = Permute{};  // No permutation.
+  const Answers first = Complete(0, request), second = Complete(1);
+  EXPECT_THAT(*first, ElementsAre(IsOk()));
+  EXPECT_THAT(*second, ElementsAre(IsOk()));
+  request.group_size = 0;
+  EXPECT_THAT(*Complete(0, request), ElementsAre(IsInvalidArgument("size 0")));
+  request.group_size = 2;
+  request.rank = 2;
+  EXPECT_THAT(*Complete(0, request), ElementsAre(IsInvalidArgument("rank 2")));
+  EXPECT_THAT(*Complete(0), ElementsAre(IsOk()));
+}
+
+TEST_F(CompleteGroupTest, ACancelledWaitLeavesNothingBehind) {
+  const auto token = std::make_shared<Cancellation>();
+  const Answers first = Complete(0, Request(1), token);
+  token->Cancel(absl::CancelledError("no more"));
+  EXPECT_THAT(*first, ElementsAre(IsCancelled("no more")));
+  EXPECT_EQ(resolver_->num_groups(), 0u);
+}
+
+TEST_F(CompleteGroupTest, FieldsThatDoNotMatchEndTheGroupForAll) {
+  const Answers first = Complete(0);
+  size_ = 3;
+  const Answers second = Complete(1);
+  for (const Answers& answers : {first, second}) {
+    EXPECT_THAT(*answers, ElementsAre(IsInvalidArgument("size 2", "size 3")));
+  }
+  resolver_->EndGroup(9, absl::CancelledError("over"));
+  size_ = 2;
+  const Answers third = Complete(0), fourth = Complete(1);
+  EXPECT_THAT(*fourth, ElementsAre(IsOk()));
+  resolver_->EndGroup(9, absl::CancelledError("over"));
+  EXPECT_THAT((*third->front())->cancellation->status(), IsCancelled("over"));
 }
 
 }  // namespace param_resolver_local_test

@@ -19,6 +19,7 @@ namespace tutti {
 
 // Answer of a leader to a member of a group.
 struct LeaderAnswer {
+  // Without an instance for a call that wants the group alone.
   absl::StatusOr<std::shared_ptr<const CollectiveParams>> params;
 
   // Generation of the group if that generation has failed; else 0.
@@ -36,6 +37,9 @@ struct WaitingCall {
   // and the present one. 0: none.
   uint64_t ended_generation = 0;
   uint64_t living_generation = 0;
+
+  // The member wants the group alone, not an instance.
+  bool group_only = false;
 
   // The member remembers the answer. All its calls before the answer count as
   // one.

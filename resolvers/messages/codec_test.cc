@@ -88,6 +88,15 @@ TEST(ControlCodecTest, ACallOfEachTypeSurvivesTheWire) {
   }
 }
 
+TEST(ControlCodecTest, ACallSaysOfWhichExecutionItIsOrThatItWantsTheGroup) {
+  MemberCall call = Call();
+  EXPECT_EQ(Decode(*EncodeMemberCall(call))->number, std::nullopt);
+  call.number = {.step_id = 0, .execution = 0};
+  EXPECT_EQ(Decode(*EncodeMemberCall(call))->number, call.number);
+  call.number = {.step_id = 5, .execution = UINT64_MAX};
+  EXPECT_EQ(Decode(*EncodeMemberCall(call))->number, call.number);
+}
+
 TEST(ControlCodecTest, CustomOpsTravelByNameAndDoNotRunElsewhere) {
   MemberCall call = Call();
   CollectiveRequest request = *call.request;

@@ -307,8 +307,11 @@ absl::StatusOr<proto::CompleteParams> EncodeMemberCall(const MemberCall& call) {
   *message.mutable_request() = EncodeRequest(*call.request);
   message.set_ended_generation(call.ended_generation);
   message.set_living_generation(call.living_generation);
-  message.set_step(call.number.step_id);
-  message.set_execution(call.number.execution);
+  message.set_group_only(!call.number.has_value());
+  if (call.number.has_value()) {
+    message.set_step(call.number->step_id);
+    message.set_execution(call.number->execution);
+  }
   const proto::Request& request = message.request();
   RETURN_IF_ERROR(CheckType("the device type", request.device_type()));
   RETURN_IF_ERROR(CheckName("the merge op", request.merge_op()));
@@ -327,7 +330,9 @@ absl::StatusOr<MemberCall> DecodeMemberCall(
   call.request = std::make_shared<const CollectiveRequest>(std::move(request));
   call.ended_generation = message.ended_generation();
   call.living_generation = message.living_generation();
-  call.number = {.step_id = message.step(), .execution = message.execution()};
+  if (!message.group_only()) {
+    call.number = {.step_id = message.step(), .execution = message.execution()};
+  }
   RETURN_IF_ERROR(CheckGeneration("ended_generation", call.ended_generation));
   RETURN_IF_ERROR(CheckGeneration("living_generation", call.living_generation));
   if (call.living_generation != 0 &&

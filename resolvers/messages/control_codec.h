@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,7 +49,7 @@ struct MemberCall {
   uint64_t ended_generation = 0;
   uint64_t living_generation = 0;
 
-  CallNumber number;
+  std::optional<CallNumber> number;  // None: wants the group alone.
 };
 
 // Encodes the call. Errors: INVALID_ARGUMENT for names that cannot be sent.

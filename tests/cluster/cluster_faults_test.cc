@@ -762,7 +762,7 @@ TEST_F(GivenUpTest, ACallThatIsBeingToldSaysWhatItIsTold) {
   const auto request = std::make_shared<const CollectiveRequest>(
       AllReduceOf(kGroup, size_, /*instance_key=*/1));
   std::string said;
-  resolver.CompleteParamsAsync(
+  resolver.CompleteInstanceAsync(
       cluster_->Device(1, 0), request, kFirst, /*cancellation=*/nullptr,
       [&](const auto&) { said = resolver.DescribeWaiting(*request); });
   cluster_->RunFor(absl::Seconds(1));

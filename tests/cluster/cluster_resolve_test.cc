@@ -393,7 +393,7 @@ TEST_F(ClusterResolveTest, InstancesOfATaskAreBounded) {
 TEST_F(ClusterResolveTest, ADeviceOfAnotherTaskIsRefused) {
   Begin({.num_tasks = 2});
   absl::Status status;
-  Resolver(1).CompleteParamsAsync(
+  Resolver(1).CompleteInstanceAsync(
       cluster_->Device(0, 0),
       std::make_shared<const CollectiveRequest>(Request()), CallNumber{},
       nullptr, [&](auto params) { status = params.status(); });
@@ -800,6 +800,7 @@ proto::ControlRequest FullCall(const DeviceAttributes& device) {
   call.set_living_generation(2);
   call.set_step(3);
   call.set_execution(4);
+  call.set_group_only(true);
   return message;
 }
 
@@ -996,7 +997,7 @@ TEST(ClusterConcurrencyTest, CallsCancellationsAndEndsFromManyThreads) {
     std::vector<std::shared_ptr<Cancellation>> tokens;
     for (int i = 0; i < kCalls; ++i) {
       tokens.push_back(std::make_shared<Cancellation>());
-      tasks.Get(task)->param_resolver()->CompleteParamsAsync(
+      tasks.Get(task)->param_resolver()->CompleteInstanceAsync(
           devices[task]->devices()[0]->attributes(),
           std::make_shared<const CollectiveRequest>(
               AllReduceOf(i % 3, kTasks, i % 7)),
@@ -1026,6 +1027,99 @@ TEST(ClusterConcurrencyTest, CallsCancellationsAndEndsFromManyThreads) {
     EXPECT_EQ(control->param_resolver()->leader().num_waiting(), 0u);
     tasks.Set(task, nullptr);
   }
+}
+
+// --- Groups without an instance ----------------------------------------------
+
+class ClusterGroupTest : public ClusterResolveTest {
+ protected:
+  std::vector<CallPtr> RequestGroups(const std::vector<int>& tasks) {
+    std::vector<CallPtr> calls;
+    for (int task : tasks) {
+      calls.push_back(cluster_->RequestGroup(task, 0, Request()));
+    }
+    cluster_->RunFor(absl::Seconds(1));
+    return calls;
+  }
+};
+
+TEST_F(ClusterGroupTest, IsFormedOnceOnAllTasksAndLookedUpWithoutAMessage) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Begin({.num_tasks = 3, .seed = seed});
+    const auto calls = RequestGroups({2, 0, 1});
+    ExpectEnds(calls, IsOk());
+    for (int rank = 0; rank < 3; ++rank) {
+      const CollGroupParams& group = *calls[rank]->params().group;
+      EXPECT_EQ(group.generation, calls[0]->params().group->generation);
+      EXPECT_EQ(group.members[rank].device, cluster_->Device(rank, 0));
+    }
+    ExpectNothingWaits();
+    const int64_t messages = cluster_->traffic().messages;
+    for (int task : {0, 1, 2}) {
+      const CallPtr again = cluster_->RequestGroup(task, 0, Request());
+      ExpectEnds({again}, IsOk());
+      CollectiveRequest other_rank = Request();
+      other_rank.rank = 1 - task % 2;
+      EXPECT_THAT(cluster_->RequestGroup(task, 0, other_rank)->status(),
+                  IsInvalidArgument("asks for 3 of type CPU, as rank"));
+    }
+    EXPECT_EQ(cluster_->traffic().messages, messages);
+    const auto settled = Settle(Request());
+    EXPECT_EQ(settled[1]->params().group, calls[2]->params().group);
+    EXPECT_EQ(settled[1]->params().group->generation,
+              calls[0]->params().group->generation);
+  }
+}
+
+TEST_F(ClusterGroupTest, SaysWhoHadNotJoinedAndACancelledCallLeaves) {
+  Begin({.num_tasks = 3});
+  const auto calls = RequestGroups({1, 2});
+  EXPECT_THAT(calls[0]->describe(),
+              AllOf(HasSubstr("group phase: 2 of 3 members had joined group 7"),
+                    HasSubstr("task:1/device:CPU:0")));
+  for (const CallPtr& call : calls) {
+    call->token->Cancel(absl::CancelledError("no more"));
+  }
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectEnds(calls, StatusIs(StatusCode::kCancelled, "no more"));
+  ExpectNothingWaits();
+  EXPECT_EQ(led(0).num_groups(), 0u);
+}
+
+TEST_F(ClusterGroupTest, FormsTheGroupForMembersThatWantAnInstance) {
+  Begin({.num_tasks = 3});
+  const CallPtr settles = cluster_->Request(1, 0, Request());
+  const auto calls = RequestGroups({0, 2});
+  ExpectEnds(calls, IsOk());
+  EXPECT_TRUE(settles->waits());
+  EXPECT_THAT(settles->describe(), HasSubstr("instance phase: rank 0"));
+  const std::vector<CallPtr> others = {cluster_->Request(0, 0, Request()),
+                                       cluster_->Request(2, 0, Request())};
+  cluster_->RunFor(absl::Seconds(1));
+  ExpectEnds(others, IsOk());
+  ExpectEnds({settles}, IsOk());
+}
+
+TEST_F(ClusterGroupTest, TheLossOfATaskEndsItAndCallsForIt) {
+  Begin({.num_tasks = 3});
+  const auto formed = RequestGroups({0, 1, 2});
+  ExpectEnds(formed, IsOk());
+  cluster_->Kill(2);
+  cluster_->RunFor(absl::Seconds(1));
+  for (int task : {0, 1}) {
+    EXPECT_THAT(GroupEnd(formed[task]), IsUnavailable("task 2"));
+  }
+  const auto late = RequestGroups({0, 1});
+  ExpectEnds(late, IsUnavailable("task 2"));
+}
+
+TEST_F(ClusterGroupTest, TheEndOfAStepDoesNotEndACallForIt) {
+  Begin({.num_tasks = 2});
+  const auto calls = RequestGroups({1});
+  for (int64_t step : {-1, 0, 1}) Resolver(0).EndStep(step);
+  EXPECT_TRUE(calls[0]->waits());
+  ExpectEnds(RequestGroups({0}), IsOk());
+  ExpectEnds(calls, IsOk());
 }
 
 }  // namespace cluster_resolve_test

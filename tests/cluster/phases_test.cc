@@ -54,7 +54,7 @@ class GroupPhaseTest : public testing::Test {
       const DeviceAttributes& device, const CollectiveRequest& request,
       std::shared_ptr<Cancellation> cancellation = nullptr) {
     auto answer = std::make_shared<std::optional<Answer>>();
-    resolver_->CompleteParamsAsync(
+    resolver_->CompleteInstanceAsync(
         device, std::make_shared<const CollectiveRequest>(request),
         CallNumber{}, std::move(cancellation),
         [answer](Answer given) { *answer = std::move(given); });
@@ -395,7 +395,7 @@ TEST_F(InstancePhaseTest, ImplementationIsChosenOnceForAllMembers) {
   std::vector<std::shared_ptr<const CollectiveParams>> answers;
   for (int round = 0; round < 3; ++round) {
     for (const Device* device : job_.devices()) {
-      resolver->CompleteParamsAsync(
+      resolver->CompleteInstanceAsync(
           device->attributes(),
           std::make_shared<const CollectiveRequest>(job_.AllReduceRequest(6)),
           CallNumber{}, nullptr, [&](auto params) {
@@ -426,7 +426,7 @@ TEST_F(InstancePhaseTest, ErrorsStayShortHoweverLargeTheGroupIs) {
     std::rotate(permutation.begin(), permutation.begin() + 1,
                 permutation.end());
     request.op = Permute{permutation};
-    resolver->CompleteParamsAsync(
+    resolver->CompleteInstanceAsync(
         {.name = {"worker", 0, 0, "CPU", rank}, .incarnation = 1},
         std::make_shared<const CollectiveRequest>(std::move(request)),
         CallNumber{}, nullptr,

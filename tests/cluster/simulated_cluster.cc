@@ -363,12 +363,30 @@ SimulatedCluster::CallPtr SimulatedCluster::Request(
   call->describe = [process, shared] {
     return process->control->param_resolver()->DescribeWaiting(*shared);
   };
-  process->control->param_resolver()->CompleteParamsAsync(
+  process->control->param_resolver()->CompleteInstanceAsync(
       Device(task, index), shared,
       number.value_or(CallNumber{.execution = ++last_call_}), call->token,
       [this, call](auto answer) {
         call->answered_at = Now();
         call->answers.push_back(std::move(answer));
+      });
+  return call;
+}
+
+SimulatedCluster::CallPtr SimulatedCluster::RequestGroup(
+    int task, int index, const CollectiveRequest& request) {
+  const auto call = std::make_shared<Call>();
+  Process* const process = processes_[task].get();
+  call->describe = [process, request] {
+    return process->control->param_resolver()->DescribeWaiting(request);
+  };
+  process->control->param_resolver()->CompleteGroupAsync(
+      Device(task, index), request, call->token, [this, call](auto group) {
+        call->answered_at = Now();
+        if (!group.ok()) return call->answers.push_back(group.status());
+        auto params = std::make_shared<CollectiveParams>();
+        params->group = *std::move(group);
+        call->answers.emplace_back(std::move(params));
       });
   return call;
 }

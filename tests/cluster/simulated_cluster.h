@@ -122,6 +122,9 @@ class SimulatedCluster {
   CallPtr Request(int task, int index, const CollectiveRequest& request,
                   std::optional<CallNumber> number = std::nullopt);
 
+  // Makes a member's call for the group alone. Its params have nothing else.
+  CallPtr RequestGroup(int task, int index, const CollectiveRequest& request);
+
   // Sends a message as `caller`, bypassing the caller's objects.
   void Send(ControlCaller caller, int to, proto::ControlRequest request,
             ControlDone done);

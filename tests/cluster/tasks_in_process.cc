@@ -26,12 +26,25 @@ class TaskResolver : public ParamResolverInterface {
                std::string task_name)
       : leader_(std::move(leader)), task_name_(std::move(task_name)) {}
 
-  void CompleteParamsAsync(const DeviceAttributes& device,
-                           std::shared_ptr<const CollectiveRequest> request,
-                           CallNumber number,
-                           std::shared_ptr<Cancellation> cancellation,
-                           Done done) override {
-    leader_->CompleteParamsAsync(
+  void CompleteGroupAsync(const DeviceAttributes& device,
+                          const CollectiveRequest& request,
+                          std::shared_ptr<Cancellation> cancellation,
+                          GroupDone done) override {
+    leader_->CompleteGroupAsync(
+        device, request, std::move(cancellation),
+        [this, done = std::move(done)](
+            absl::StatusOr<std::shared_ptr<const CollGroupParams>>
+                group) mutable {
+          if (group.ok()) group = GroupOfTask(**group);
+          std::move(done)(std::move(group));
+        });
+  }
+  void CompleteInstanceAsync(const DeviceAttributes& device,
+                             std::shared_ptr<const CollectiveRequest> request,
+                             CallNumber number,
+                             std::shared_ptr<Cancellation> cancellation,
+                             Done done) override {
+    leader_->CompleteInstanceAsync(
         device, std::move(request), number, std::move(cancellation),
         [this, done = std::move(done)](
             absl::StatusOr<std::shared_ptr<const CollectiveParams>>
@@ -51,19 +64,22 @@ class TaskResolver : public ParamResolverInterface {
   std::shared_ptr<const CollectiveParams> OfTask(
       const CollectiveParams& params) {
     auto mine = std::make_shared<CollectiveParams>(params);
-    MutexLock lock(&mu_);
-    std::weak_ptr<const CollGroupParams>& known =
-        groups_[params.group->generation];
-    mine->group = known.lock();
-    if (mine->group == nullptr) {
-      auto group = std::make_shared<CollGroupParams>(*params.group);
-      group->resources = std::make_shared<GroupResources>();
-      known = group;
-      mine->group = std::move(group);
-    }
+    mine->group = GroupOfTask(*params.group);
     mine->task = std::make_shared<const CollTaskParams>(
         MembersOfTask(*mine->group, task_name_));
     return mine;
+  }
+
+  std::shared_ptr<const CollGroupParams> GroupOfTask(
+      const CollGroupParams& params) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    std::weak_ptr<const CollGroupParams>& known = groups_[params.generation];
+    std::shared_ptr<const CollGroupParams> group = known.lock();
+    if (group != nullptr) return group;
+    auto added = std::make_shared<CollGroupParams>(params);
+    added->resources = std::make_shared<GroupResources>();
+    known = added;
+    return added;
   }
 
   const std::shared_ptr<ParamResolverLocal> leader_;

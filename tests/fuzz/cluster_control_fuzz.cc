@@ -240,7 +240,7 @@ class Task {
     const auto request = std::make_shared<const CollectiveRequest>(
         RequestOf(type, size, input.Choice(4)));
     const WaitingPtr waiting = Expect();
-    control_->param_resolver()->CompleteParamsAsync(
+    control_->param_resolver()->CompleteInstanceAsync(
         DeviceOf(this_task_), request, CallNumber{}, waiting->token,
         [waiting, request](const auto& params) {
           ++waiting->num_answers;

@@ -529,9 +529,15 @@ constexpr GroupKey kGroup = 7;
 // Answers at once that a barrier is settled, in which the device has rank 0.
 class ResolverDouble : public ParamResolverInterface {
  public:
-  void CompleteParamsAsync(const DeviceAttributes& device,
-                           std::shared_ptr<const CollectiveRequest>, CallNumber,
-                           std::shared_ptr<Cancellation>, Done done) override {
+  void CompleteGroupAsync(const DeviceAttributes&, const CollectiveRequest&,
+                          std::shared_ptr<Cancellation>,
+                          GroupDone done) override {
+    std::move(done)(absl::UnimplementedError("no group"));
+  }
+  void CompleteInstanceAsync(const DeviceAttributes& device,
+                             std::shared_ptr<const CollectiveRequest>,
+                             CallNumber, std::shared_ptr<Cancellation>,
+                             Done done) override {
     CollGroupParams group;
     group.key = kGroup;
     group.generation = 1;
@@ -600,17 +606,17 @@ TEST(UnknownImplementationTest, IsGivenUpSoThatOtherTasksDoNotWait) {
 // Answers when the test says so.
 class LateResolver : public ResolverDouble {
  public:
-  void CompleteParamsAsync(const DeviceAttributes& device,
-                           std::shared_ptr<const CollectiveRequest> request,
-                           CallNumber number,
-                           std::shared_ptr<Cancellation> cancellation,
-                           Done done) override {
+  void CompleteInstanceAsync(const DeviceAttributes& device,
+                             std::shared_ptr<const CollectiveRequest> request,
+                             CallNumber number,
+                             std::shared_ptr<Cancellation> cancellation,
+                             Done done) override {
     answer = [this, &device, request = std::move(request), number,
               cancellation = std::move(cancellation),
               done = std::move(done)]() mutable {
-      ResolverDouble::CompleteParamsAsync(device, std::move(request), number,
-                                          std::move(cancellation),
-                                          std::move(done));
+      ResolverDouble::CompleteInstanceAsync(device, std::move(request), number,
+                                            std::move(cancellation),
+                                            std::move(done));
     };
   }
 

@@ -163,7 +163,7 @@ std::string PerfRunner::NameOfChoice(const Requests& requests) {
   // each rank has requested it equally often. The parameters are known, so no
   // call waits.
   for (size_t i = 0; i < requests.size(); ++i) {
-    party_->manager().param_resolver().CompleteParamsAsync(
+    party_->manager().param_resolver().CompleteInstanceAsync(
         party_->devices()[i]->attributes(), requests[i], CallNumber{},
         /*cancellation=*/nullptr, [&name](auto params) {
           if (!params.ok()) return;
