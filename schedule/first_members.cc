@@ -8,7 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "framework/collective/group_resources.h"
-#include "schedule/ranks_in_keys.h"
+#include "framework/collective/ranks_in_keys.h"
 #include "tutti/params.h"
 #include "tutti/reduction.h"
 #include "tutti/tensor.h"

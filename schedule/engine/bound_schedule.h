@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "framework/collective/ranks_in_keys.h"
 #include "schedule/chunk_map.h"
 #include "schedule/compiled_schedule.h"
 #include "schedule/engine/scratch_pool.h"
-#include "schedule/ranks_in_keys.h"
 #include "tutti/params.h"
 #include "tutti/schedule.h"
 #include "tutti/tensor.h"

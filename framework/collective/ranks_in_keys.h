@@ -1,5 +1,5 @@
-#ifndef TUTTI_SCHEDULE_RANKS_IN_KEYS_H_
-#define TUTTI_SCHEDULE_RANKS_IN_KEYS_H_
+#ifndef TUTTI_FRAMEWORK_COLLECTIVE_RANKS_IN_KEYS_H_
+#define TUTTI_FRAMEWORK_COLLECTIVE_RANKS_IN_KEYS_H_
 
 #include <vector>
 
@@ -14,4 +14,4 @@ struct RanksInKeys {
 
 }  // namespace tutti
 
-#endif  // TUTTI_SCHEDULE_RANKS_IN_KEYS_H_
+#endif  // TUTTI_FRAMEWORK_COLLECTIVE_RANKS_IN_KEYS_H_
