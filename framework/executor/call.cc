@@ -10,6 +10,8 @@
 #include "framework/collective/member_params.h"
 #include "framework/collective/request_fields.h"
 #include "framework/executor/call_args.h"
+#include "framework/executor/point_to_point.h"
+#include "framework/peer/message_key.h"
 #include "framework/tensor/device_copies.h"
 #include "tutti/implementation.h"
 
@@ -55,7 +57,7 @@ void Call::operator delete(void* block) {
 
 void Call::Execute(CollectiveExecutor& executor, CollectiveArgs& args,
                    StatusCallback&& done) {
-  Call* const call = new Call(executor, args.device, /*is_preparation=*/false);
+  Call* const call = new Call(executor, args.device, Kind::kExecution);
   call->done_ = std::move(done);
   if (call->done_ == nullptr) call->done_ = [](absl::Status) {};
   call->Begin(args);
@@ -63,7 +65,7 @@ void Call::Execute(CollectiveExecutor& executor, CollectiveArgs& args,
 
 void Call::Prepare(CollectiveExecutor& executor, CollectiveArgs& args,
                    CollectiveExecutor::PrepareCallback done) {
-  Call* const call = new Call(executor, args.device, /*is_preparation=*/true);
+  Call* const call = new Call(executor, args.device, Kind::kPreparation);
   if (done == nullptr) done = [](auto) {};
   call->done_ = [call, done = std::move(done)](absl::Status status) mutable {
     if (!status.ok()) return std::move(done)(std::move(status));
@@ -72,8 +74,26 @@ void Call::Prepare(CollectiveExecutor& executor, CollectiveArgs& args,
   call->Begin(args);
 }
 
-Call::Call(CollectiveExecutor& executor, Device* device, bool is_preparation)
-    : is_preparation_(is_preparation) {
+void Call::SendOrRecv(CollectiveExecutor& executor, PointToPointArgs& args,
+                      bool sends, StatusCallback done) {
+  if (done == nullptr) done = [](absl::Status) {};
+  auto message = MakeMessage(args, sends, *executor.core().options().devices);
+  if (!message.ok()) {
+    return FinishOnTrampoline(std::move(done), message.status());
+  }
+  Call* const call = new Call(executor, args.device, Kind::kMessage);
+  call->done_ = std::move(done);
+  CollectiveArgs of_call = {.device = args.device,
+                            .request = std::move(message->request),
+                            .input = sends ? args.tensor : Tensor(),
+                            .output = &args.tensor,
+                            .deadline = args.deadline,
+                            .cancellation = args.cancellation};
+  call->Begin(of_call, std::move(message->params));
+}
+
+Call::Call(CollectiveExecutor& executor, Device* device, Kind kind)
+    : kind_(kind) {
   context_.executor = &executor;
   context_.device = device;
 }
@@ -83,7 +103,8 @@ Call::~Call() {
   if (member_ != nullptr) core().executions().Release(*member_);
 }
 
-void Call::Begin(CollectiveArgs& args) {
+void Call::Begin(CollectiveArgs& args,
+                 std::shared_ptr<const CollectiveParams> message) {
   ExecutionTable::Joined joined = Join(args);
   if (joined.execution == nullptr) {  // No other member knows of the call yet.
     const absl::Status aborted = core().aborted().status();
@@ -92,6 +113,10 @@ void Call::Begin(CollectiveArgs& args) {
   }
   context_.execution = joined.execution;
   settled_ = joined.settled;
+  if (message != nullptr) {  // First: from now on, an end reaches the peer.
+    joined.status.Update(Settle(std::move(message), args));
+    if (!joined.status.ok()) return FinishEarly(args, std::move(joined.status));
+  }
   if (args.cancellation != nullptr || args.deadline != absl::InfiniteFuture()) {
     WatchLimits(args);
   }
@@ -103,8 +128,11 @@ void Call::Begin(CollectiveArgs& args) {
     return FinishEarly(args, execution.cancellation.status());
   }
   absl::Status status = std::move(joined.status);
-  if (status.ok()) status = CheckTogether(args, is_preparation_);
+  if (status.ok()) {
+    status = CheckTogether(args, kind_ == Kind::kPreparation);
+  }
   if (!status.ok()) return FinishEarly(args, std::move(status));
+  if (kind_ == Kind::kMessage) return Check(args);
   if (settled_ == nullptr || settled_->group_end->cancelled()) {
     return Resolve(std::move(args));
   }
@@ -128,11 +156,10 @@ ExecutionTable::Joined Call::Join(const CollectiveArgs& args) {
                              " called a collective without a request"))};
   }
   const auto owner = [this] { return context_.executor->shared_from_this(); };
-  ExecutionTable& executions = core().executions();
   ExecutionTable::Joined joined =
-      is_preparation_
-          ? executions.JoinPreparation(args.device, *args.request, owner)
-          : executions.Join(args.device, *args.request, args.execution, owner);
+      kind_ == Kind::kPreparation
+          ? table().JoinPreparation(args.device, *args.request, owner)
+          : table().Join(args.device, *args.request, args.execution, owner);
   if (joined.forgotten != nullptr) {
     for (const ExecKey& key : joined.forgotten->keys) {
       context_.executor->peers().ForgetExecution(key);
@@ -168,8 +195,8 @@ absl::Status Call::Settle(std::shared_ptr<const CollectiveParams> params,
   RETURN_IF_ERROR(MakeSettled(std::move(own), args));
   core().WatchGroup(*settled_->params->group,
                     context_.executor->weak_from_this());
-  const absl::Status status = core().executions().Settle(
-      args.device, *context_.execution, own_settled_);
+  const absl::Status status =
+      table().Settle(args.device, *context_.execution, own_settled_);
   if (absl::IsFailedPrecondition(status)) {
     // Ends the group: others may wait in an execution of another number.
     core().options().param_resolver->EndGroup(args.request->group_key, status);
@@ -209,7 +236,7 @@ absl::Status Call::MakeSettled(std::shared_ptr<const CollectiveParams> params,
 void Call::Check(CollectiveArgs& args) {
   phase_.store(Phase::kDependencies, std::memory_order_release);
   absl::Status status = PrepareContext(args);
-  if (!status.ok() || is_preparation_) {
+  if (!status.ok() || kind_ == Kind::kPreparation) {
     return FinishEarly(args, std::move(status));
   }
   settled_->has_dependencies ? WaitForDependencies() : Run();
@@ -221,6 +248,9 @@ absl::Status Call::PrepareContext(CollectiveArgs& args) {
   context_.exec_key = {settled_->generation, context_.executor->step_id(),
                        execution.id.group_key, execution.id.instance_key,
                        execution.number};
+  if (kind_ == Kind::kMessage) {
+    context_.first_tag = PathOf(execution.id.instance_key).tag;
+  }
   RETURN_IF_ERROR(core().StatusOf(*settled_, context_));
   RETURN_IF_ERROR(PrepareMemberBuffers(*settled_, &args, &context_));
   return settled_->implementation->InitializeCollectiveContext(&context_);
@@ -279,9 +309,9 @@ void Call::Finish(absl::Status status) {
   if (!status.ok()) {
     core.FailExecution(execution, std::move(status));
     status = execution.cancellation.status();
-  } else if (is_preparation_ && member_ == nullptr) {
+  } else if (kind_ == Kind::kPreparation && member_ == nullptr) {
     return FinishPreparation();
-  } else {
+  } else if (kind_ != Kind::kMessage) {
     core.ShowObserver(context_, *settled_->request);
   }
   const ExecutorCore::Part part{&execution, context_.launched};

@@ -2,6 +2,7 @@
 #define TUTTI_FRAMEWORK_EXECUTOR_CALL_H_
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -19,10 +20,11 @@
 namespace tutti {
 
 // Part of one member in one execution, from its arrival to its `done`: join,
-// settle, check, wait for dependencies, run, finish. It has two entries:
+// settle, check, wait for dependencies, run, finish. It has three entries:
 //  - Execute() and Prepare() make a call that passes all of these. A member
 //    whose instance was settled by an earlier call goes on at once. A call of
 //    Prepare() ends after the check and becomes a PreparedCollective.
+//  - SendOrRecv() makes a call that is settled from the start.
 //  - Start() of what is prepared only joins and runs. If that is not enough
 //    (limits, dependencies, a new group, segments to pack), it makes a call of
 //    its own.
@@ -37,6 +39,8 @@ class Call {
                       StatusCallback&& done);
   static void Prepare(CollectiveExecutor& executor, CollectiveArgs& args,
                       CollectiveExecutor::PrepareCallback done);
+  static void SendOrRecv(CollectiveExecutor& executor, PointToPointArgs& args,
+                         bool sends, StatusCallback done);
 
   ~Call();
   Call(const Call&) = delete;
@@ -52,13 +56,17 @@ class Call {
   enum class Phase { kResolve, kDependencies, kRun };
 
   // Inline: every call goes through these phases, which call.cc alone runs.
-  inline Call(CollectiveExecutor& executor, Device* device,
-              bool is_preparation);
-  void Begin(CollectiveArgs& args);
+  enum class Kind : uint8_t { kExecution, kPreparation, kMessage };
+  inline Call(CollectiveExecutor& executor, Device* device, Kind kind);
+  // `message`: params that settle a message; null for other calls.
+  void Begin(CollectiveArgs& args,
+             std::shared_ptr<const CollectiveParams> message = nullptr);
   inline ExecutionTable::Joined Join(const CollectiveArgs& args);
   void WatchLimits(const CollectiveArgs& args);
   void StopWatching();  // REQUIRES: there are limits.
+  std::string DescribeName(const CollectiveRequest& request) const;
   std::string DescribeWait(const CollectiveRequest& request) const;
+  std::string DescribeUnmatched(const CollectiveRequest& request) const;
   std::string DescribeNotLaunched() const;
   std::string DescribeAbsent() const;
   void Resolve(CollectiveArgs args);
@@ -88,13 +96,16 @@ class Call {
   bool Claim(StatusCallback* done);
   void StartCall(PreparedCollective::Limits limits, StatusCallback done);
   ExecutorCore& core() const { return context_.executor->core(); }
+  ExecutionTable& table() const {
+    return kind_ == Kind::kMessage ? core().messages() : core().executions();
+  }
 
   StatusCallback done_;
   const SettledFacts* settled_ = nullptr;  // Of the table, or `own_settled_`.
   std::shared_ptr<const SettledFacts> own_settled_;
   CollectiveContext context_;
   std::atomic<Phase> phase_{Phase::kResolve};
-  const bool is_preparation_;
+  const Kind kind_;
   std::shared_ptr<Watch> watch_;  // Null without limits.
 
   // Set once prepared.

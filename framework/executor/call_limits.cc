@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/cord.h"
@@ -15,6 +16,7 @@
 #include "framework/base/mutex.h"
 #include "framework/base/rank_list.h"
 #include "framework/executor/call.h"
+#include "framework/peer/message_key.h"
 
 namespace tutti {
 namespace {
@@ -59,18 +61,17 @@ struct Call::Watch {
 };
 
 void Call::Watch::OnDeadline() {
-  std::string wait;
+  std::string name, wait;
   {
     MutexLock lock(&mu);
     if (call == nullptr) return;
+    name = call->DescribeName(*request);
     wait = call->DescribeWait(*request);
   }
   executor->core().FailExecution(
       *execution,
       absl::DeadlineExceededError(absl::StrCat(
-          Name(TypeOf(request->op)), " of group ", request->group_key,
-          ", instance ", request->instance_key, ", called by ", caller,
-          ": the deadline passed after ",
+          name, ", called by ", caller, ": the deadline passed after ",
           Rounded(executor->environment().clock->Now() - start), ", ", wait)));
 }
 
@@ -116,7 +117,42 @@ void Call::StopWatching() {
   watch_ = nullptr;
 }
 
+std::string Call::DescribeName(const CollectiveRequest& request) const {
+  if (kind_ != Kind::kMessage) {
+    return absl::StrCat(Name(TypeOf(request.op)), " of group ",
+                        request.group_key, ", instance ", request.instance_key);
+  }
+  const MessagePath path = PathOf(request.instance_key);
+  const bool sends = request.rank == 0;
+  return absl::StrCat(sends ? "send to rank " : "recv from rank ",
+                      sends ? path.to : path.from, ", tag ", path.tag,
+                      " of group ", request.group_key);
+}
+
+// Names the other side of a message, and says how far it is.
+std::string Call::DescribeUnmatched(const CollectiveRequest& request) const {
+  const CollectiveParams& params = *settled_->params;
+  const int other = 1 - request.rank;
+  const bool sends = request.rank == 0;
+  const MessagePath path = PathOf(request.instance_key);
+  const std::string name = params.group->members[other].device.name.ToString();
+  const std::vector<std::string> joined =
+      table().JoinedNames(*context_.execution);
+  const bool came = absl::c_linear_search(joined, name);
+  const uint64_t number = context_.execution->number - kMessages;
+  const bool is_local = params.task->is_local[other];
+  return absl::StrCat("rank ", sends ? path.to : path.from, " (", name,
+                      ") had ", sends ? "received " : "sent ",
+                      came ? "part of it"
+                      : number == 0
+                          ? "nothing with this tag"
+                          : absl::StrCat("message ", number - 1,
+                                         " with this tag and not the next"),
+                      came || is_local ? "" : ", or not all of it");
+}
+
 std::string Call::DescribeWait(const CollectiveRequest& request) const {
+  if (kind_ == Kind::kMessage) return DescribeUnmatched(request);
   switch (phase_.load()) {
     case Phase::kResolve: {
       const std::string waiting =

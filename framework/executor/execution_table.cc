@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/peer/message_key.h"
 
 namespace tutti {
 namespace {
@@ -25,10 +26,11 @@ constexpr size_t kMaxSpare = 2;
 }  // namespace
 
 ExecutionTable::ExecutionTable(int64_t step_id, size_t num_local_devices,
-                               size_t max_entries, IsLocal is_local)
+                               size_t max_entries, IsLocal is_local,
+                               uint64_t first_number)
     : step_id_(step_id),
       is_local_(std::move(is_local)),
-      entries_(num_local_devices, max_entries) {}
+      entries_(num_local_devices, max_entries, first_number) {}
 
 ExecutionTable::~ExecutionTable() = default;
 
@@ -238,7 +240,11 @@ absl::Status ExecutionTable::CheckGeneration(const TableMember& member,
              : member.settled->generation == group.generation;
   if (is_counted_alike || member.gives_numbers) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      "instance ", member.id.instance_key, " of group ", group.key,
+      member.num_calls < kMessages
+          ? absl::StrCat("instance ", member.id.instance_key)
+          : absl::StrCat("the message of ",
+                         ToString(PathOf(member.id.instance_key))),
+      " of group ", group.key,
       is_new ? " was called by others before"
              : absl::StrCat(" ran in generation ", member.settled->generation,
                             " of the group before"),
@@ -291,8 +297,9 @@ std::shared_ptr<const void> ExecutionTable::EndIfAllLeft(
   if (execution.num_left_ < execution.joined_.size()) return nullptr;
   // Members need not prepare equally often: a later one misses nothing but a
   // failure.
-  const bool may_end_early =
-      execution.number >= kPreparations && !execution.cancellation.cancelled();
+  const bool may_end_early = execution.number >= kPreparations &&
+                             execution.number < kMessages &&
+                             !execution.cancellation.cancelled();
   if (execution.num_left_ < instance.num_expected && !may_end_early) {
     return nullptr;
   }

@@ -37,6 +37,9 @@ namespace tutti {
 // An execution stays until all members of this process took part in it and
 // left. A member that comes late thus learns that the execution failed.
 //
+// An executor has one table for collectives and one for messages, whose
+// executions are counted from kMessages on.
+//
 // The table's owner lives as long as a member is in an execution. Thread-safe;
 // the table runs no callbacks but HoldOwner and IsLocal.
 class ExecutionTable {
@@ -65,7 +68,7 @@ class ExecutionTable {
   using IsLocal = absl::AnyInvocable<bool(const Device*) const>;
 
   ExecutionTable(int64_t step_id, size_t num_local_devices, size_t max_entries,
-                 IsLocal is_local);
+                 IsLocal is_local, uint64_t first_number = 0);
   ~ExecutionTable();
   ExecutionTable(const ExecutionTable&) = delete;
   ExecutionTable& operator=(const ExecutionTable&) = delete;

@@ -35,6 +35,13 @@ ExecutorCore::ExecutorCore(ExecutorOptions options)
                   [this](const Device* device) {
                     return options_.devices->Owns(device);
                   }),
+      messages_(
+          options_.step_id, options_.devices->devices().size(),
+          options_.max_entries,
+          [this](const Device* device) {
+            return options_.devices->Owns(device);
+          },
+          kMessages),
       dependencies_([this](InstanceId id, uint64_t number) {
         return executions_.HasLaunched(id, number);
       }) {}
@@ -50,8 +57,10 @@ void ExecutorCore::StartAbort(absl::Status reason) {
   // Aborts all transfers at once. Otherwise each execution would search all
   // waiting transfers for its own.
   options_.peers->StartAbort(first);
-  for (const auto& execution : executions_.Running()) {
-    FailExecution(*execution, first);
+  for (ExecutionTable* const table : {&executions_, &messages_}) {
+    for (const auto& execution : table->Running()) {
+      FailExecution(*execution, first);
+    }
   }
 }
 
@@ -76,7 +85,8 @@ void ExecutorCore::FailExecution(Execution& execution, absl::Status status) {
 }
 
 void ExecutorCore::CancelTransfers(Execution& execution) {
-  const auto key = executions_.BeginCancel(execution);
+  ExecutionTable& table = TableOf(execution.number);
+  const auto key = table.BeginCancel(execution);
   if (!key.has_value()) return;
   const absl::Status reason = execution.cancellation.status();
   const bool has_group = key->generation != 0;
@@ -84,20 +94,23 @@ void ExecutorCore::CancelTransfers(Execution& execution) {
     options_.peers->CancelExecution(ExecutionTable::GroupOf(execution), *key,
                                     reason);
   }
-  // Members that come later join another generation.
-  if (!has_group ||
-      ExecutionTable::GroupOf(execution).cancellation->cancelled()) {
+  // Members that come later join another generation. Both sides of a message
+  // know its group.
+  const bool goes_on =
+      !has_group ||
+      ExecutionTable::GroupOf(execution).cancellation->cancelled();
+  if (goes_on && !IsMessage(*key)) {
     options_.param_resolver->GiveUp(
         execution.id, {.step_id = key->step, .execution = key->execution},
         reason);
   }
-  const auto forgotten = executions_.EndCancel(execution);
+  const auto forgotten = table.EndCancel(execution);
   if (forgotten.has_value()) options_.peers->ForgetExecution(*forgotten);
 }
 
 void ExecutorCore::OnEndedByPeer(const ExecKey& exec,
                                  const absl::Status& reason) {
-  const auto execution = executions_.Find(exec);
+  const auto execution = TableOf(exec.execution).Find(exec);
   if (execution != nullptr) FailExecution(*execution, reason);
 }
 
@@ -127,8 +140,10 @@ void ExecutorCore::WatchGroup(const CollGroupParams& group,
           MutexLock lock(&mu_);
           watched_groups_.erase(end);
         }
-        for (const auto& execution : executions_.RunningIn(key, generation)) {
-          FailExecution(*execution, reason);
+        for (ExecutionTable* const table : {&executions_, &messages_}) {
+          for (const auto& execution : table->RunningIn(key, generation)) {
+            FailExecution(*execution, reason);
+          }
         }
       });
   MutexLock lock(&mu_);
@@ -163,7 +178,8 @@ void ExecutorCore::EndPart(const Part& part, absl::Status status,
 ExecutorCore::Owner ExecutorCore::Leave(
     Execution& execution, const ExecutionTable::Leaving& leaving) {
   const InstanceId id = execution.id;
-  ExecutionTable::Left left = executions_.Leave(execution, leaving);
+  ExecutionTable::Left left =
+      TableOf(execution.number).Leave(execution, leaving);
   if (left.to_forget.has_value()) {
     options_.peers->ForgetExecution(*left.to_forget);
   }

@@ -11,6 +11,7 @@
 #include "framework/base/mutex.h"
 #include "framework/executor/dependency_tracker.h"
 #include "framework/executor/execution_table.h"
+#include "framework/peer/message_key.h"
 #include "tutti/collective.h"
 #include "tutti/device.h"
 #include "tutti/environment.h"
@@ -54,7 +55,11 @@ class ExecutorCore {
 
   const ExecutorOptions& options() const { return options_; }
   const Cancellation& aborted() const { return aborted_; }
-  ExecutionTable& executions() { return executions_; }
+  ExecutionTable& executions() { return executions_; }  // Of collectives.
+  ExecutionTable& messages() { return messages_; }
+  ExecutionTable& TableOf(uint64_t number) {
+    return number < kMessages ? executions_ : messages_;
+  }
   DependencyTracker& dependencies() { return dependencies_; }
 
   // Implement the functions of CollectiveExecutor.
@@ -123,6 +128,7 @@ class ExecutorCore {
   const ExecutorOptions options_;
   Cancellation aborted_;
   ExecutionTable executions_;
+  ExecutionTable messages_;
   DependencyTracker dependencies_;
   Mutex mu_;
   absl::flat_hash_map<std::shared_ptr<Cancellation>, Cancellation::WatchId>

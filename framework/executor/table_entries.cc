@@ -58,8 +58,11 @@ std::optional<uint64_t> TableMember::TakeNumber(std::optional<uint64_t> number,
   return number;
 }
 
-TableEntries::TableEntries(size_t num_local_devices, size_t max_entries)
-    : num_local_devices_(num_local_devices), max_entries_(max_entries) {}
+TableEntries::TableEntries(size_t num_local_devices, size_t max_entries,
+                           uint64_t first_number)
+    : num_local_devices_(num_local_devices),
+      max_entries_(max_entries),
+      first_number_(first_number) {}
 
 TableEntries::~TableEntries() = default;
 
@@ -80,6 +83,7 @@ TableMember& TableEntries::AddMember(const Device* device,
   entry->device = device;
   entry->id = id;
   entry->instance = instance.get();
+  entry->num_calls = first_number_;
   names_.try_emplace(device, device->full_name());
   return *entry;
 }

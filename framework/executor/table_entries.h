@@ -152,7 +152,9 @@ class TableEntries {
     std::vector<std::shared_ptr<const void>> rest;  // Freed without the lock.
   };
 
-  TableEntries(size_t num_local_devices, size_t max_entries);
+  // `first_number`: number of the first execution of each instance.
+  TableEntries(size_t num_local_devices, size_t max_entries,
+               uint64_t first_number);
   ~TableEntries();
   TableEntries(const TableEntries&) = delete;
   TableEntries& operator=(const TableEntries&) = delete;
@@ -218,6 +220,7 @@ class TableEntries {
 
   const size_t num_local_devices_;
   const size_t max_entries_;
+  const uint64_t first_number_;
 };
 
 }  // namespace tutti

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/rank_list.h"
+#include "framework/peer/message_key.h"
 #include "tutti/peer_access.h"
 
 namespace tutti {
@@ -247,12 +248,23 @@ size_t BufRendezvous::num_waiting() const {
 }
 
 std::string ToString(const ExecKey& key) {
-  return absl::StrCat("step ", key.step, ", group ", key.group, " (generation ",
-                      key.generation, "), instance ", key.instance,
-                      ", execution ", key.execution);
+  std::string group = absl::StrCat("step ", key.step, ", group ", key.group,
+                                   " (generation ", key.generation, "), ");
+  if (!IsMessage(key)) {
+    return absl::StrCat(group, "instance ", key.instance, ", execution ",
+                        key.execution);
+  }
+  return absl::StrCat(group, "message ", key.execution - kMessages, " of ",
+                      ToString(PathOf(key.instance)));
+}
+
+std::string ToString(const MessagePath& path) {
+  return absl::StrCat("rank ", path.from, " to rank ", path.to, ", tag ",
+                      path.tag);
 }
 
 std::string ToString(const BufKey& key) {
+  if (IsMessage(key.exec)) return ToString(key.exec);
   return absl::StrCat(ToString(key.exec), ", rank ", key.from, " to rank ",
                       key.to, ", tag ", key.tag);
 }

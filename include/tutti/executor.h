@@ -139,6 +139,26 @@ struct CollectiveArgs {
   std::optional<uint64_t> execution;
 };
 
+// Side of a message between two members of a group.
+struct PointToPointArgs {
+  // Member: one of the manager's devices. Outlives `done`.
+  Device* device = nullptr;
+
+  // Group of both members, from ParamResolverInterface::CompleteGroupAsync().
+  std::shared_ptr<const CollGroupParams> group;
+
+  int peer = -1;    // Rank of the other member.
+  int32_t tag = 0;  // Not negative.
+
+  // Bytes to send, or the place of the received ones. Belongs to the message
+  // until `done`.
+  Tensor tensor;
+
+  // Limits from the call to `done`.
+  absl::Time deadline = absl::InfiniteFuture();
+  std::shared_ptr<Cancellation> cancellation;
+};
+
 // Default threshold in bytes of all inputs and outputs: from this size on,
 // results are written past the caches. Measured with 32 MiB of last-level
 // cache.
@@ -186,6 +206,27 @@ class CollectiveExecutor
   // INVALID_ARGUMENT if `args.execution` is set. `done` runs as in
   // ExecuteAsync().
   void Prepare(CollectiveArgs args, PrepareCallback done);
+
+  // Send a tensor to another member of a group, and receive one. In a step, the
+  // n-th send from a member to another one under a tag meets the n-th receive
+  // there. Calls that fail count, too: the other side gets the same error. Both
+  // `done` run when the bytes have been read; bytes that nobody receives keep
+  // their sender waiting. `done` runs as in ExecuteAsync(); the order of calls
+  // on several threads is the caller's business.
+  //
+  // Errors, on both sides: INVALID_ARGUMENT with both sizes and dtypes if they
+  // differ; DEADLINE_EXCEEDED with the missing side and the time waited; the
+  // reason of a cancellation, of the step's abort, or of the group's end;
+  // FAILED_PRECONDITION in a step where the same messages used an earlier
+  // generation of the group, if it has members in other tasks. Errors of this
+  // call alone, which does not count: INVALID_ARGUMENT for wrong arguments.
+  void SendAsync(PointToPointArgs args, StatusCallback done);
+  void RecvAsync(PointToPointArgs args, StatusCallback done);
+
+  // Does both at once. `done` gets the first error, after both have ended. Also
+  // INVALID_ARGUMENT if the two tensors overlap.
+  void SendRecvAsync(PointToPointArgs send, PointToPointArgs recv,
+                     StatusCallback done);
 
   // Ends all pending and later calls of this step with `reason`. The first
   // reason stays.

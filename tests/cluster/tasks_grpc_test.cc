@@ -370,5 +370,106 @@ TEST_F(OutfeedGrpcTest, TheEndOfTheGroupEndsBothEnds) {
   EXPECT_THAT(pair_->Shutdown(), IsUnavailable("reformed"));
 }
 
+// Messages around a ring of tasks, each with one place and one piece of memory.
+class PointToPointGrpcTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto runtimes = JoinedGrpcTasks(kTasks, environment_.get());
+    ASSERT_THAT(runtimes, IsOk());
+    runtimes_ = *std::move(runtimes);
+    groups_.resize(kTasks);
+    BlockingCounter formed(kTasks);
+    for (int task = 0; task < kTasks; ++task) {
+      runtimes_[task]->manager().param_resolver().CompleteGroupAsync(
+          runtimes_[task]->devices()[0]->attributes(),
+          {.group_key = 1, .group_size = kTasks, .rank = task}, nullptr,
+          [&, task](auto group) {
+            EXPECT_THAT(group, IsOk());
+            if (group.ok()) groups_[task] = *group;
+            formed.DecrementCount();
+          });
+    }
+    formed.Wait();
+  }
+
+  PointToPointArgs Args(int task, int peer, int tag, int64_t num_elements,
+                        float value) {
+    Tensor tensor =
+        *Tensor::Allocate(DType::kFloat32, TensorShape::Vector(num_elements));
+    std::fill_n(reinterpret_cast<float*>(tensor.mutable_data()), num_elements,
+                value);
+    return {.device = runtimes_[task]->devices()[0],
+            .group = groups_[task],
+            .peer = peer,
+            .tag = tag,
+            .tensor = std::move(tensor)};
+  }
+  std::shared_ptr<CollectiveExecutor> ExecutorOf(int task) {
+    return runtimes_[task]->manager().FindOrCreate(/*step_id=*/1);
+  }
+
+  DefaultEnvironment environment_{2};
+  std::vector<std::unique_ptr<ClusterRuntime>> runtimes_;
+  std::vector<std::shared_ptr<const CollGroupParams>> groups_;
+};
+
+TEST_F(PointToPointGrpcTest, MessagesOfAllSizesArriveInTheirOrder) {
+  constexpr int64_t kCounts[] = {0, 1, 7, 1001, 300'000};
+  constexpr int kMessages = 20;
+  BlockingCounter ended(kTasks * kMessages);
+  std::vector<Tensor> places;
+  for (int i = 0; i < kMessages; ++i) {
+    for (int task = 0; task < kTasks; ++task) {
+      const int64_t count = kCounts[i % 5];
+      auto recv = Args(task, (task + kTasks - 1) % kTasks, i % 3, count, -1);
+      places.push_back(recv.tensor);
+      ExecutorOf(task)->SendRecvAsync(
+          Args(task, (task + 1) % kTasks, i % 3, count,
+               static_cast<float>(100 * task + i)),
+          std::move(recv), [&](const absl::Status& status) {
+            EXPECT_THAT(status, IsOk());
+            ended.DecrementCount();
+          });
+    }
+  }
+  ended.Wait();
+  for (int i = 0; i < kMessages; ++i) {
+    for (int task = 0; task < kTasks; ++task) {
+      const Tensor& place = places[static_cast<size_t>(i * kTasks + task)];
+      const auto* const values = reinterpret_cast<const float*>(place.data());
+      const auto expected =
+          static_cast<float>(100 * ((task + kTasks - 1) % kTasks) + i);
+      EXPECT_EQ(std::count(values, values + place.num_elements(), expected),
+                place.num_elements());
+    }
+  }
+}
+
+TEST_F(PointToPointGrpcTest, AMistakeAndAnEndReachBothTasks) {
+  absl::Status sent, received, waited;
+  BlockingCounter differ(2), end(1);
+  ExecutorOf(0)->SendAsync(Args(0, 1, 0, 7, 1), [&](absl::Status status) {
+    sent = std::move(status);
+    differ.DecrementCount();
+  });
+  ExecutorOf(1)->RecvAsync(Args(1, 0, 0, 9, 1), [&](absl::Status status) {
+    received = std::move(status);
+    differ.DecrementCount();
+  });
+  differ.Wait();
+  for (const absl::Status& status : {sent, received}) {
+    EXPECT_THAT(status,
+                IsInvalidArgument("rank 0 to rank 1, tag 0", "28 bytes", "36"));
+  }
+  ExecutorOf(1)->RecvAsync(Args(1, 0, 0, 9, 1), [&](absl::Status status) {
+    waited = std::move(status);
+    end.DecrementCount();
+  });
+  runtimes_[0]->manager().param_resolver().EndGroup(1,
+                                                    absl::AbortedError("over"));
+  end.Wait();
+  EXPECT_THAT(waited, IsAborted("over"));
+}
+
 }  // namespace tasks_grpc_test
 }  // namespace tutti

@@ -1,0 +1,590 @@
+// Messages between two members of a group, in one process and between tasks.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "framework/collective/group_resources.h"
+#include "framework/peer/local_peer_access.h"
+#include "framework/peer/message_key.h"
+#include "tests/cluster/named_tensor_job.h"
+#include "tests/doubles/forwarding_peer_access.h"
+#include "tests/doubles/local_job.h"
+#include "tests/doubles/parts_peer_access.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/collective.h"
+#include "tutti/executor.h"
+#include "tutti/params.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace point_to_point_test {
+
+constexpr GroupKey kGroup = 7;
+
+// Places of the members: one process, whose bytes may come in parts, or a task
+// each.
+enum class Place { kProcess, kProcessInParts, kTasks };
+
+// Send or receive, and its result.
+struct Side {
+  Tensor tensor;
+  std::optional<absl::Status> status;
+  int num_done = 0;
+
+  bool pending() const { return num_done == 0; }
+  friend absl::Status EndOf(const Side& side) {
+    return side.num_done == 1 ? *side.status
+                              : absl::UnknownError("not ended once");
+  }
+};
+
+// A tensor of different bytes for each `seed`.
+Tensor TensorOf(int64_t num_elements, int seed = 1,
+                DType dtype = DType::kFloat32) {
+  Tensor tensor = *Tensor::Allocate(dtype, TensorShape::Vector(num_elements));
+  for (size_t i = 0; i < tensor.size_bytes(); ++i) {
+    tensor.mutable_data()[i] =
+        static_cast<std::byte>((i * 7 + static_cast<size_t>(seed) * 31) % 251);
+  }
+  return tensor;
+}
+
+bool SameBytes(const Tensor& a, const Tensor& b) {
+  return std::equal(a.data(), a.data() + a.size_bytes(), b.data(),
+                    b.data() + b.size_bytes());
+}
+
+class PointToPointTest : public testing::TestWithParam<Place> {
+ protected:
+  using Change = std::function<void(PointToPointArgs&)>;
+  using MakePeers =
+      std::function<std::unique_ptr<PeerAccessInterface>(int64_t step)>;
+
+  ~PointToPointTest() override { End(); }
+
+  // Makes the members, and forms their group.
+  void Begin(int size, uint64_t seed = 1, MakePeers make_peers = nullptr) {
+    End();
+    size_ = size;
+    if (GetParam() == Place::kTasks) {
+      environment_ = std::make_unique<SimulatedEnvironment>(seed);
+      tasks_ = std::make_unique<NamedTensorJob>(size, environment_->get(),
+                                                CoordinatorSettings{});
+      tasks_->Join();
+      environment_->RunAll();
+    } else {
+      if (GetParam() == Place::kProcessInParts) {
+        make_peers = [](int64_t) {
+          return std::make_unique<PartsPeerAccess>(
+              std::make_unique<LocalPeerAccess>());
+        };
+      }
+      process_ = std::make_unique<LocalJob>(
+          LocalJob::Options{.devices_per_task = size,
+                            .seed = seed,
+                            .make_peer_access = std::move(make_peers)});
+    }
+    FormGroup();
+  }
+
+  void FormGroup() {
+    groups_.assign(static_cast<size_t>(size_), nullptr);
+    for (int rank = 0; rank < size_; ++rank) {
+      resolver(rank).CompleteGroupAsync(
+          device(rank)->attributes(),
+          {.group_key = kGroup, .group_size = size_, .rank = rank}, nullptr,
+          [this, rank](auto group) {
+            ASSERT_THAT(group, IsOk());
+            groups_[static_cast<size_t>(rank)] = *std::move(group);
+          });
+    }
+    environment().RunAll();
+    for (const auto& group : groups_) ASSERT_NE(group, nullptr);
+  }
+
+  void End() {
+    sides_.clear();
+    if (tasks_ != nullptr) {
+      for (int rank = 0; rank < size_; ++rank) tasks_->Destroy(rank);
+      environment_->RunAll();
+    }
+    tasks_ = nullptr;
+    process_ = nullptr;
+  }
+
+  SimulatedEnvironment& environment() {
+    return process_ != nullptr ? process_->environment() : *environment_;
+  }
+  CollectiveExecutorMgrInterface& manager(int rank) {
+    if (process_ != nullptr) return process_->manager();
+    return tasks_->runtime(rank).manager();
+  }
+  ParamResolverInterface& resolver(int rank) {
+    return manager(rank).param_resolver();
+  }
+  Device* device(int rank) {
+    return process_ != nullptr ? process_->devices()[static_cast<size_t>(rank)]
+                               : tasks_->runtime(rank).devices()[0];
+  }
+  std::shared_ptr<CollectiveExecutor> executor(int rank) {
+    return manager(rank).FindOrCreate(step_);
+  }
+
+  PointToPointArgs Args(int rank, int peer, int tag, Tensor tensor) {
+    return {.device = device(rank),
+            .group = groups_[static_cast<size_t>(rank)],
+            .peer = peer,
+            .tag = tag,
+            .tensor = std::move(tensor)};
+  }
+  const Side& Send(int from, int to, int tag, const Tensor& tensor,
+                   const Change& change = nullptr) {
+    Side& side = sides_.emplace_back(Side{.tensor = tensor});
+    PointToPointArgs args = Args(from, to, tag, tensor);
+    if (change) change(args);
+    executor(from)->SendAsync(std::move(args), Done(side));
+    return side;
+  }
+  const Side& Recv(int from, int to, int tag, const Tensor& place,
+                   const Change& change = nullptr) {
+    Side& side = sides_.emplace_back(Side{.tensor = place});
+    PointToPointArgs args = Args(to, from, tag, place);
+    if (change) change(args);
+    executor(to)->RecvAsync(std::move(args), Done(side));
+    return side;
+  }
+  static StatusCallback Done(Side& side) {
+    return [&side](absl::Status status) {
+      side.status = std::move(status);
+      ++side.num_done;
+    };
+  }
+
+  // Sends and receives, and expects that the bytes arrive.
+  void ExpectArrives(int from, int to, int tag, int seed = 1) {
+    const Side& sent = Send(from, to, tag, TensorOf(7, seed));
+    const Side& received = Recv(from, to, tag, TensorOf(7, seed + 1));
+    environment().RunAll();
+    ExpectEnds({&sent, &received}, IsOk());
+    EXPECT_TRUE(SameBytes(sent.tensor, received.tensor));
+  }
+
+  Change Within(absl::Duration duration) {
+    return [this, duration](PointToPointArgs& args) {
+      args.deadline = environment().get().clock->Now() + duration;
+    };
+  }
+
+  int size_ = 0;
+  int64_t step_ = 1;
+  std::deque<Side> sides_;
+  std::unique_ptr<SimulatedEnvironment> environment_;
+  std::unique_ptr<NamedTensorJob> tasks_;
+  std::unique_ptr<LocalJob> process_;
+  std::vector<std::shared_ptr<const CollGroupParams>> groups_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Places, PointToPointTest,
+                         testing::Values(Place::kProcess,
+                                         Place::kProcessInParts,
+                                         Place::kTasks));
+
+TEST_P(PointToPointTest, AllDtypesAndLengthsArriveWhoeverComesFirst) {
+  Begin(2);
+  for (const DType dtype : kAllDTypes) {
+    for (const int64_t length : {0, 1, 7, 1001, 300'000}) {
+      if (length > 1001 && dtype != DType::kFloat32) continue;
+      for (const bool sends_first : {true, false}) {
+        SCOPED_TRACE(absl::StrCat(Name(dtype), " ", length, " ", sends_first));
+        const Tensor bytes = TensorOf(length, 1, dtype);
+        const Tensor place = TensorOf(length, 2, dtype);
+        const Side* sent = sends_first ? &Send(1, 0, 3, bytes) : nullptr;
+        environment().RunAll();
+        const Side& received = Recv(1, 0, 3, place);
+        environment().RunAll();
+        if (sent == nullptr) sent = &Send(1, 0, 3, bytes);
+        environment().RunAll();
+        ExpectEnds({sent, &received}, IsOk());
+        EXPECT_TRUE(SameBytes(bytes, place));
+      }
+    }
+  }
+}
+
+// Sees the addresses of all bytes that are posted and requested.
+class Watching : public ForwardingPeerAccess {
+ public:
+  explicit Watching(std::vector<const std::byte*>* seen)
+      : ForwardingPeerAccess(std::make_unique<LocalPeerAccess>()),
+        seen_(*seen) {}
+
+  void PostToPeer(const CollGroupMember& peer, const BufKey& key,
+                  const Offer& offer) override {
+    seen_.push_back(offer.bytes.data());
+    target().PostToPeer(peer, key, offer);
+  }
+  void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
+                    const RecvRequest& recv) override {
+    seen_.push_back(recv.into.data());
+    target().RecvFromPeer(peer, key, recv);
+  }
+
+ private:
+  std::vector<const std::byte*>& seen_;
+};
+
+TEST_P(PointToPointTest, BytesAreCopiedOnceFromTensorToTensor) {
+  if (GetParam() != Place::kProcess) return;
+  std::vector<const std::byte*> seen;
+  Begin(2, 1, [&seen](int64_t) { return std::make_unique<Watching>(&seen); });
+  const Side& sent = Send(0, 1, 0, TensorOf(7));
+  const Side& received = Recv(0, 1, 0, TensorOf(7, 2));
+  environment().RunAll();
+  EXPECT_THAT(seen,
+              testing::ElementsAre(sent.tensor.data(), received.tensor.data()));
+}
+
+TEST_P(PointToPointTest, ManyMessagesOfAPathArriveInTheOrderOfTheCalls) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    Begin(5, seed);
+    std::mt19937_64 draw(seed);
+    struct Path {
+      std::vector<const Side*> sends, recvs;
+    };
+    std::map<std::tuple<int, int, int>, Path> paths;
+    std::vector<std::pair<std::tuple<int, int, int>, bool>> calls;
+    for (int i = 0; i < 200; ++i) {
+      const int from = static_cast<int>(draw() % 5);
+      const int to = (from + 1 + static_cast<int>(draw() % 4)) % 5;
+      const int tag = draw() % 2 == 0 ? 0 : INT32_MAX;
+      for (const bool sends : {true, false}) {
+        calls.push_back({{from, to, tag}, sends});
+      }
+    }
+    std::shuffle(calls.begin(), calls.end(), draw);
+    for (const auto& [path, sends] : calls) {
+      const auto [from, to, tag] = path;
+      Path& of = paths[path];
+      if (sends) {
+        of.sends.push_back(
+            &Send(from, to, tag, TensorOf(9, static_cast<int>(draw() % 200))));
+      } else {
+        of.recvs.push_back(&Recv(from, to, tag, TensorOf(9, 250)));
+      }
+      if (draw() % 4 == 0) environment().RunSome(3);
+    }
+    environment().RunAll();
+    for (const auto& [path, of] : paths) {
+      for (size_t i = 0; i < of.sends.size(); ++i) {
+        ExpectEnds({of.sends[i], of.recvs[i]}, IsOk());
+        EXPECT_TRUE(SameBytes(of.sends[i]->tensor, of.recvs[i]->tensor));
+      }
+    }
+  }
+}
+
+TEST_P(PointToPointTest, ACollectiveWhoseKeyIsThatOfAPathIsAnother) {
+  Begin(2);
+  const Side& sent = Send(0, 1, 5, TensorOf(4));
+  std::vector<absl::Status> ended;
+  std::vector<Tensor> outputs(2);
+  for (int rank : {0, 1}) {
+    auto request = std::make_shared<CollectiveRequest>(
+        CollectiveRequest{.group_key = kGroup,
+                          .group_size = 2,
+                          .rank = rank,
+                          .instance_key = KeyOf(MessagePath{0, 1, 5}),
+                          .op = AllReduce{},
+                          .shape = TensorShape::Vector(4)});
+    executor(rank)->ExecuteAsync(
+        {.device = device(rank),
+         .request = std::move(request),
+         .input = TensorOf(4),
+         .output = &outputs[static_cast<size_t>(rank)]},
+        [&ended](absl::Status status) { ended.push_back(std::move(status)); });
+  }
+  environment().RunAll();
+  EXPECT_THAT(ended, testing::ElementsAre(IsOk(), IsOk()));
+  EXPECT_TRUE(sent.pending());
+  const Side& received = Recv(0, 1, 5, TensorOf(4, 2));
+  environment().RunAll();
+  ExpectEnds({&sent, &received}, IsOk());
+  EXPECT_TRUE(SameBytes(sent.tensor, received.tensor));
+}
+
+TEST_P(PointToPointTest, ADeadlineNamesTheMissingSideAndEndsBoth) {
+  Begin(3);
+  ExpectArrives(2, 0, 8);
+  const Side& recv = Recv(2, 0, 7, TensorOf(4), Within(absl::Seconds(5)));
+  const Side& send = Send(0, 1, 7, TensorOf(4), Within(absl::Seconds(5)));
+  const Side& second = Recv(2, 0, 8, TensorOf(4), Within(absl::Seconds(5)));
+  environment().Advance(absl::Seconds(4));
+  EXPECT_TRUE(recv.pending() && send.pending() && second.pending());
+  environment().Advance(absl::Seconds(1));
+  ExpectEnds({&recv},
+             IsDeadlineExceeded("recv from rank 2, tag 7 of group 7, called by",
+                                "the deadline passed after 5s, rank 2 (/job:",
+                                ") had sent nothing with this tag"));
+  ExpectEnds({&send}, IsDeadlineExceeded("send to rank 1, tag 7 of group 7",
+                                         "rank 1 (/job:",
+                                         ") had received nothing with this "));
+  ExpectEnds({&second}, IsDeadlineExceeded(
+                            "had sent message 0 with this tag and not the"));
+  const Side& late_send = Send(2, 0, 7, TensorOf(4));
+  const Side& late_recv = Recv(0, 1, 7, TensorOf(4));
+  environment().RunAll();
+  ExpectEnds({&late_send}, IsDeadlineExceeded("recv from rank 2, tag 7"));
+  ExpectEnds({&late_recv}, IsDeadlineExceeded("send to rank 1, tag 7"));
+  ExpectArrives(2, 0, 7);
+  ExpectArrives(0, 1, 7);
+}
+
+TEST_P(PointToPointTest, APastDeadlineAndACancellationCountForBothSides) {
+  Begin(2);
+  const auto token = std::make_shared<Cancellation>();
+  const Side& past = Send(0, 1, 1, TensorOf(4), Within(absl::ZeroDuration()));
+  const Side& cancelled = Send(0, 1, 1, TensorOf(4),
+                               [&](auto& args) { args.cancellation = token; });
+  const Side& good = Send(0, 1, 1, TensorOf(4));
+  token->Cancel(absl::CancelledError("no more"));
+  environment().RunAll();
+  ExpectEnds({&past}, IsDeadlineExceeded("send to rank 1"));
+  ExpectEnds({&cancelled}, IsCancelled("no more (/job:"));
+  const Side& first = Recv(0, 1, 1, TensorOf(4));
+  const Side& second = Recv(0, 1, 1, TensorOf(4));
+  const Side& third = Recv(0, 1, 1, TensorOf(4, 2));
+  environment().RunAll();
+  ExpectEnds({&first}, IsDeadlineExceeded("send to rank 1"));
+  ExpectEnds({&second}, IsCancelled("no more"));
+  ExpectEnds({&good, &third}, IsOk());
+  EXPECT_TRUE(SameBytes(good.tensor, third.tensor));
+}
+
+TEST_P(PointToPointTest, OtherSizesOrDtypesAreAnErrorOfBothThatNamesBoth) {
+  Begin(2);
+  const std::tuple<Tensor, Tensor, std::string, std::string> cases[] = {
+      {TensorOf(4), TensorOf(5), "16 bytes of float32", "20 bytes of float32"},
+      {TensorOf(4), TensorOf(4, 1, DType::kInt32), "16 bytes of float32",
+       "16 bytes of int32"},
+      {TensorOf(0), TensorOf(4), " 0 bytes of float32", "16 bytes of float32"},
+      {TensorOf(4), TensorOf(0), "16 bytes of float32", " 0 bytes of float32"}};
+  for (const auto& [sent, place, offered, wanted] : cases) {
+    for (const bool sends_first : {true, false}) {
+      const Side& first =
+          sends_first ? Send(0, 1, 4, sent) : Recv(0, 1, 4, place);
+      environment().RunAll();
+      const Side& second =
+          sends_first ? Recv(0, 1, 4, place) : Send(0, 1, 4, sent);
+      environment().RunAll();
+      ExpectEnds({&first, &second},
+                 IsInvalidArgument("rank 0 to rank 1, tag 4", offered, wanted));
+      ExpectArrives(0, 1, 4);
+    }
+  }
+}
+
+TEST_P(PointToPointTest, WrongArgumentsAreAnErrorOfThatCallAlone) {
+  Begin(2);
+  const std::pair<Change, std::string> cases[] = {
+      {[](auto& args) { args.device = nullptr; }, "without a device"},
+      {[](auto& args) { args.group = nullptr; }, "without a group"},
+      {[](auto& args) { args.peer = -1; }, "rank -1 of group 7, which has 2"},
+      {[](auto& args) { args.peer = 2; }, "rank 2 of group 7, which has 2"},
+      {[](auto& args) { args.tag = -1; }, "tag -1; wanted 0 or more"},
+      {[](auto& args) { args.tensor = Tensor(); }, "without a tensor"},
+      {[](auto& args) { args.peer = 1 - args.peer; }, "with itself"},
+      {[](auto& args) {
+         auto group = std::make_shared<CollGroupParams>(*args.group);
+         for (auto& member : group->members) ++member.device.incarnation;
+         group->resources = std::make_shared<GroupResources>();
+         args.group = std::move(group);
+       },
+       "in a group without it"}};
+  for (const auto& [change, error] : cases) {
+    ExpectEnds({&Send(0, 1, 0, TensorOf(4), change),
+                &Recv(0, 1, 0, TensorOf(4), change)},
+               IsInvalidArgument(error));
+  }
+  ExpectArrives(0, 1, 0);
+}
+
+TEST_P(PointToPointTest, TheEndOfTheStepEndsWhatWaitsAndWhatComes) {
+  Begin(2);
+  const Side& send = Send(0, 1, 0, TensorOf(4));
+  const Side& recv = Recv(1, 0, 0, TensorOf(4));
+  environment().RunAll();
+  executor(0)->StartAbort(absl::AbortedError("stop"));
+  environment().RunAll();
+  ExpectEnds({&send, &recv, &Send(0, 1, 0, TensorOf(4))}, IsAborted("stop"));
+  const Side& late = Recv(0, 1, 0, TensorOf(4));
+  environment().RunAll();
+  ExpectEnds({&late}, IsAborted("stop"));
+  for (int rank : {0, 1}) manager(rank).Cleanup(step_);
+  ++step_;
+  ExpectArrives(0, 1, 0);
+}
+
+TEST_P(PointToPointTest, TheEndOfTheGroupEndsItAndAnotherStepGoesOn) {
+  Begin(3);
+  ExpectArrives(0, 1, 0);
+  const Side& send = Send(0, 1, 0, TensorOf(4));
+  const Side& recv = Recv(2, 0, 0, TensorOf(4));
+  environment().RunAll();
+  resolver(0).EndGroup(kGroup, absl::AbortedError("over"));
+  environment().RunAll();
+  ExpectEnds({&send, &recv}, IsAborted("over"));
+  ExpectEnds({&Send(1, 2, 0, TensorOf(4)), &Recv(0, 1, 0, TensorOf(4))},
+             IsAborted("over"));
+  FormGroup();
+  if (GetParam() == Place::kTasks) {
+    // Not all tasks may have called equally often in the ended generation.
+    ExpectEnds({&Send(0, 1, 0, TensorOf(4))},
+               IsFailedPrecondition("the message of rank 0 to rank 1, tag 0",
+                                    "it needs another step than 1"));
+    environment().RunAll();
+    FormGroup();
+    ++step_;
+  }
+  ExpectArrives(0, 1, 0);
+}
+
+TEST_P(PointToPointTest, SendRecvShiftsAroundARingOfAnySize) {
+  for (int size = 2; size <= 9; ++size) {
+    Begin(size);
+    for (int round = 0; round < 2; ++round) {
+      std::vector<Side*> received;
+      for (int rank = 0; rank < size; ++rank) {
+        Side& side = sides_.emplace_back(Side{.tensor = TensorOf(7, 100)});
+        received.push_back(&side);
+        executor(rank)->SendRecvAsync(
+            Args(rank, (rank + 1) % size, 0, TensorOf(7, rank)),
+            Args(rank, (rank + size - 1) % size, 0, side.tensor), Done(side));
+      }
+      environment().RunAll();
+      for (int rank = 0; rank < size; ++rank) {
+        const Side& side = *received[static_cast<size_t>(rank)];
+        ExpectEnds({&side}, IsOk());
+        EXPECT_TRUE(
+            SameBytes(side.tensor, TensorOf(7, (rank + size - 1) % size)));
+      }
+    }
+  }
+}
+
+TEST_P(PointToPointTest, SendRecvEndsOnceWithItsFirstErrorAfterBoth) {
+  Begin(2);
+  const Tensor both = TensorOf(7);
+  Side& overlap = sides_.emplace_back();
+  executor(0)->SendRecvAsync(Args(0, 1, 0, both), Args(0, 1, 0, both),
+                             Done(overlap));
+  ExpectEnds({&overlap}, IsInvalidArgument("overlap"));
+  Side& side = sides_.emplace_back();
+  PointToPointArgs recv = Args(0, 1, 0, TensorOf(7));
+  Within(absl::Seconds(1))(recv);
+  executor(0)->SendRecvAsync(Args(0, 1, 0, both), std::move(recv), Done(side));
+  environment().Advance(absl::Seconds(2));
+  EXPECT_TRUE(side.pending());
+  const Side& received = Recv(0, 1, 0, TensorOf(7));
+  environment().RunAll();
+  ExpectEnds({&received}, IsOk());
+  ExpectEnds({&side}, IsDeadlineExceeded("recv from rank 1"));
+}
+
+TEST_P(PointToPointTest, AChainOfMessagesDoesNotDeepenTheStack) {
+  if (GetParam() == Place::kTasks) return;
+  Begin(2);
+  const Tensor bytes = TensorOf(3), place = TensorOf(3, 2);
+  int num_sends_left = 20'000, num_recvs_left = 20'000;
+  std::function<void()> send, recv;
+  send = [&] {
+    if (num_sends_left-- == 0) return;
+    executor(0)->SendAsync(Args(0, 1, 0, bytes), [&](absl::Status status) {
+      EXPECT_THAT(status, IsOk());
+      send();
+    });
+  };
+  recv = [&] {
+    if (num_recvs_left-- == 0) return;
+    executor(1)->RecvAsync(Args(1, 0, 0, place), [&](absl::Status status) {
+      EXPECT_THAT(status, IsOk());
+      recv();
+    });
+  };
+  send();
+  recv();
+  environment().RunAll();
+  EXPECT_EQ(num_sends_left, -1);
+  EXPECT_EQ(num_recvs_left, -1);
+}
+
+// Ends of all kinds at random moments: each call ends once, and what arrives is
+// right.
+TEST_P(PointToPointTest, RandomEndsLeaveNothingWaitingAndNothingWrong) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    Begin(3, seed);
+    std::mt19937_64 draw(seed);
+    std::map<std::tuple<int, int>, std::pair<int, int>> counts;
+    std::vector<std::pair<const Side*, int>>
+        received;  // With the seed of the bytes.
+    std::vector<std::shared_ptr<Cancellation>> tokens;
+    for (int i = 0; i < 150; ++i) {
+      const int from = static_cast<int>(draw() % 3);
+      const int to = (from + 1 + static_cast<int>(draw() % 2)) % 3;
+      auto& [num_sends, num_recvs] = counts[{from, to}];
+      const auto token = tokens.emplace_back(std::make_shared<Cancellation>());
+      const auto limit = [&](PointToPointArgs& args) {
+        args.cancellation = token;
+        args.deadline = environment().get().clock->Now() +
+                        absl::Milliseconds(1 + draw() % 40);
+      };
+      if (draw() % 2 == 0) {
+        Send(from, to, 0, TensorOf(500, from * 80 + num_sends++), limit);
+      } else {
+        received.push_back({&Recv(from, to, 0, TensorOf(500, 200), limit),
+                            from * 80 + num_recvs++});
+      }
+      if (draw() % 3 == 0) environment().RunSome(static_cast<int>(draw() % 9));
+      if (draw() % 8 == 0) environment().Advance(absl::Milliseconds(3));
+      if (draw() % 6 == 0) {
+        tokens[draw() % tokens.size()]->Cancel(absl::CancelledError("at will"));
+      }
+      if (seed % 4 == 0 && i == 100) {
+        resolver(1).EndGroup(kGroup, absl::AbortedError("over"));
+      }
+      if (seed % 4 == 1 && i == 100) {
+        executor(2)->StartAbort(absl::AbortedError("stop"));
+      }
+    }
+    environment().Advance(absl::Seconds(1));
+    for (const Side& side : sides_) EXPECT_EQ(side.num_done, 1);
+    for (const auto& [side, bytes] : received) {
+      if (!side->status->ok()) continue;
+      EXPECT_TRUE(SameBytes(side->tensor, TensorOf(500, bytes)));
+    }
+    if (process_ != nullptr) {
+      EXPECT_EQ(environment().num_alarms(), 0u);
+    }
+  }
+}
+
+}  // namespace point_to_point_test
+}  // namespace tutti
