@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "framework/executor/executor_core.h"
 #include "framework/reduce/reduction_reference_testing.h"
 #include "framework/reduce/reduction_test_data.h"
 #include "gmock/gmock.h"
@@ -632,6 +633,54 @@ TEST_F(NcclOnSharedGpusTest, OthersServeAndTheNameIsRefused) {
       Each(IsInvalidArgument("NcclReduce needs each member on a GPU of its "
                              "own, but ranks 0 and 2 ")));
   EXPECT_EQ(network_->counts().ids, 0);
+}
+
+// Messages both ways between two GPUs, of one task or of two.
+TEST(GpuMessagesTest, GoBetweenDevicesOfOneTaskAndOfTwo) {
+  for (const int num_tasks : {1, 2}) {
+    SCOPED_TRACE(num_tasks);
+    FakeNcclTasks tasks({.num_tasks = num_tasks,
+                         .gpus_per_task = 2 / num_tasks,
+                         .tasks_with_nccl = 0});
+    std::shared_ptr<const CollGroupParams> groups[2];
+    for (const int rank : {0, 1}) {
+      tasks.executor(rank)->core().options().param_resolver->CompleteGroupAsync(
+          tasks.device(rank).attributes(),
+          tasks.Request(Barrier{}, DType::kFloat32, 1), nullptr,
+          [&groups, rank](auto group) { groups[rank] = *std::move(group); });
+    }
+    for (const int64_t num_elements : {0, 1, 7, 1001, 100'000}) {
+      int num_ended = 0;
+      Tensor sent[2], places[2];
+      for (const int rank : {0, 1}) {
+        for (Tensor* tensor : {&sent[rank], &places[rank]}) {
+          *tensor = tasks.Allocate(rank, DType::kFloat32,
+                                   TensorShape::Vector(num_elements));
+        }
+        tasks.Write(rank, sent[rank],
+                    Floats(num_elements, static_cast<float>(rank + 1)));
+        const auto args = [&](const Tensor& tensor) {
+          return PointToPointArgs{.device = &tasks.device(rank),
+                                  .group = groups[rank],
+                                  .peer = 1 - rank,
+                                  .tensor = tensor};
+        };
+        tasks.executor(rank)->SendRecvAsync(
+            args(sent[rank]), args(places[rank]),
+            [&num_ended](const absl::Status& status) {
+              EXPECT_THAT(status, IsOk());
+              ++num_ended;
+            });
+      }
+      tasks.RunAll();
+      EXPECT_EQ(num_ended, 2);
+      for (const int rank : {0, 1}) {
+        EXPECT_EQ(tasks.Read(rank, places[rank]),
+                  Floats(num_elements, static_cast<float>(2 - rank)));
+      }
+    }
+    EXPECT_THAT(tasks.Remains(), IsEmpty());
+  }
 }
 
 }  // namespace gpu_tasks_test
