@@ -297,9 +297,8 @@ std::shared_ptr<const void> ExecutionTable::EndIfAllLeft(
   if (execution.num_left_ < execution.joined_.size()) return nullptr;
   // Members need not prepare equally often: a later one misses nothing but a
   // failure.
-  const bool may_end_early = execution.number >= kPreparations &&
-                             execution.number < kMessages &&
-                             !execution.cancellation.cancelled();
+  const bool may_end_early =
+      execution.number >= kPreparations && !execution.cancellation.cancelled();
   if (execution.num_left_ < instance.num_expected && !may_end_early) {
     return nullptr;
   }

@@ -55,12 +55,10 @@ void ExecutorCore::StartAbort(absl::Status reason) {
   aborted_.Cancel(std::move(reason));
   const absl::Status first = aborted_.status();
   // Aborts all transfers at once. Otherwise each execution would search all
-  // waiting transfers for its own.
+  // waiting transfers for its own. Messages wait for nothing else.
   options_.peers->StartAbort(first);
-  for (ExecutionTable* const table : {&executions_, &messages_}) {
-    for (const auto& execution : table->Running()) {
-      FailExecution(*execution, first);
-    }
+  for (const auto& execution : executions_.Running()) {
+    FailExecution(*execution, first);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -13,6 +14,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -30,7 +32,10 @@
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/collective.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
 #include "tutti/executor.h"
+#include "tutti/local_runtime.h"
 #include "tutti/params.h"
 #include "tutti/tensor.h"
 
@@ -583,6 +588,57 @@ TEST_P(PointToPointTest, RandomEndsLeaveNothingWaitingAndNothingWrong) {
     if (process_ != nullptr) {
       EXPECT_EQ(environment().num_alarms(), 0u);
     }
+  }
+}
+
+// Threads send, receive and cancel at the same time, and the step ends.
+TEST(PointToPointConcurrencyTest, EachCallEndsOnceAmongThreads) {
+  constexpr int kRanks = 3;
+  constexpr int kCalls = 200;
+  DefaultEnvironment environment(2);
+  const auto local = LocalGroup::Create(environment.get(), 1, kRanks);
+  ASSERT_THAT(local, IsOk());
+  std::shared_ptr<const CollGroupParams> group;
+  for (Device* device : (*local)->devices()) {
+    (*local)->manager().param_resolver().CompleteGroupAsync(
+        device->attributes(), {.group_key = kGroup, .group_size = kRanks},
+        nullptr, [&group](auto formed) { group = *std::move(formed); });
+  }
+  ASSERT_NE(group, nullptr);
+  for (const bool is_aborted : {false, true}) {
+    const auto executor = (*local)->manager().FindOrCreate(is_aborted ? 2 : 1);
+    BlockingCounter ended(2 * kRanks * kCalls);
+    std::atomic<int> num_wrong = 0;
+    const auto run = [&](int rank) {
+      for (int i = 0; i < kCalls; ++i) {
+        const auto token = std::make_shared<Cancellation>();
+        const auto args = [&](int peer, int seed) {
+          return PointToPointArgs{
+              .device = (*local)->devices()[static_cast<size_t>(rank)],
+              .group = group,
+              .peer = peer,
+              .tensor = TensorOf(100, seed),
+              .cancellation = token};
+        };
+        executor->SendAsync(args((rank + 1) % kRanks, i),
+                            [&](absl::Status) { ended.DecrementCount(); });
+        PointToPointArgs recv = args((rank + 2) % kRanks, 250);
+        const Tensor place = recv.tensor;
+        executor->RecvAsync(std::move(recv), [&, place, i](absl::Status end) {
+          if (end.ok() && !SameBytes(place, TensorOf(100, i))) ++num_wrong;
+          ended.DecrementCount();
+        });
+        if (i % 8 == 0) token->Cancel(absl::CancelledError("at will"));
+        if (is_aborted && rank == 0 && i == kCalls / 2) {
+          executor->StartAbort(absl::AbortedError("stop"));
+        }
+      }
+    };
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kRanks; ++rank) threads.emplace_back(run, rank);
+    for (std::thread& thread : threads) thread.join();
+    ended.Wait();
+    EXPECT_EQ(num_wrong, 0);
   }
 }
 
