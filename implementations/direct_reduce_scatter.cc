@@ -81,6 +81,7 @@ REGISTER_COLLECTIVE(
                                      "order: one round",
                           .collectives = {CollectiveType::kReduceScatter},
                           .preserves_rank_order = true,
+                          .reduces_at_once = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
                .plan = PlanDirectReduceScatter,

@@ -91,6 +91,7 @@ REGISTER_COLLECTIVE(
                                "to all: fewest bytes, 1 + log2 n steps",
                     .collectives = {CollectiveType::kAllReduce},
                     .preserves_rank_order = true,
+                    .reduces_at_once = true,
                     .rank_list = RankListUse::kOwners,
                     .determinism = Determinism::kByRankOrder,
                     .cost_seconds = CostSeconds},

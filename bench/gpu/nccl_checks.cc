@@ -52,6 +52,7 @@ std::vector<Case> ChunkedCases(const Grid& grid) {
                      .length = 2 * chunk + kRest,
                      .in_place = InPlace::kEvenRanks});
   }
+  cases.back().merge_op = ReductionKind::kMax;
   cases.back().final_op = FinalOp::DivideByGroupSize();
   return cases;
 }

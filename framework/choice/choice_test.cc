@@ -346,6 +346,24 @@ TEST_F(SelectionTest, WhoCannotReduceWithTheOpsIsRuledOut) {
   EXPECT_EQ(Selected(), "SumsAlone");
 }
 
+TEST_F(SelectionTest, AveragesOfIntegersNeedOneStepForAllInputs) {
+  ImplementationTraits at_once = AllReduceTraits(TwoSeconds);
+  at_once.reduces_at_once = true;
+  Register("AtOnce", at_once);
+  Register("Ring", AllReduceTraits(OneSecond));
+  request_.dtype = DType::kInt8;
+  EXPECT_EQ(Selected(), "Ring");
+  request_.final_op = FinalOp::DivideByGroupSize();
+  EXPECT_EQ(Selected(), "AtOnce");
+  EXPECT_THAT(WhyNot("Ring"), HasSubstr("average of integers"));
+  request_.implementation = "Ring";
+  EXPECT_THAT(SelectImplementation(registry_, request_),
+              IsInvalidArgument("Ring reduces in several steps",
+                                "these can serve: AtOnce"));
+  request_.dtype = DType::kFloat32;
+  EXPECT_EQ(Selected(), "Ring");
+}
+
 TEST_F(SelectionTest, WhatCannotBeMadeOfItsPartsIsRuledOutAndNotPriced) {
   Register("Made",
            {.collectives = {CollectiveType::kAllReduce},

@@ -62,6 +62,11 @@ std::string WhyNotReduced(const ImplementationTraits& traits,
     return "does not keep the rank order, which a merge op that does not "
            "commute needs";
   }
+  if (IsMeanOfIntegers(request.dtype, request.merge_op, request.final_op) &&
+      !traits.reduces_at_once) {
+    return "reduces in several steps, where the sum of an average of integers "
+           "may wrap around";
+  }
   if (traits.why_not_ops == nullptr) return "";
   return traits.why_not_ops(request.dtype, request.merge_op, request.final_op);
 }

@@ -155,6 +155,7 @@ bool MayBeUneven(CollectiveType type) {
 bool LeavesOps(const ImplementationTraits& before,
                const ImplementationTraits& after) {
   return (after.preserves_rank_order && !before.preserves_rank_order) ||
+         (after.reduces_at_once && !before.reduces_at_once) ||
          (before.why_not_ops != nullptr &&
           before.why_not_ops != after.why_not_ops);
 }

@@ -112,7 +112,7 @@ TEST(CollectiveRequestTest, AGatherNeedsNoDivisibleRows) {
   }
 }
 
-TEST(CollectiveRequestTest, BoolMovesEverywhereButInReductions) {
+TEST(CollectiveRequestTest, BoolMovesEverywhereButInSums) {
   for (const CollectiveOp& op : AllOps()) {
     CollectiveRequest request = Good(op);
     request.dtype = DType::kBool;
@@ -266,12 +266,6 @@ std::vector<BadRequest> BadRequests() {
       {"bool"});
   add("ReductionOfBitsOfFloats", ReduceToRoot{},
       Set(&Request::merge_op, ReductionKind::kBand), {"band", "float32"});
-  add("CustomOpOnBool", ReduceScatter{},
-      [=](auto& request) {
-        request.dtype = DType::kBool;
-        request.merge_op = custom;
-      },
-      {"mine", "bool"});
   add("TooFewSubdivisions", AllReduce{},
       Set(&CollImplDetails::max_subdivs_per_device, -2),
       {"max_subdivs_per_device is -2"});

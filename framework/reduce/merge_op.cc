@@ -64,12 +64,7 @@ absl::string_view MergeOp::name() const {
 
 absl::Status MergeOp::CheckSupports(DType dtype) const {
   if (custom_ == nullptr) return CheckSupported(kind_, dtype);
-  if (!IsValid(dtype)) return InvalidDType(dtype);
-  if (dtype == DType::kBool) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("merge op ", name(), ": bool is moved, never reduced"));
-  }
-  return absl::OkStatus();
+  return IsValid(dtype) ? absl::OkStatus() : InvalidDType(dtype);
 }
 
 absl::Status MergeOp::Apply(DType dtype, const void* left, const void* right,
@@ -108,6 +103,12 @@ absl::string_view FinalOp::name() const {
       return custom_->name;
   }
   return "unknown";
+}
+
+bool IsMeanOfIntegers(DType dtype, const MergeOp& merge_op,
+                      const FinalOp& final_op) {
+  return IsInteger(dtype) && merge_op == MergeOp(ReductionKind::kSum) &&
+         final_op == FinalOp::DivideByGroupSize();
 }
 
 absl::Status FinalOp::Apply(DType dtype, void* values, int64_t num_elements,

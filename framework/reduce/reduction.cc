@@ -36,7 +36,8 @@ int GroupSize(const FoldBuffers& buffers) {
 bool FitsOnePass(DType dtype, const MergeOp& merge_op, const FinalOp& final_op,
                  size_t num_inputs) {
   return num_inputs > 1 && !merge_op.is_custom() && !final_op.is_custom() &&
-         (final_op.is_identity() || IsFloating(dtype));
+         (final_op.is_identity() || IsFloating(dtype) ||
+          merge_op.kind() == ReductionKind::kSum);
 }
 
 absl::Status MergeTile(DType dtype, const MergeOp& merge_op,
@@ -88,8 +89,12 @@ void Reduce(ReductionKind kind, DType dtype, const void* left,
 
 void ReduceMany(const ManyReduction& reduction) {
   if (!IsValid(reduction.kind) || !IsValid(reduction.dtype)) return;
-  const auto fold = Kernels().fold[static_cast<size_t>(reduction.kind)]
-                                  [static_cast<size_t>(reduction.dtype)];
+  const bool is_mean = reduction.kind == ReductionKind::kSum &&
+                       reduction.divisor != 1 && IsInteger(reduction.dtype);
+  const auto& row = is_mean
+                        ? Kernels().mean
+                        : Kernels().fold[static_cast<size_t>(reduction.kind)];
+  const auto fold = row[static_cast<size_t>(reduction.dtype)];
   fold({reduction.inputs, reduction.outputs, reduction.streamed,
         reduction.num_elements, reduction.divisor});
 }

@@ -24,12 +24,14 @@
 #define TUTTI_FRAMEWORK_REDUCE_REDUCTION_CODECS_INL_H_
 #endif
 
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 
 #include "framework/reduce/reduction_loop-inl.h"
+#include "framework/tensor/small_floats.h"
 #include "hwy/highway.h"
 #include "tutti/tensor.h"
 
@@ -84,6 +86,32 @@ struct IntegerCodec {
   }
 };
 
+// Computes with 0 and 1, whatever bytes stand for true.
+struct BoolCodec {
+  using Stored = uint8_t;
+  using LanesOf = uint8_t;
+  using Sum = uint8_t;
+  template <class D>
+  static constexpr bool kInHalves = false;
+
+  struct ZeroOrOne {
+    template <class V>
+    HWY_INLINE V operator()(V v) const {
+      return hn::Min(v, hn::Set(hn::DFromV<V>(), uint8_t{1}));
+    }
+  };
+
+  template <class D, class F>
+  static HWY_INLINE void Visit(D d, const F& f) {
+    f(d, ZeroOrOne());
+  }
+
+  template <class D, class F>
+  static HWY_INLINE hn::Vec<D> Compute(D d, const F& f) {
+    return f(d, ZeroOrOne());
+  }
+};
+
 template <typename T>
 struct FloatCodec {
   using Stored = T;
@@ -101,6 +129,13 @@ struct FloatCodec {
   static HWY_INLINE hn::Vec<D> Compute(D d, const F& f) {
     return CanonicalNaN(d, f(d, Unchanged()));
   }
+};
+
+// Sums of complex numbers are sums of their parts; products have separate
+// loops.
+template <typename T>
+struct ComplexCodec {
+  using PartCodec = FloatCodec<T>;
 };
 
 // A bfloat16 is the upper half of a float, so a vector of bfloat16 contains two
@@ -360,10 +395,106 @@ struct Float16Codec {
   };
 };
 
+// Bits of magnitudes of a format of 8 bits, in a float.
+template <class Format>
+struct Float8Bits {
+  static constexpr int kShift = 23 - Format::kMantissaBits;
+  static constexpr int32_t kRebias = (127 - Format::kBias) << 23;
+  static constexpr int32_t kFirstNormal = 1 << 23;  // Before the rebias.
+
+  // Floats next to this one have the spacing of the denormals.
+  static constexpr int32_t kNearDenormals =
+      (127 + 24 - Format::kBias - Format::kMantissaBits) << 23;
+};
+
+// Like the conversions of float16 above, in integer arithmetic.
+template <class Format, class DF, class V>
+HWY_INLINE hn::Vec<DF> DecodeFloat8(DF df, V codes) {
+  using Bits = Float8Bits<Format>;
+  const hn::RebindToSigned<DF> di;
+  const auto wide = hn::PromoteTo(di, codes);
+  const auto magnitude = hn::And(wide, hn::Set(di, 0x7F));
+  const auto sign = hn::ShiftLeft<24>(hn::Xor(wide, magnitude));
+  const auto shifted = hn::ShiftLeft<Bits::kShift>(magnitude);
+  const auto normal = hn::Add(shifted, hn::Set(di, Bits::kRebias));
+  const auto special =
+      Format::kHasInfinity
+          ? hn::Add(normal, hn::Set(di, Bits::kRebias))
+          : hn::BitCast(di,
+                        hn::Set(df, std::numeric_limits<float>::quiet_NaN()));
+  const auto implicit = hn::Set(di, Bits::kRebias + Bits::kFirstNormal);
+  const auto denormal =
+      hn::BitCast(di, hn::Sub(hn::BitCast(df, hn::Add(shifted, implicit)),
+                              hn::BitCast(df, implicit)));
+  const auto is_denormal = hn::Lt(shifted, hn::Set(di, Bits::kFirstNormal));
+  const auto is_special =
+      hn::Gt(magnitude, hn::Set(di, int32_t{Format::kLargest}));
+  const auto value = hn::IfThenElse(
+      is_denormal, denormal, hn::IfThenElse(is_special, special, normal));
+  return hn::BitCast(df, hn::Or(sign, value));
+}
+
+// REQUIRES: NaNs are canonical.
+template <class Format, class DF>
+HWY_INLINE hn::Vec<hn::Rebind<uint8_t, DF>> EncodeFloat8(DF df, hn::Vec<DF> v) {
+  using Bits = Float8Bits<Format>;
+  const hn::RebindToSigned<DF> di;
+  const auto bits = hn::BitCast(di, v);
+  const auto magnitude = hn::And(bits, hn::Set(di, 0x7FFFFFFF));
+  const auto sign = hn::And(hn::ShiftRight<24>(bits), hn::Set(di, 0x80));
+  const auto is_odd =
+      hn::And(hn::ShiftRight<Bits::kShift>(magnitude), hn::Set(di, 1));
+  const auto rounding = hn::Add(
+      is_odd, hn::Set(di, (1 << (Bits::kShift - 1)) - 1 - Bits::kRebias));
+  const auto normal =
+      hn::ShiftRight<Bits::kShift>(hn::Add(magnitude, rounding));
+  const auto near = hn::Set(di, Bits::kNearDenormals);
+  const auto sum = hn::Add(hn::BitCast(df, magnitude), hn::BitCast(df, near));
+  const auto denormal = hn::Sub(hn::BitCast(di, sum), near);
+  const auto is_denormal =
+      hn::Lt(magnitude, hn::Set(di, Bits::kRebias + Bits::kFirstNormal));
+  const auto finite = hn::Min(hn::IfThenElse(is_denormal, denormal, normal),
+                              hn::Set(di, int32_t{Format::kLargest}));
+  const auto is_nan = hn::Gt(magnitude, hn::Set(di, int32_t{255} << 23));
+  const auto code =
+      hn::IfThenElse(is_nan, hn::Set(di, int32_t{Format::kNaN}), finite);
+  return hn::DemoteTo(hn::Rebind<uint8_t, DF>(), hn::Or(sign, code));
+}
+
+// Has no vectors of all lanes of Stored: a fold goes by tiles.
+template <class Format>
+struct Float8Codec {
+  using Stored = uint8_t;
+  using LanesOf = float;
+  using Sum = float;
+  template <class D>
+  static constexpr bool kInHalves = false;
+
+  template <class D, class F>
+  static HWY_INLINE hn::Vec<D> Compute(D, const F& f) {
+    const hn::Rebind<float, D> df;
+    return EncodeFloat8<Format>(
+        df, CanonicalNaN(df, f(df, Decode<decltype(df)>())));
+  }
+
+ private:
+  template <class DF>
+  struct Decode {
+    template <class V>
+    HWY_INLINE hn::Vec<DF> operator()(V codes) const {
+      return DecodeFloat8<Format>(DF(), codes);
+    }
+  };
+};
+
 template <typename Element>
 struct CodecFor {
   using Codec = std::conditional_t<std::is_integral_v<Element>,
                                    IntegerCodec<Element>, FloatCodec<Element>>;
+};
+template <>
+struct CodecFor<bool> {
+  using Codec = BoolCodec;
 };
 template <>
 struct CodecFor<Float16> {
@@ -372,6 +503,18 @@ struct CodecFor<Float16> {
 template <>
 struct CodecFor<BFloat16> {
   using Codec = BFloat16Codec;
+};
+template <>
+struct CodecFor<Float8E4M3FN> {
+  using Codec = Float8Codec<E4M3FN>;
+};
+template <>
+struct CodecFor<Float8E5M2> {
+  using Codec = Float8Codec<E5M2>;
+};
+template <typename Part>
+struct CodecFor<std::complex<Part>> {
+  using Codec = ComplexCodec<Part>;
 };
 
 // Codec of the element type of a dtype.

@@ -13,6 +13,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "absl/types/span.h"
 #include "framework/reduce/reduction_codecs-inl.h"
@@ -207,6 +209,29 @@ HWY_NOINLINE void FoldByTiles(const FoldArguments& arguments) {
       whole_lines, size);
 }
 
+struct ToTile {
+  uint8_t* tile;
+  size_t begin;  // First element of the tile.
+
+  template <class D>
+  HWY_INLINE void operator()(D d, hn::Vec<D> v, size_t index) const {
+    StoreElements(d, v, tile, index - begin);
+  }
+};
+
+// Folds floats of 8 bits, whose vectors have the lanes of floats.
+template <class Codec, class Op>
+void FoldNarrowFloats(const FoldArguments& arguments) {
+  alignas(kLineBytes) uint8_t tile[kTileBytes];
+  const Folded<Codec, Op> folded = {arguments.inputs, arguments.divisor};
+  for (size_t begin = 0; begin < arguments.num_elements; begin += kTileBytes) {
+    const size_t size = std::min(kTileBytes, arguments.num_elements - begin);
+    WriteElements<uint8_t, typename Codec::LanesOf>(folded, ToTile{tile, begin},
+                                                    begin, begin + size);
+    CopyToAll(tile, arguments, begin, size);
+  }
+}
+
 template <class Codec, class Op>
 void FoldElements(const FoldArguments& arguments) {
   const size_t num_outputs =
@@ -216,6 +241,48 @@ void FoldElements(const FoldArguments& arguments) {
   }
   WriteToAll<Codec>(Folded<Codec, Op>{arguments.inputs, arguments.divisor},
                     arguments);
+}
+
+// Element, as Tensor::Wrap() takes any memory.
+template <typename T>
+HWY_INLINE T LoadElement(const uint8_t* elements, size_t index) {
+  T element;
+  std::memcpy(&element, elements + index * sizeof(T), sizeof(T));
+  return element;
+}
+
+// Holds every sum of as many integers as a group has members.
+__extension__ typedef __int128 Int128;
+__extension__ typedef unsigned __int128 Uint128;
+template <typename T>
+using WideFor =
+    std::conditional_t<std::is_signed_v<T>,
+                       std::conditional_t<sizeof(T) == 8, Int128, int64_t>,
+                       std::conditional_t<sizeof(T) == 8, Uint128, uint64_t>>;
+
+// Writes the exact mean of integers, truncated toward zero. Element by element:
+// the division takes longer than the rest.
+template <typename T>
+void FoldToMean(const FoldArguments& arguments) {
+  using Wide = WideFor<T>;
+  constexpr size_t kElements = kTileBytes / sizeof(Wide);
+  Wide sums[kElements];
+  alignas(kLineBytes) uint8_t tile[kElements * sizeof(T)];
+  const auto divisor = static_cast<Wide>(arguments.divisor);
+  for (size_t begin = 0; begin < arguments.num_elements; begin += kElements) {
+    const size_t size = std::min(kElements, arguments.num_elements - begin);
+    std::fill_n(sums, size, Wide{0});
+    for (const uint8_t* input : arguments.inputs) {
+      for (size_t i = 0; i < size; ++i) {
+        sums[i] += LoadElement<T>(input, begin + i);
+      }
+    }
+    for (size_t i = 0; i < size; ++i) {
+      const T mean = static_cast<T>(sums[i] / divisor);
+      std::memcpy(tile + i * sizeof(T), &mean, sizeof(T));
+    }
+    CopyToAll(tile, arguments, begin * sizeof(T), size * sizeof(T));
+  }
 }
 
 // Copies the bytes of the only input to all outputs.

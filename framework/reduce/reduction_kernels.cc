@@ -1,5 +1,6 @@
 #include "framework/reduce/reduction_kernels.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <type_traits>
@@ -11,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "framework/reduce/reduction_kernels.cc"
 #include "hwy/foreach_target.h"
 // Included after foreach_target.h; the order matters.
+#include "framework/reduce/complex_products.h"
 #include "framework/reduce/reduction_codecs-inl.h"
 #include "framework/reduce/reduction_fan_out-inl.h"
 #include "framework/reduce/reduction_fold-inl.h"
@@ -90,6 +92,9 @@ template <typename Element>
 void DivideElements(uint8_t* values, size_t num_elements, int64_t divisor) {
   if constexpr (kIsFloating<Element>) {
     DivideFloats<CodecOf<Element>>(values, num_elements, divisor);
+  } else if constexpr (kIsComplex<Element>) {
+    DivideFloats<typename CodecOf<Element>::PartCodec>(values, 2 * num_elements,
+                                                       divisor);
   } else if constexpr (kIsInteger<Element>) {
     DivideIntegers<Element>(values, num_elements, divisor);
   }
@@ -102,6 +107,57 @@ struct Combining {
 template <class Codec, class Op>
 struct Folding {
   static constexpr Fold kKernel = FoldElements<Codec, Op>;
+};
+template <class Format, class Op>
+struct Folding<Float8Codec<Format>, Op> {
+  static constexpr Fold kKernel = FoldNarrowFloats<Float8Codec<Format>, Op>;
+};
+
+template <typename T>
+void CombineComplexSums(const uint8_t* left, const uint8_t* right,
+                        uint8_t* into, size_t num_elements) {
+  CombineElements<FloatCodec<T>, Sum>(left, right, into, 2 * num_elements);
+}
+template <typename T>
+void FoldComplexSums(const FoldArguments& arguments) {
+  FoldArguments parts = arguments;
+  parts.num_elements *= 2;
+  FoldElements<FloatCodec<T>, Sum>(parts);
+}
+
+template <typename T>
+void FoldComplexProducts(const FoldArguments& arguments) {
+  if (arguments.inputs.size() == 1) return FoldComplexSums<T>(arguments);
+  constexpr size_t kElementBytes = 2 * sizeof(T);
+  constexpr size_t kElements = kTileBytes / kElementBytes;
+  alignas(kLineBytes) uint8_t tile[kTileBytes];
+  for (size_t begin = 0; begin < arguments.num_elements; begin += kElements) {
+    const size_t size = std::min(kElements, arguments.num_elements - begin);
+    const size_t offset = begin * kElementBytes;
+    const uint8_t* product = arguments.inputs[0] + offset;
+    for (const uint8_t* input : arguments.inputs.subspan(1)) {
+      MultiplyComplex<T>(product, input + offset, tile, size);
+      product = tile;
+    }
+    CopyToAll(tile, arguments, offset, size * kElementBytes);
+  }
+}
+
+template <typename T>
+struct Combining<ComplexCodec<T>, Sum> {
+  static constexpr Combine kKernel = CombineComplexSums<T>;
+};
+template <typename T>
+struct Combining<ComplexCodec<T>, Prod> {
+  static constexpr Combine kKernel = MultiplyComplex<T>;
+};
+template <typename T>
+struct Folding<ComplexCodec<T>, Sum> {
+  static constexpr Fold kKernel = FoldComplexSums<T>;
+};
+template <typename T>
+struct Folding<ComplexCodec<T>, Prod> {
+  static constexpr Fold kKernel = FoldComplexProducts<T>;
 };
 
 // Integers that an operation computes with: unsigned ones unless it compares
@@ -119,8 +175,14 @@ constexpr Function KernelOf(Function nothing) {
   constexpr bool kIsBitwise = std::is_same_v<Op, Band> ||
                               std::is_same_v<Op, Bor> ||
                               std::is_same_v<Op, Bxor>;
+  constexpr bool kIsArithmetic =
+      std::is_same_v<Op, Sum> || std::is_same_v<Op, Prod>;
   if constexpr (kIsInteger<Element>) {
     return Kernel<IntegerCodec<IntegerFor<Op, Element>>, Op>::kKernel;
+  } else if constexpr (std::is_same_v<Element, bool> && !kIsArithmetic) {
+    return Kernel<CodecOf<Element>, Op>::kKernel;
+  } else if constexpr (kIsComplex<Element> && kIsArithmetic) {
+    return Kernel<CodecOf<Element>, Op>::kKernel;
   } else if constexpr (kIsFloating<Element> && !kIsBitwise) {
     return Kernel<CodecOf<Element>, Op>::kKernel;
   } else {
@@ -144,6 +206,10 @@ constexpr std::array<PerDType<Function>, kAllReductionKinds.size()> Table(
 constexpr ReductionKernels kKernels = {
     .combine = Table<Combining>(Combine{CombineNothing}),
     .fold = Table<Folding>(Fold{FoldNothing}),
+    .mean = ForEachDType([]<typename Element>(Element) -> Fold {
+      if constexpr (kIsInteger<Element>) return FoldToMean<Element>;
+      return FoldNothing;
+    }),
     .divide = ForEachDType([]<typename Element>(Element) -> Divide {
       return DivideElements<Element>;
     }),

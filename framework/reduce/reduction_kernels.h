@@ -17,7 +17,7 @@ struct FoldArguments {
   absl::Span<uint8_t* const> outputs;
   absl::Span<uint8_t* const> streamed;  // Written past the caches.
   size_t num_elements = 0;
-  int64_t divisor = 1;  // Used for floats.
+  int64_t divisor = 1;  // Used for floats and by `mean`.
 };
 
 // Loops for one instruction set; reduction.h has their contracts. No entry is
@@ -35,6 +35,7 @@ struct ReductionKernels {
   std::array<PerDType<Combine>, kAllReductionKinds.size()> combine;
   std::array<PerDType<Fold>, kAllReductionKinds.size()> fold;
 
+  PerDType<Fold> mean;  // Sums of integers, divided. Exact.
   PerDType<Divide> divide;
 
   // Copies the bytes of the only input to all outputs.

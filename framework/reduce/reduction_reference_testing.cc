@@ -2,17 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
-#include "framework/tensor/float16.h"
+#include "absl/numeric/int128.h"
+#include "framework/tensor/small_floats.h"
 
 namespace tutti {
 namespace {
 
 template <typename Element>
 auto ReadElement(const void* elements, size_t index) {
+  if constexpr (std::is_same_v<Element, bool>) {  // May be any byte.
+    return static_cast<const uint8_t*>(elements)[index] != 0;
+  }
   Element stored;
   std::memcpy(&stored,
               static_cast<const char*>(elements) + index * sizeof(stored),
@@ -47,6 +53,36 @@ T ReduceFloats(ReductionKind kind, T left, T right) {
 }
 
 template <typename T>
+T Canonical(T value) {
+  return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;
+}
+
+template <typename T>
+std::complex<T> ReduceComplex(ReductionKind kind, std::complex<T> left,
+                              std::complex<T> right) {
+  const auto [a, b] = std::pair(left.real(), left.imag());
+  const auto [c, d] = std::pair(right.real(), right.imag());
+  if (kind == ReductionKind::kSum) {
+    return {Canonical(a + c), Canonical(b + d)};
+  }
+  const T ac = a * c, bd = b * d, ad = a * d, bc = b * c;
+  return {Canonical(ac - bd), Canonical(ad + bc)};
+}
+
+bool ReduceBools(ReductionKind kind, bool left, bool right) {
+  switch (kind) {
+    case ReductionKind::kMin:
+    case ReductionKind::kBand:
+      return left && right;
+    case ReductionKind::kMax:
+    case ReductionKind::kBor:
+      return left || right;
+    default:
+      return left != right;
+  }
+}
+
+template <typename T>
 T ReduceIntegers(ReductionKind kind, T left, T right) {
   const auto a = static_cast<uint64_t>(left);
   const auto b = static_cast<uint64_t>(right);
@@ -71,7 +107,11 @@ T ReduceIntegers(ReductionKind kind, T left, T right) {
 
 template <typename T>
 T ReduceValues(ReductionKind kind, T left, T right) {
-  if constexpr (std::is_integral_v<T>) {
+  if constexpr (kIsComplex<T>) {
+    return ReduceComplex(kind, left, right);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return ReduceBools(kind, left, right);
+  } else if constexpr (std::is_integral_v<T>) {
     return ReduceIntegers(kind, left, right);
   } else {
     return ReduceFloats(kind, left, right);
@@ -80,7 +120,12 @@ T ReduceValues(ReductionKind kind, T left, T right) {
 
 template <typename T>
 T DivideValue(T value, int64_t divisor) {
-  if constexpr (std::is_unsigned_v<T>) {
+  if constexpr (kIsComplex<T>) {
+    return T(DivideValue(value.real(), divisor),
+             DivideValue(value.imag(), divisor));
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return value;  // Never divided.
+  } else if constexpr (std::is_unsigned_v<T>) {
     return static_cast<T>(value / static_cast<uint64_t>(divisor));
   } else if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(value / divisor);
@@ -91,19 +136,20 @@ T DivideValue(T value, int64_t divisor) {
   }
 }
 
-// Calls `function` with the element type of `dtype`, except for bool.
-template <class Function>
-void VisitReduced(DType dtype, const Function& function) {
-  VisitDType(dtype, [&]<typename Element>(Element element) {
-    if constexpr (!std::is_same_v<Element, bool>) function(element);
-  });
+// The exact mean, truncated toward zero.
+template <typename T>
+T MeanOfIntegers(absl::Span<const uint8_t* const> inputs, size_t index,
+                 int64_t divisor) {
+  absl::int128 sum = 0;
+  for (const uint8_t* input : inputs) sum += ReadElement<T>(input, index);
+  return static_cast<T>(sum / divisor);
 }
 
 }  // namespace
 
 void ReferenceReduce(ReductionKind kind, DType dtype, const void* left,
                      const void* right, void* into, size_t num_elements) {
-  VisitReduced(dtype, [&]<typename Element>(Element) {
+  VisitDType(dtype, [&]<typename Element>(Element) {
     for (size_t i = 0; i < num_elements; ++i) {
       const auto a = ReadElement<Element>(left, i);
       const auto b = ReadElement<Element>(right, i);
@@ -115,8 +161,15 @@ void ReferenceReduce(ReductionKind kind, DType dtype, const void* left,
 void ReferenceReduceMany(ReductionKind kind, DType dtype,
                          absl::Span<const uint8_t* const> inputs, void* into,
                          size_t num_elements, int64_t divisor) {
-  VisitReduced(dtype, [&]<typename Element>(Element) {
+  VisitDType(dtype, [&]<typename Element>(Element) {
     for (size_t i = 0; i < num_elements; ++i) {
+      if constexpr (kIsInteger<Element>) {
+        if (kind == ReductionKind::kSum && divisor != 1) {
+          WriteElement<Element>(MeanOfIntegers<Element>(inputs, i, divisor),
+                                into, i);
+          continue;
+        }
+      }
       auto value = ReadElement<Element>(inputs[0], i);
       for (const uint8_t* input : inputs.subspan(1)) {
         value = ReduceValues(kind, value, ReadElement<Element>(input, i));
@@ -129,7 +182,8 @@ void ReferenceReduceMany(ReductionKind kind, DType dtype,
 
 void ReferenceDivideBy(DType dtype, void* values, size_t num_elements,
                        int64_t divisor) {
-  VisitReduced(dtype, [&]<typename Element>(Element) {
+  if (dtype == DType::kBool) return;
+  VisitDType(dtype, [&]<typename Element>(Element) {
     for (size_t i = 0; i < num_elements; ++i) {
       const auto value = ReadElement<Element>(values, i);
       WriteElement<Element>(DivideValue(value, divisor), values, i);

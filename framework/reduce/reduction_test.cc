@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -25,7 +26,7 @@
 #include "framework/reduce/reduction_kernels.h"
 #include "framework/reduce/reduction_reference_testing.h"
 #include "framework/reduce/reduction_test_data.h"
-#include "framework/tensor/float16.h"
+#include "framework/tensor/small_floats.h"
 #include "hwy/targets.h"
 #include "tests/doubles/status_matchers.h"
 
@@ -271,6 +272,20 @@ TEST_P(ReductionKernelsTest, SumsOfEvery16BitCodeMatchTheReference) {
       ExpectSameElements(dtype, Combine({kSum, dtype}, left, right),
                          ReferenceResult({kSum, dtype}, left, right));
     }
+  }
+}
+
+TEST_P(ReductionKernelsTest, EveryPairOfFloatsOf8BitsMatchesTheReference) {
+  Bytes left, right;
+  for (int code = 0; code < 0x10000; ++code) {
+    left.push_back(static_cast<uint8_t>(code));
+    right.push_back(static_cast<uint8_t>(code >> 8));
+  }
+  for (const ReductionPair& pair : SupportedPairs()) {
+    if (SizeOf(pair.dtype) != 1 || !IsFloating(pair.dtype)) continue;
+    SCOPED_TRACE(Describe(pair));
+    ExpectSameElements(pair.dtype, Combine(pair, left, right),
+                       ReferenceResult(pair, left, right));
   }
 }
 
@@ -598,6 +613,159 @@ TEST_P(ReductionKernelsTest, DivisionByMoreThanTheDTypeHoldsIsRight) {
       -1);
 }
 
+// Folds elements, one of each input.
+template <typename T>
+T FoldOne(const ReductionPair& pair, const std::vector<T>& elements,
+          int64_t divisor) {
+  std::vector<const uint8_t*> inputs;
+  for (const T& element : elements) {
+    inputs.push_back(reinterpret_cast<const uint8_t*>(&element));
+  }
+  T result{};
+  auto* const into = reinterpret_cast<uint8_t*>(&result);
+  ReduceMany({.kind = pair.kind,
+              .dtype = pair.dtype,
+              .inputs = inputs,
+              .outputs = {&into, 1},
+              .num_elements = 1,
+              .divisor = divisor});
+  return result;
+}
+
+TEST(ReduceManyTest, AveragesOfIntegersAreExactAndTruncateTowardZero) {
+  EXPECT_EQ(FoldOne<int8_t>({kSum, DType::kInt8}, {127, 127, 127}, 3), 127);
+  EXPECT_EQ(FoldOne<int8_t>({kSum, DType::kInt8}, {-128, -128, 1}, 3), -85);
+  EXPECT_EQ(FoldOne<uint8_t>({kSum, DType::kUint8}, {255, 255}, 2), 255);
+  EXPECT_EQ(FoldOne<int16_t>({kSum, DType::kInt16}, {32767, 32766}, 2), 32766);
+  EXPECT_EQ(FoldOne<uint16_t>({kSum, DType::kUint16}, {65535, 1}, 2), 32768);
+  EXPECT_EQ(FoldOne<int32_t>({kSum, DType::kInt32}, {INT32_MIN, INT32_MIN}, 2),
+            INT32_MIN);
+  EXPECT_EQ(FoldOne<uint32_t>({kSum, DType::kUint32}, {UINT32_MAX, 0}, 2),
+            uint32_t{INT32_MAX});
+  EXPECT_EQ(FoldOne<int64_t>({kSum, DType::kInt64},
+                             {INT64_MIN, INT64_MIN, INT64_MIN + 2}, 3),
+            INT64_MIN + 1);
+  EXPECT_EQ(FoldOne<uint64_t>({kSum, DType::kUint64},
+                              {UINT64_MAX, UINT64_MAX, UINT64_MAX}, 3),
+            UINT64_MAX);
+  // The divisor may be larger than the dtype holds.
+  EXPECT_EQ(
+      FoldOne<int8_t>({kSum, DType::kInt8}, std::vector<int8_t>(300, -77), 300),
+      -77);
+}
+
+// Fold() of one input or a custom merge op divides in a step of its own.
+TEST(FoldTest, IntegersThatAreNotSummedAreDividedAfterwards) {
+  const std::vector<int8_t> values = {100, 7};
+  std::vector<const uint8_t*> inputs;
+  for (const int8_t& value : values) {
+    inputs.push_back(reinterpret_cast<const uint8_t*>(&value));
+  }
+  int8_t result = 0;
+  auto* const output = reinterpret_cast<uint8_t*>(&result);
+  const FoldBuffers buffers = {.inputs = inputs,
+                               .outputs = absl::MakeConstSpan(&output, 1),
+                               .num_bytes = 1};
+  ASSERT_THAT(Fold(DType::kInt8, kMax, FinalOp::DivideByGroupSize(), buffers),
+              IsOk());
+  EXPECT_EQ(result, 50);
+  EXPECT_FALSE(
+      IsMeanOfIntegers(DType::kInt8, kMax, FinalOp::DivideByGroupSize()));
+  EXPECT_TRUE(
+      IsMeanOfIntegers(DType::kInt8, kSum, FinalOp::DivideByGroupSize()));
+  EXPECT_FALSE(
+      IsMeanOfIntegers(DType::kFloat32, kSum, FinalOp::DivideByGroupSize()));
+  EXPECT_FALSE(IsMeanOfIntegers(DType::kInt8, kSum, FinalOp()));
+}
+
+TEST_P(ReductionKernelsTest, FloatsOf8BitsRoundToNearestEvenAndSaturate) {
+  const ReductionPair e4m3 = {kSum, DType::kFloat8E4M3FN};
+  EXPECT_EQ(CombineOne<uint8_t>(e4m3, 0x38, 0x38), 0x40);  // 1 + 1
+  EXPECT_EQ(CombineOne<uint8_t>(e4m3, 0x58, 0x38), 0x58);  // 16 + 1: a tie.
+  EXPECT_EQ(CombineOne<uint8_t>(e4m3, 0x59, 0x38), 0x5A);  // 18 + 1
+  EXPECT_EQ(CombineOne<uint8_t>(e4m3, 0x7E, 0x7E), 0x7E);  // 448 + 448
+  EXPECT_EQ(CombineOne<uint8_t>(e4m3, 0xFE, 0xFE), 0xFE);
+  EXPECT_EQ(CombineOne<uint8_t>(e4m3, 0x01, 0x01), 0x02);  // Denormals.
+  EXPECT_EQ(CombineOne<uint8_t>(e4m3, 0xFF, 0x38), 0x7F);  // NaN stays NaN.
+  const ReductionPair e5m2 = {kSum, DType::kFloat8E5M2};
+  EXPECT_EQ(CombineOne<uint8_t>(e5m2, 0x3C, 0x3C), 0x40);
+  EXPECT_EQ(CombineOne<uint8_t>(e5m2, 0x48, 0x3C), 0x48);  // 8 + 1: a tie.
+  EXPECT_EQ(CombineOne<uint8_t>(e5m2, 0x7B, 0x7B), 0x7B);
+  EXPECT_EQ(CombineOne<uint8_t>(e5m2, 0x7C, 0x3C), 0x7B);  // Infinity.
+  EXPECT_EQ(CombineOne<uint8_t>(e5m2, 0x7C, 0xFC), 0x7E);  // It minus it.
+  EXPECT_EQ(CombineOne<uint8_t>(e5m2, 0xFD, 0x3C), 0x7E);
+}
+
+TEST_P(ReductionKernelsTest, FoldsOfFloatsOf8BitsAreRoundedOnce) {
+  // 16 + 1 + 1 is 18, but stays 16 if each step is rounded.
+  const uint8_t big = 0x58, one = 0x38;
+  const uint8_t* const inputs[] = {&big, &one, &one};
+  uint8_t sum = 0;
+  uint8_t* const into = &sum;
+  Fold({kSum, DType::kFloat8E4M3FN},
+       {.inputs = inputs, .outputs = {&into, 1}, .num_elements = 1});
+  EXPECT_EQ(sum, 0x59);
+}
+
+TEST_P(ReductionKernelsTest, ComplexNumbersAddAndMultiply) {
+  using Complex = std::complex<float>;
+  const Complex a(1, 2), b(3, -4);
+  EXPECT_EQ(CombineOne<Complex>({kSum, DType::kComplex64}, a, b),
+            Complex(4, -2));
+  EXPECT_EQ(CombineOne<Complex>({kProd, DType::kComplex64}, a, b),
+            Complex(11, 2));
+  EXPECT_EQ(DivideOne<Complex>(DType::kComplex64, b, 2), Complex(1.5f, -2));
+  using Complex128 = std::complex<double>;
+  EXPECT_EQ(CombineOne<Complex128>({kProd, DType::kComplex128},
+                                   Complex128(0, 1), Complex128(0, 1)),
+            Complex128(-1, 0));
+  // Each product is rounded, on CPUs that could add without rounding it, too:
+  // (1 + e)^2 - (1 + 2e) is e^2 in one rounding.
+  const float e = 0x1p-12f;
+  EXPECT_EQ(CombineOne<Complex>({kProd, DType::kComplex64}, Complex(1 + e, 1),
+                                Complex(1 + e, 1 + 2 * e))
+                .real(),
+            0.0f);
+}
+
+TEST_P(ReductionKernelsTest, EveryByteOfABoolButZeroIsTrue) {
+  const Bytes left = {0, 0, 1, 1, 0, 2, 255, 128, 3, 0};
+  const Bytes right = {0, 1, 0, 1, 64, 0, 1, 128, 255, 0};
+  const Bytes all = {0, 0, 0, 1, 0, 0, 1, 1, 1, 0};
+  const Bytes any = {0, 1, 1, 1, 1, 1, 1, 1, 1, 0};
+  const Bytes one = {0, 1, 1, 0, 1, 1, 0, 0, 0, 0};
+  EXPECT_EQ(Combine({kMin, DType::kBool}, left, right), all);
+  EXPECT_EQ(Combine({ReductionKind::kBand, DType::kBool}, left, right), all);
+  EXPECT_EQ(Combine({kMax, DType::kBool}, left, right), any);
+  EXPECT_EQ(Combine({ReductionKind::kBor, DType::kBool}, left, right), any);
+  EXPECT_EQ(Combine({ReductionKind::kBxor, DType::kBool}, left, right), one);
+}
+
+TEST_P(ReductionKernelsTest, MeansOfManyBuffersMatchTheReference) {
+  for (DType dtype : kAllDTypes) {
+    if (!IsInteger(dtype)) continue;
+    SCOPED_TRACE(Name(dtype));
+    for (const size_t num_inputs : {2, 3, 9, 17}) {
+      for (const size_t length : {0, 1, 7, 1001, 5000}) {
+        ManyBuffers buffers(dtype, num_inputs, length, length % 3);
+        const auto divisor = static_cast<int64_t>(num_inputs);
+        const Bytes expected = buffers.Expected({kSum, dtype}, divisor);
+        Guarded streamed(Bytes(expected.size()), length % 5);
+        kernels().mean[static_cast<size_t>(dtype)](
+            {.inputs = buffers.inputs(),
+             .outputs = {buffers.input(0)},
+             .streamed = {streamed.data()},
+             .num_elements = length,
+             .divisor = divisor});
+        ExpectSameElements(dtype, buffers.input_content(0), expected);
+        ExpectSameElements(dtype, streamed.content(), expected);
+        EXPECT_TRUE(streamed.canaries_are_intact());
+        EXPECT_EQ(buffers.input_content(1), buffers.original(1));
+      }
+    }
+  }
+}
+
 TEST_P(ReductionKernelsTest, FoldsOfFloat16AreInFloat32ToTheEnd) {
   // 2048 + 1 + 1 is 2050, but stays 2048 if each step is rounded.
   const uint16_t big = FloatToFloat16(2048), one = FloatToFloat16(1);
@@ -703,13 +871,10 @@ TEST(MergeOpTest, ACustomOpCannotTakeABuiltInName) {
   }
 }
 
-TEST(MergeOpTest, BoolIsNeverReduced) {
+TEST(MergeOpTest, CustomOpsMayReduceEveryDType) {
   EXPECT_THAT(MergeOp().CheckSupports(DType::kBool), Not(IsOk()));
   const auto op = MergeOp::Custom({.name = "append", .apply = Append});
-  EXPECT_THAT(op->CheckSupports(DType::kBool),
-              IsInvalidArgument("append", "bool"));
   for (DType dtype : kAllDTypes) {
-    if (dtype == DType::kBool) continue;
     EXPECT_THAT(op->CheckSupports(dtype), IsOk());
   }
 }

@@ -17,6 +17,12 @@ std::vector<uint64_t> SpecialMagnitudes(DType dtype) {
     case DType::kBFloat16:
       return {0x0000, 0x3F80, 0x0001, 0x007F, 0x0080, 0x7F7F,
               0x7F80, 0x7F81, 0x7FC0, 0x7FFF, 0x3F81, 0x4049};
+    case DType::kFloat8E4M3FN:
+      return {0x00, 0x38, 0x01, 0x07, 0x08, 0x7E,
+              0x7D, 0x7F, 0x40, 0x70, 0x39, 0x54};
+    case DType::kFloat8E5M2:
+      return {0x00, 0x3C, 0x01, 0x03, 0x04, 0x7B,
+              0x7C, 0x7D, 0x7E, 0x7F, 0x3D, 0x56};
     case DType::kFloat32:
       return {0x00000000, 0x3F800000, 0x00000001, 0x007FFFFF,
               0x00800000, 0x7F7FFFFF, 0x7F800000, 0x7F800001,
@@ -73,6 +79,9 @@ Bytes Element(DType dtype, uint64_t bits) {
 uint64_t SignBit(DType dtype) { return uint64_t{1} << (8 * SizeOf(dtype) - 1); }
 
 Bytes RandomElements(DType dtype, size_t num_elements, uint64_t seed) {
+  if (IsComplex(dtype)) {
+    return RandomElements(PartOf(dtype), 2 * num_elements, seed);
+  }
   std::mt19937_64 random(seed);
   const std::vector<uint64_t> special = SpecialMagnitudes(dtype);
   Bytes elements;
@@ -88,6 +97,7 @@ Bytes RandomElements(DType dtype, size_t num_elements, uint64_t seed) {
 }
 
 std::pair<Bytes, Bytes> SpecialOperands(DType dtype) {
+  if (IsComplex(dtype)) return SpecialOperands(PartOf(dtype));
   std::vector<uint64_t> special;
   for (uint64_t magnitude : SpecialMagnitudes(dtype)) {
     special.push_back(magnitude);

@@ -13,6 +13,26 @@ constexpr absl::string_view kKindNames[] = {"sum",  "prod", "min", "max",
 
 bool IsBitOperation(ReductionKind kind) { return kind >= ReductionKind::kBand; }
 
+bool IsSumOrProduct(ReductionKind kind) { return kind <= ReductionKind::kProd; }
+
+// Returns the reason why `kind` cannot reduce the elements; empty if it can.
+absl::string_view WhyNot(ReductionKind kind, DType dtype) {
+  if (dtype == DType::kBool) {
+    return IsSumOrProduct(kind)
+               ? "bool is reduced by min, max, band, bor and bxor alone"
+               : "";
+  }
+  if (IsComplex(dtype)) {
+    return IsSumOrProduct(kind) ? ""
+                                : "complex numbers have no order and no bits: "
+                                  "sum and prod alone";
+  }
+  if (IsBitOperation(kind) && !IsInteger(dtype)) {
+    return "bit operations need an integer dtype or bool";
+  }
+  return "";
+}
+
 }  // namespace
 
 absl::string_view Name(ReductionKind kind) {
@@ -30,17 +50,11 @@ absl::Status CheckSupported(ReductionKind kind, DType dtype) {
         absl::StrCat("there is no reduction ", static_cast<int>(kind)));
   }
   if (!IsValid(dtype)) return InvalidDType(dtype);
-  if (dtype == DType::kBool) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("reduction \"", Name(kind), "\" of ", Name(dtype),
-                     " elements: bool is only moved, never reduced"));
-  }
-  if (IsBitOperation(kind) && !IsInteger(dtype)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("reduction \"", Name(kind), "\" of ", Name(dtype),
-                     " elements: bit operations need an integer dtype"));
-  }
-  return absl::OkStatus();
+  const absl::string_view why_not = WhyNot(kind, dtype);
+  if (why_not.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("reduction \"", Name(kind),
+                                                 "\" of ", Name(dtype),
+                                                 " elements: ", why_not));
 }
 
 }  // namespace tutti

@@ -24,7 +24,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/collective/params_test_data.h"
-#include "framework/tensor/float16.h"
+#include "framework/tensor/small_floats.h"
 #include "tests/doubles/simulated_environment.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/device.h"
@@ -429,10 +429,12 @@ TEST(SegmentListTest, PiecesLieOneAfterTheOther) {
 // Numbers on the wire: no line of TUTTI_DTYPES may move.
 TEST(DTypeTest, CodesStay) {
   constexpr DType kCodes[] = {
-      DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64,
-      DType::kInt8,    DType::kUint8,    DType::kInt32,   DType::kInt64,
-      DType::kBool,    DType::kInt16,    DType::kUint16,  DType::kUint32,
-      DType::kUint64};
+      DType::kFloat16,   DType::kBFloat16,     DType::kFloat32,
+      DType::kFloat64,   DType::kInt8,         DType::kUint8,
+      DType::kInt32,     DType::kInt64,        DType::kBool,
+      DType::kInt16,     DType::kUint16,       DType::kUint32,
+      DType::kUint64,    DType::kFloat8E4M3FN, DType::kFloat8E5M2,
+      DType::kComplex64, DType::kComplex128};
   for (size_t i = 0; i < std::size(kCodes); ++i) {
     EXPECT_EQ(static_cast<size_t>(kCodes[i]), i);
     EXPECT_EQ(kAllDTypes[i], kCodes[i]);
@@ -448,16 +450,19 @@ TEST(DTypeTest, EveryTableCoversEveryDType) {
     EXPECT_EQ(SizeOf(dtype), sizes[static_cast<size_t>(dtype)]);
     EXPECT_EQ(VisitDType(dtype, [](auto element) { return sizeof(element); }),
               SizeOf(dtype));
-    EXPECT_EQ(IsFloating(dtype) + IsInteger(dtype) + (dtype == DType::kBool), 1)
+    EXPECT_EQ(IsFloating(dtype) + IsInteger(dtype) + IsComplex(dtype) +
+                  (dtype == DType::kBool),
+              1)
         << Name(dtype);
   }
 }
 
-// Names and sizes as in NumPy: "int8" has 8 bits.
-TEST(DTypeTest, NamesEndWithTheNumberOfBits) {
+// Names and sizes as in NumPy: "int8" has 8 bits, "float8_e5m2" too.
+TEST(DTypeTest, NamesHaveTheNumberOfBits) {
   for (DType dtype : kAllDTypes) {
     if (dtype == DType::kBool) continue;
-    EXPECT_TRUE(absl::EndsWith(Name(dtype), absl::StrCat(8 * SizeOf(dtype))))
+    const absl::string_view name = Name(dtype).substr(0, Name(dtype).find('_'));
+    EXPECT_TRUE(absl::EndsWith(name, absl::StrCat(8 * SizeOf(dtype))))
         << Name(dtype);
   }
 }
@@ -485,6 +490,15 @@ TEST(DTypeTest, NumberThatNamesNoneIsNotValidAndHasNoSize) {
   }
   EXPECT_THAT(std::string(InvalidDType(static_cast<DType>(77)).message()),
               testing::HasSubstr("77"));
+}
+
+TEST(DTypeTest, ComplexElementsHaveTwoParts) {
+  EXPECT_EQ(PartOf(DType::kComplex64), DType::kFloat32);
+  EXPECT_EQ(PartOf(DType::kComplex128), DType::kFloat64);
+  for (DType dtype : kAllDTypes) {
+    EXPECT_EQ(SizeOf(dtype), SizeOf(PartOf(dtype)) * (IsComplex(dtype) ? 2 : 1))
+        << Name(dtype);
+  }
 }
 
 TEST(DTypeTest, BoolIsNeitherIntegerNorFloating) {
@@ -641,7 +655,67 @@ INSTANTIATE_TEST_SUITE_P(
                     Format{"BFloat16", 8, 7, BFloat16ToFloat, FloatToBFloat16}),
     [](const auto& info) { return info.param.name; });
 
+// Value of a code without sign, by the definition of the formats.
+double Float8MagnitudeOf(int code, int mantissa_bits, int bias) {
+  const int exponent = code >> mantissa_bits;
+  const int mantissa = code & ((1 << mantissa_bits) - 1);
+  if (exponent == 0) return std::ldexp(mantissa, 1 - bias - mantissa_bits);
+  return std::ldexp(mantissa + (1 << mantissa_bits),
+                    exponent - bias - mantissa_bits);
+}
+
+// Expects that each code is read by its definition, and that floats go to the
+// nearest code, of two to the even one; beyond the largest to that.
+template <class Bits>
+void ExpectFloat8() {
+  constexpr int kMantissaBits = Bits::kMantissaBits;
+  const auto value_of = [](int code) {
+    return Float8MagnitudeOf(code, kMantissaBits, Bits::kBias);
+  };
+  const auto expect = [](float value, int code) {
+    EXPECT_EQ(FloatToFloat8<Bits>(value), code) << value;
+    EXPECT_EQ(FloatToFloat8<Bits>(-value), code | 0x80) << value;
+  };
+  for (int code = 0; code <= Bits::kLargest; ++code) {
+    const double value = value_of(code);
+    EXPECT_EQ(Float8ToFloat<Bits>(static_cast<uint8_t>(code)), value) << code;
+    EXPECT_EQ(Float8ToFloat<Bits>(static_cast<uint8_t>(code | 0x80)), -value);
+    EXPECT_TRUE(
+        std::signbit(Float8ToFloat<Bits>(static_cast<uint8_t>(code | 0x80))));
+    expect(static_cast<float>(value), code);
+    if (code == Bits::kLargest) continue;
+    const auto middle = static_cast<float>((value + value_of(code + 1)) / 2);
+    expect(std::nextafter(middle, 0.0f), code);
+    expect(middle, code % 2 == 0 ? code : code + 1);
+    expect(std::nextafter(middle, kInfinity), code + 1);
+  }
+  expect(std::numeric_limits<float>::max(), Bits::kLargest);
+  expect(kInfinity, Bits::kLargest);
+  expect(std::numeric_limits<float>::denorm_min(), 0);
+  expect(FloatOf(0x7F800001), Bits::kNaN);
+  expect(FloatOf(0x7FC00000), Bits::kNaN);
+}
+
+TEST(Float8Test, E4M3FNIsReadByItsDefinitionAndRoundedToNearestEven) {
+  ExpectFloat8<E4M3FN>();
+  EXPECT_EQ(Float8ToFloat<E4M3FN>(E4M3FN::kLargest), 448);
+  EXPECT_TRUE(std::isnan(Float8ToFloat<E4M3FN>(0x7F)));
+  EXPECT_TRUE(std::isnan(Float8ToFloat<E4M3FN>(0xFF)));
+}
+
+TEST(Float8Test, E5M2IsReadByItsDefinitionAndRoundedToNearestEven) {
+  ExpectFloat8<E5M2>();
+  EXPECT_EQ(Float8ToFloat<E5M2>(E5M2::kLargest), 57344);
+  EXPECT_EQ(Float8ToFloat<E5M2>(0x7C), kInfinity);
+  EXPECT_EQ(Float8ToFloat<E5M2>(0xFC), -kInfinity);
+  for (const uint8_t nan : {0x7D, 0x7E, 0x7F, 0xFD, 0xFE, 0xFF}) {
+    EXPECT_TRUE(std::isnan(Float8ToFloat<E5M2>(nan)));
+  }
+}
+
 TEST(Float16ConstexprTest, ConversionsAreConstantExpressions) {
+  static_assert(FloatToFloat8<E4M3FN>(1.0f) == 0x38);
+  static_assert(Float8ToFloat<E5M2>(0x3D) == 1.25f);
   static_assert(FloatToFloat16(1.0f) == 0x3C00);
   static_assert(FloatToFloat16(65519.0f) == 0x7BFF);
   static_assert(FloatToFloat16(65520.0f) == 0x7C00);
@@ -691,10 +765,23 @@ TEST(ReductionKindTest, FloatsSupportArithmeticButNoBitOperation) {
   }
 }
 
-TEST(ReductionKindTest, BoolSupportsNoKind) {
+TEST(ReductionKindTest, ComplexNumbersSupportSumAndProductAlone) {
   for (ReductionKind kind : kAllReductionKinds) {
+    const bool is_arithmetic =
+        kind == ReductionKind::kSum || kind == ReductionKind::kProd;
+    for (DType dtype : {DType::kComplex64, DType::kComplex128}) {
+      EXPECT_EQ(CheckSupported(kind, dtype).ok(), is_arithmetic);
+    }
+  }
+}
+
+TEST(ReductionKindTest, BoolSupportsAllButSumAndProduct) {
+  for (ReductionKind kind : kAllReductionKinds) {
+    const bool is_arithmetic =
+        kind == ReductionKind::kSum || kind == ReductionKind::kProd;
     EXPECT_EQ(CheckSupported(kind, DType::kBool).code(),
-              absl::StatusCode::kInvalidArgument);
+              is_arithmetic ? absl::StatusCode::kInvalidArgument
+                            : absl::StatusCode::kOk);
   }
 }
 
@@ -719,8 +806,8 @@ TEST(ReductionKindTest, UnsupportedPairIsNamedInTheError) {
           CheckSupported(ReductionKind::kBxor, DType::kBFloat16).message()),
       AllOf(HasSubstr("bxor"), HasSubstr("bfloat16")));
   EXPECT_THAT(
-      std::string(CheckSupported(ReductionKind::kMax, DType::kBool).message()),
-      AllOf(HasSubstr("max"), HasSubstr("bool")));
+      std::string(CheckSupported(ReductionKind::kSum, DType::kBool).message()),
+      AllOf(HasSubstr("sum"), HasSubstr("bool")));
 }
 
 std::unique_ptr<Device> Cpu(int index) {

@@ -2,11 +2,12 @@
 #define TUTTI_GPU_KERNELS_ELEMENT_OPS_H_
 
 #include <bit>
+#include <complex>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 
-#include "framework/tensor/float16.h"
+#include "framework/tensor/small_floats.h"
 #include "tutti/tensor.h"
 
 // Marks functions that nvcc compiles for host and device. Other compilers
@@ -48,8 +49,9 @@ TUTTI_HOST_DEVICE bool IsNegative(double value) {
   return std::bit_cast<int64_t>(value) < 0;
 }
 
-// Device code uses instructions for float16. Like framework/tensor/float16.h
-// they round to nearest even and keep denormals.
+// Device code uses instructions for float16. Like
+// framework/tensor/small_floats.h they round to nearest even and keep
+// denormals.
 #ifdef __CUDA_ARCH__
 __device__ __forceinline__ float WidenFloat16(uint16_t code) {
   float value;
@@ -86,6 +88,79 @@ struct Format {
     }
   }
 };
+
+// Arithmetic in float, in software.
+template <class Bits>
+struct Float8Format {
+  using Stored = uint8_t;
+  using Value = float;
+  static TUTTI_HOST_DEVICE float Read(uint8_t code) {
+    return Float8ToFloat<Bits>(code);
+  }
+  static TUTTI_HOST_DEVICE uint8_t Write(float value) {
+    return FloatToFloat8<Bits>(CanonicalNaN(value));
+  }
+};
+template <>
+struct Format<Float8E4M3FN> : Float8Format<E4M3FN> {};
+template <>
+struct Format<Float8E5M2> : Float8Format<E5M2> {};
+
+template <typename T>
+struct Complex {
+  T real;
+  T imaginary;
+};
+template <typename T>
+inline constexpr bool kIsParts = false;
+template <typename T>
+inline constexpr bool kIsParts<Complex<T>> = true;
+
+template <typename T>
+struct Format<std::complex<T>> {
+  using Stored = Complex<T>;
+  using Value = Complex<T>;
+  static TUTTI_HOST_DEVICE Value Read(Stored stored) { return stored; }
+  static TUTTI_HOST_DEVICE Stored Write(Value value) {
+    return {CanonicalNaN(value.real), CanonicalNaN(value.imaginary)};
+  }
+};
+
+// A byte of any value but 0 is true; 0 or 1 is written.
+template <>
+struct Format<bool> {
+  using Stored = uint8_t;
+  using Value = uint8_t;
+  static TUTTI_HOST_DEVICE uint8_t Read(uint8_t stored) { return stored != 0; }
+  static TUTTI_HOST_DEVICE uint8_t Write(uint8_t value) { return value; }
+};
+
+// Integers whose sums are wide enough for kMaxMeanInputs, so that an average is
+// exact. What is written without a division wraps around.
+__extension__ typedef __int128 Int128;
+__extension__ typedef unsigned __int128 Uint128;
+template <typename T>
+using WideFor = std::conditional_t<
+    sizeof(T) == 8, std::conditional_t<std::is_signed_v<T>, Int128, Uint128>,
+    std::conditional_t<
+        sizeof(T) == 4,
+        std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>,
+        std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>>>;
+
+template <typename T>
+struct WideFormat {
+  using Stored = T;
+  using Value = WideFor<T>;
+  static TUTTI_HOST_DEVICE Value Read(T stored) { return stored; }
+  static TUTTI_HOST_DEVICE T Write(Value value) {
+    return static_cast<T>(value);
+  }
+};
+
+template <typename Format>
+inline constexpr bool kIsWide =
+    sizeof(typename Format::Value) > sizeof(typename Format::Stored) &&
+    !std::is_floating_point_v<typename Format::Value>;
 
 template <>
 struct Format<Float16> {
@@ -127,6 +202,8 @@ struct Sum {
     if constexpr (std::is_integral_v<T>) {
       return static_cast<T>(static_cast<Wrapping<T>>(a) +
                             static_cast<Wrapping<T>>(b));
+    } else if constexpr (kIsParts<T>) {
+      return {a.real + b.real, a.imaginary + b.imaginary};
     } else {
       return a + b;
     }
@@ -139,6 +216,9 @@ struct Prod {
     if constexpr (std::is_integral_v<T>) {
       return static_cast<T>(static_cast<Wrapping<T>>(a) *
                             static_cast<Wrapping<T>>(b));
+    } else if constexpr (kIsParts<T>) {
+      return {a.real * b.real - a.imaginary * b.imaginary,
+              a.real * b.imaginary + a.imaginary * b.real};
     } else {
       return a * b;
     }
@@ -196,13 +276,15 @@ struct Bxor {
   }
 };
 
-// Divides integers in 64 bits and truncates toward zero. A floating type first
-// rounds the divisor. REQUIRES: divisor > 0.
+// Divides integers in at least 64 bits and truncates toward zero. A floating
+// type first rounds the divisor. REQUIRES: divisor > 0.
 template <typename T>
 TUTTI_HOST_DEVICE T Quotient(T value, int64_t divisor) {
-  if constexpr (std::is_integral_v<T>) {
+  if constexpr (std::is_integral_v<T> && sizeof(T) <= 8) {
     using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
     return static_cast<T>(Wide{value} / static_cast<Wide>(divisor));
+  } else if constexpr (kIsParts<T>) {
+    return {Quotient(value.real, divisor), Quotient(value.imaginary, divisor)};
   } else {
     return value / static_cast<T>(divisor);
   }

@@ -12,11 +12,12 @@ namespace {
 
 template <typename Pointer>
 absl::Status CheckBuffers(absl::string_view what,
-                          const std::vector<Pointer>& buffers, bool is_empty) {
-  if (buffers.empty() || buffers.size() > kMaxGpuBuffers) {
+                          const std::vector<Pointer>& buffers, bool is_empty,
+                          size_t most = kMaxGpuBuffers) {
+  if (buffers.empty() || buffers.size() > most) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a kernel on a GPU takes 1 to ", kMaxGpuBuffers, " ", what,
-                     ", not ", buffers.size()));
+        absl::StrCat("a kernel on a GPU takes 1 to ", most, " ", what, ", not ",
+                     buffers.size()));
   }
   const auto null = std::find(buffers.begin(), buffers.end(), nullptr);
   if (null != buffers.end() && !is_empty) {
@@ -29,6 +30,12 @@ absl::Status CheckBuffers(absl::string_view what,
 
 }  // namespace
 
+bool IsMean(const GpuReduction& reduction) {
+  return reduction.divisor != 1 &&
+         IsMeanOfIntegers(reduction.dtype, reduction.kind,
+                          FinalOp::DivideByGroupSize());
+}
+
 absl::Status CheckReduction(const GpuReduction& reduction) {
   RETURN_IF_ERROR(CheckSupported(reduction.kind, reduction.dtype));
   if (reduction.divisor < 1) {
@@ -37,7 +44,10 @@ absl::Status CheckReduction(const GpuReduction& reduction) {
                      reduction.divisor));
   }
   const bool is_empty = reduction.num_elements == 0;
-  RETURN_IF_ERROR(CheckBuffers("inputs", reduction.inputs, is_empty));
+  const bool is_mean = IsMean(reduction);
+  RETURN_IF_ERROR(CheckBuffers(is_mean ? "integers to average" : "inputs",
+                               reduction.inputs, is_empty,
+                               is_mean ? kMaxGpuMeanInputs : kMaxGpuBuffers));
   return CheckBuffers("outputs", reduction.outputs, is_empty);
 }
 

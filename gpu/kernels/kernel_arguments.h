@@ -10,6 +10,7 @@
 namespace tutti::gpu {
 
 inline constexpr int kMaxBuffers = 8;
+inline constexpr int kMaxMeanInputs = 64;
 
 // Bytes that a thread reads or writes at once if the buffers allow it.
 inline constexpr size_t kPackBytes = 16;
@@ -19,7 +20,7 @@ inline constexpr unsigned kThreadsPerBlock = 256;
 // Arguments of a GpuReduction. Threads compute the first `head_elements` one by
 // one, then `num_packs` packs, then the rest one by one.
 struct ReduceArguments {
-  const uint8_t* inputs[kMaxBuffers] = {};
+  const uint8_t* inputs[kMaxMeanInputs] = {};
   uint8_t* outputs[kMaxBuffers] = {};
   int num_inputs = 0;
   int num_outputs = 0;

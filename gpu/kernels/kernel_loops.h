@@ -64,6 +64,12 @@ TUTTI_HOST_DEVICE void ReduceElement(const ReduceArguments& arguments,
                                 arguments.inputs[i] + offset, is_aligned)));
     }
   }
+  if constexpr (kIsWide<Format>) {
+    for (int i = kMaxBuffers; i < arguments.num_inputs; ++i) {
+      value = Op::Of(value, Format::Read(Load<Stored>(
+                                arguments.inputs[i] + offset, is_aligned)));
+    }
+  }
   if (arguments.divisor != 1) value = Quotient(value, arguments.divisor);
   TUTTI_UNROLL
   for (int i = 0; i < kMaxBuffers; ++i) {
@@ -96,6 +102,16 @@ TUTTI_HOST_DEVICE void FoldPacks(const ReduceArguments& arguments,
   for (int i = 1; i < kMaxBuffers; ++i) {
     if (i < arguments.num_inputs) {
       const auto pack = std::bit_cast<Packed>(packs[i]);
+      TUTTI_UNROLL
+      for (size_t j = 0; j < Packed::kSize; ++j) {
+        values[j] = Op::Of(values[j], Format::Read(pack.elements[j]));
+      }
+    }
+  }
+  if constexpr (kIsWide<Format>) {
+    for (int i = kMaxBuffers; i < arguments.num_inputs; ++i) {
+      const auto pack = std::bit_cast<Packed>(
+          LoadAligned<Words>(arguments.inputs[i] + offset));
       TUTTI_UNROLL
       for (size_t j = 0; j < Packed::kSize; ++j) {
         values[j] = Op::Of(values[j], Format::Read(pack.elements[j]));

@@ -8,6 +8,7 @@ namespace tutti::gpu {
 namespace {
 
 static_assert(kMaxBuffers == kMaxGpuBuffers);
+static_assert(kMaxMeanInputs == kMaxGpuMeanInputs);
 
 size_t Remainder(const void* pointer, size_t bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes;
@@ -51,6 +52,7 @@ size_t RoundUpQuotient(size_t a, size_t b) { return a / b + (a % b != 0); }
 ReduceArguments PlanReduce(const GpuReduction& reduction) {
   ReduceArguments arguments = {.num_elements = reduction.num_elements,
                                .divisor = reduction.divisor};
+  if (reduction.dtype == DType::kBool) arguments.divisor = 1;
   arguments.num_inputs = Fill(reduction.inputs, arguments.inputs);
   arguments.num_outputs = Fill(reduction.outputs, arguments.outputs);
   const size_t size = SizeOf(reduction.dtype);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "gpu/kernels/element_ops.h"
 #include "gpu/kernels/kernel_loops.h"
@@ -20,17 +21,26 @@ auto WithReduction(ReductionKind kind, DType dtype, const Function& function)
     -> decltype(function(Format<float>(), Sum())) {
   using Result = decltype(function(Format<float>(), Sum()));
   return VisitDType(dtype, [&]<typename Element>(Element) -> Result {
-    if constexpr (kIsFloating<Element> || kIsInteger<Element>) {
-      const Format<Element> format = {};
+    const Format<Element> format = {};
+    constexpr bool kIsBool = std::is_same_v<Element, bool>;
+    if constexpr (kIsInteger<Element>) {
+      if (kind == ReductionKind::kSum) {
+        return function(WideFormat<Element>(), Sum());
+      }
+    } else if constexpr (!kIsBool) {
       if (kind == ReductionKind::kSum) return function(format, Sum());
+    }
+    if constexpr (!kIsBool) {
       if (kind == ReductionKind::kProd) return function(format, Prod());
+    }
+    if constexpr (!kIsComplex<Element>) {
       if (kind == ReductionKind::kMin) return function(format, Min());
       if (kind == ReductionKind::kMax) return function(format, Max());
-      if constexpr (kIsInteger<Element>) {
-        if (kind == ReductionKind::kBand) return function(format, Band());
-        if (kind == ReductionKind::kBor) return function(format, Bor());
-        if (kind == ReductionKind::kBxor) return function(format, Bxor());
-      }
+    }
+    if constexpr (kIsInteger<Element> || kIsBool) {
+      if (kind == ReductionKind::kBand) return function(format, Band());
+      if (kind == ReductionKind::kBor) return function(format, Bor());
+      if (kind == ReductionKind::kBxor) return function(format, Bxor());
     }
     return {};
   });

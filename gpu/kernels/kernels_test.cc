@@ -40,6 +40,14 @@ TEST(GpuReductionTest, WhatKernelsDoNotTakeIsNamed) {
   bad = good;
   bad.dtype = DType::kBool;
   EXPECT_THAT(CheckReduction(bad), IsInvalidArgument("bool"));
+  GpuReduction mean = good;
+  mean.dtype = DType::kInt32;
+  mean.divisor = 2;
+  mean.inputs.assign(64, &value);
+  EXPECT_THAT(CheckReduction(mean), IsOk());
+  mean.inputs.assign(65, &value);
+  EXPECT_THAT(CheckReduction(mean),
+              IsInvalidArgument("1 to 64 integers to average, not 65"));
 }
 
 TEST(GpuReductionTest, WhatCopiesDoNotTakeIsNamed) {
@@ -184,14 +192,14 @@ Bytes Expected(const GpuReduction& reduction) {
   for (const void* input : reduction.inputs) {
     inputs.push_back(static_cast<const uint8_t*>(input));
   }
-  const bool is_floating = IsFloating(reduction.dtype);
+  const bool divides = IsFloating(reduction.dtype) || IsMean(reduction);
   ReduceMany({.kind = reduction.kind,
               .dtype = reduction.dtype,
               .inputs = inputs,
               .outputs = {into.data()},
               .num_elements = reduction.num_elements,
-              .divisor = is_floating ? reduction.divisor : 1});
-  if (!is_floating) {
+              .divisor = divides ? reduction.divisor : 1});
+  if (!divides) {
     DivideBy(reduction.dtype, into.data(), reduction.num_elements,
              reduction.divisor);
   }
@@ -262,6 +270,20 @@ TEST(KernelLoopsTest, QuotientsHaveTheBitsOfTheHost) {
   }
 }
 
+TEST(KernelLoopsTest, AveragesOfIntegersAreExactForAsManyInputsAsFit) {
+  for (DType dtype : kAllDTypes) {
+    if (!IsInteger(dtype)) continue;
+    for (const int num_inputs : {2, 3, 8, 9, 63, kMaxMeanInputs}) {
+      ExpectSameBits({.pair = {ReductionKind::kSum, dtype},
+                      .num_elements = 515,
+                      .num_inputs = num_inputs,
+                      .num_outputs = 2,
+                      .divisor = num_inputs,
+                      .input_offset = num_inputs % 2 == 0 ? size_t{0} : 1});
+    }
+  }
+}
+
 TEST(KernelLoopsTest, OddLengthsWriteNothingElse) {
   for (DType dtype : kAllDTypes) {
     if (dtype == DType::kBool) continue;
@@ -276,15 +298,17 @@ TEST(KernelLoopsTest, OddLengthsWriteNothingElse) {
 
 TEST(KernelLoopsTest, BuffersNeedNoAlignment) {
   for (DType dtype : kAllDTypes) {
-    if (dtype == DType::kBool) continue;
     for (size_t first = 0; first < 17; ++first) {
       for (size_t other : {size_t{0}, first, first + 1, first + 16}) {
-        ExpectSameBits({.pair = {ReductionKind::kMax, dtype},
-                        .num_elements = 101,
-                        .num_inputs = 3,
-                        .num_outputs = 2,
-                        .input_offset = first,
-                        .output_offset = other});
+        const bool is_bool = dtype == DType::kBool;
+        ExpectSameBits(
+            {.pair = {is_bool ? ReductionKind::kMax : ReductionKind::kSum,
+                      dtype},
+             .num_elements = 101,
+             .num_inputs = 3,
+             .num_outputs = 2,
+             .input_offset = first,
+             .output_offset = other});
       }
     }
   }

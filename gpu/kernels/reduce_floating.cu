@@ -10,6 +10,9 @@ namespace tutti::gpu {
   TUTTI_LAUNCH_REDUCE(Format<Element>, Max);
 #define TUTTI_LAUNCH_Integer(Element)
 #define TUTTI_LAUNCH_Bool(Element)
+#define TUTTI_LAUNCH_Complex(Element)        \
+  TUTTI_LAUNCH_REDUCE(Format<Element>, Sum); \
+  TUTTI_LAUNCH_REDUCE(Format<Element>, Prod);
 #define TUTTI_LAUNCH_ALL(category, code, name, Element) \
   TUTTI_LAUNCH_##category(Element)
 

@@ -31,13 +31,19 @@ double CostSeconds(const CostQuery& query) {
                                            link.bytes_per_second;
 }
 
+// NCCL lacks bool, integers of 16 bits, floats of 8 bits and complex numbers.
+bool ReducesElements(DType dtype) {
+  return IsInteger(dtype) ? SizeOf(dtype) != 2
+                          : IsFloating(dtype) && SizeOf(dtype) != 1;
+}
+
 }  // namespace
 
 std::string WhyNotWithNccl(DType dtype, const MergeOp& merge_op,
                            const FinalOp& final_op) {
   std::string why_not = WhyNotOnGpu(dtype, merge_op, final_op);
   if (!why_not.empty()) return why_not;
-  if (IsInteger(dtype) && SizeOf(dtype) == 2) {
+  if (!ReducesElements(dtype)) {
     return absl::StrCat("has no ", Name(dtype), ", which NCCL lacks");
   }
   switch (merge_op.kind()) {

@@ -19,7 +19,6 @@
 #include "gpu/nccl/nccl_collective.h"
 #include "gpu/nccl/nccl_group.h"
 #include "gpu/nccl/nccl_order.h"
-#include "gpu/nccl/nccl_reduce.h"
 #include "gpu/nccl/nccl_then.h"
 #include "gpu/testing/fake_gpu_runtime.h"
 #include "gpu/testing/fake_nccl_network.h"
@@ -121,6 +120,10 @@ TEST_P(LayoutsTest, EveryMemberGetsTheReduction) {
     if (!HasNccl(pair)) continue;
     SCOPED_TRACE(Describe(pair));
     for (const bool is_average : {false, true}) {
+      if (is_average && IsMeanOfIntegers(pair.dtype, pair.kind,
+                                         FinalOp::DivideByGroupSize())) {
+        continue;  // Not for NCCL.
+      }
       const int64_t num_elements = 1 + key % 38;
       ++key;
       ASSERT_NO_FATAL_FAILURE(RunCase(tasks_,
@@ -153,43 +156,15 @@ TEST_P(LayoutsTest, NothingIsReducedToNothing) {
   EXPECT_EQ(tasks_.network().counts().launches, 0);
 }
 
-// The dtype must be able to represent the number of ranks.
-TEST(IsAverageExactTest, OfIntegersThatHoldTheNumberOfRanks) {
-  struct Row {
-    DType dtype;
-    int most_ranks;  // Exact up to this many. 0: never; INT_MAX: always.
-  };
-  constexpr Row kTable[] = {{DType::kInt8, 127},
-                            {DType::kUint8, 255},
-                            {DType::kInt32, INT_MAX},
-                            {DType::kInt64, INT_MAX},
-                            {DType::kFloat16, 0},
-                            {DType::kBFloat16, 0},
-                            {DType::kFloat32, 0},
-                            {DType::kFloat64, 0},
-                            {DType::kBool, 0},
-                            {DType::kInt16, INT16_MAX},
-                            {DType::kUint16, UINT16_MAX},
-                            {DType::kUint32, INT_MAX},
-                            {DType::kUint64, INT_MAX}};
-  static_assert(std::size(kTable) == kAllDTypes.size());
-  for (const auto& [dtype, most_ranks] : kTable) {
-    for (const int num_ranks :
-         {1, 2, 3, 126, 127, 128, 129, 254, 255, 256, 257, 1000, INT16_MAX,
-          INT16_MAX + 1, UINT16_MAX, UINT16_MAX + 1, INT_MAX}) {
-      EXPECT_EQ(IsAverageExact(dtype, num_ranks), num_ranks <= most_ranks)
-          << Name(dtype) << ", " << num_ranks << " ranks";
-    }
-  }
-}
-
-TEST(WhyNotWithNcclTest, LacksIntegersOf16BitsAndBitOperations) {
+TEST(WhyNotWithNcclTest, LacksSomeDTypesAndBitOperations) {
   for (const ReductionPair& pair : SupportedPairs()) {
     const std::string why_not =
         WhyNotWithNccl(pair.dtype, pair.kind, FinalOp());
-    const bool is_16_bit =
-        pair.dtype == DType::kInt16 || pair.dtype == DType::kUint16;
-    if (is_16_bit) {
+    const bool is_lacking =
+        pair.dtype == DType::kInt16 || pair.dtype == DType::kUint16 ||
+        pair.dtype == DType::kBool || pair.dtype == DType::kFloat8E4M3FN ||
+        pair.dtype == DType::kFloat8E5M2 || IsComplex(pair.dtype);
+    if (is_lacking) {
       EXPECT_EQ(why_not, absl::StrCat("has no ", Name(pair.dtype),
                                       ", which NCCL lacks"));
     } else {
@@ -208,7 +183,7 @@ int64_t NumReductions(FakeNcclTasks& tasks, int gpus_per_task) {
   return num;
 }
 
-TEST(NcclReduceTest, AnAverageIsNcclsOwnWhereExactAndElseOneKernelOfEachRank) {
+TEST(NcclReduceTest, AnAverageIsOneKernelOfEachRankWithAResult) {
   constexpr int kGpusPerTask = 2;
   FakeNcclTasks tasks({.num_tasks = 2, .gpus_per_task = kGpusPerTask});
   struct Row {
@@ -218,13 +193,6 @@ TEST(NcclReduceTest, AnAverageIsNcclsOwnWhereExactAndElseOneKernelOfEachRank) {
     CollectiveOp op = AllReduce{};
   };
   const Row table[] = {
-      {{ReductionKind::kSum, DType::kInt8}, true, 0},
-      {{ReductionKind::kSum, DType::kUint8}, true, 0},
-      {{ReductionKind::kSum, DType::kInt32}, true, 0},
-      {{ReductionKind::kSum, DType::kInt64}, true, 0},
-      {{ReductionKind::kSum, DType::kUint32}, true, 0},
-      {{ReductionKind::kSum, DType::kUint64}, true, 0},
-      {{ReductionKind::kSum, DType::kInt32}, true, 0, ReduceToRoot{.root = 1}},
       {{ReductionKind::kSum, DType::kFloat16}, true, 4},
       {{ReductionKind::kSum, DType::kBFloat16}, true, 4},
       {{ReductionKind::kSum, DType::kFloat32}, true, 4},
@@ -254,21 +222,6 @@ TEST(NcclReduceTest, AnAverageIsNcclsOwnWhereExactAndElseOneKernelOfEachRank) {
     EXPECT_EQ(tasks.network().counts().launches - launches, 2);  // 1 per task.
   }
   EXPECT_THAT(tasks.Remains(), IsEmpty());
-}
-
-// Largest number of ranks that the dtype can represent, and the next.
-TEST(NcclReduceTest, AnAverageOfBytesHasItsBitsAlsoAmongVeryManyRanks) {
-  for (const int num_ranks : {127, 128}) {
-    FakeNcclTasks tasks({.gpus_per_task = num_ranks});
-    ASSERT_NO_FATAL_FAILURE(
-        RunCase(tasks,
-                {.pair = {ReductionKind::kSum, DType::kInt8},
-                 .num_elements = 7,
-                 .is_average = true},
-                1));
-    EXPECT_EQ(NumReductions(tasks, num_ranks), num_ranks > 127 ? num_ranks : 0);
-    EXPECT_THAT(tasks.Remains(), IsEmpty());
-  }
 }
 
 // Tests which implementation a group of GPUs chooses.
@@ -527,27 +480,21 @@ TEST_P(CopiesTest, EverySourceIsBroadcast) {
 
 TEST_P(CopiesTest, SumsAreScattered) {
   for (const int64_t num_elements : {0, 1, 5}) {
-    for (const bool is_average : {false, true}) {
-      ASSERT_NO_FATAL_FAILURE(Run([&](int rank) {
-        MemberPart part = {.request =
-                               tasks_.Request(ReduceScatter{}, DType::kUint8,
-                                              num_elements * size())};
-        if (is_average) {
-          part.request.final_op = FinalOp::DivideByGroupSize();
-        }
-        for (int i = 0; i < num_elements * size(); ++i) {
-          part.input.push_back(static_cast<uint8_t>(i + rank));
-        }
-        for (int64_t i = 0; i < num_elements; ++i) {
-          const auto n = static_cast<int64_t>(size());
-          const auto sum = static_cast<uint8_t>(n * (rank * num_elements + i) +
-                                                n * (n - 1) / 2);
-          part.expected.push_back(is_average ? sum / n : sum);
-        }
-        part.output_at = rank * num_elements;
-        return part;
-      }));
-    }
+    ASSERT_NO_FATAL_FAILURE(Run([&](int rank) {
+      MemberPart part = {.request =
+                             tasks_.Request(ReduceScatter{}, DType::kUint8,
+                                            num_elements * size())};
+      for (int i = 0; i < num_elements * size(); ++i) {
+        part.input.push_back(static_cast<uint8_t>(i + rank));
+      }
+      for (int64_t i = 0; i < num_elements; ++i) {
+        const auto n = static_cast<int64_t>(size());
+        part.expected.push_back(static_cast<uint8_t>(
+            n * (rank * num_elements + i) + n * (n - 1) / 2));
+      }
+      part.output_at = rank * num_elements;
+      return part;
+    }));
   }
 }
 
@@ -818,6 +765,7 @@ class HybridSums {
       : tasks_(options),
         request_(tasks_.Request(AllReduce{}, DType::kInt32, num_elements)),
         sum_(static_cast<size_t>(num_elements)),
+        max_(sum_.size(), INT32_MIN),
         given_(tasks_.size()),
         outputs_(tasks_.size()) {
     request_.impl_details.implementation = std::move(name);
@@ -828,6 +776,7 @@ class HybridSums {
         uint32_t value = 0;
         std::memcpy(&value, &inputs_.back()[i * sizeof(value)], sizeof(value));
         sum_[i] += value;
+        max_[i] = std::max(max_[i], static_cast<int32_t>(value));
       }
     }
   }
@@ -868,7 +817,8 @@ class HybridSums {
     ExpectSums();
   }
 
-  // Expects that all members have ended with the sum, divided.
+  // Expects that all members have ended with the sum, or with the maximum,
+  // divided.
   void ExpectSums(int32_t divisor = 1) {
     ASSERT_THAT(tasks_.ended(), Each(Optional(IsOk())));
     for (int rank = 0; rank < tasks_.size(); ++rank) {
@@ -925,7 +875,8 @@ class HybridSums {
   Bytes Sum(int32_t divisor = 1) const {
     Bytes bytes(sum_.size() * sizeof(uint32_t));
     for (size_t i = 0; i < sum_.size(); ++i) {
-      const int32_t value = static_cast<int32_t>(sum_[i]) / divisor;
+      const int32_t value =
+          divisor == 1 ? static_cast<int32_t>(sum_[i]) : max_[i] / divisor;
       std::memcpy(&bytes[i * sizeof(value)], &value, sizeof(value));
     }
     return bytes;
@@ -942,6 +893,7 @@ class HybridSums {
   CollectiveRequest request_;
   std::vector<Bytes> inputs_;
   std::vector<uint32_t> sum_;
+  std::vector<int32_t> max_;
   std::vector<Tensor> given_, outputs_;
 };
 
@@ -961,19 +913,22 @@ TEST_P(ThenLayoutsTest, EveryMemberGetsTheReduction) {
   for (const int64_t num_elements : {int64_t{0}, int64_t{1}, int64_t{7},
                                      kChunkElements, 3 * kChunkElements + 5}) {
     SCOPED_TRACE(num_elements);
-    const bool is_average = seed % 2 == 1;
+    const bool divides = seed % 2 == 1;
     ++seed;
     HybridSums sums(
         {.seed = seed, .num_tasks = num_tasks, .gpus_per_task = gpus_per_task},
         name, num_elements, seed);
     FakeNcclTasks& tasks = sums.tasks();
-    if (is_average) sums.request().final_op = FinalOp::DivideByGroupSize();
+    if (divides) {
+      sums.request().merge_op = ReductionKind::kMax;
+      sums.request().final_op = FinalOp::DivideByGroupSize();
+    }
     // Runs the same instance twice.
     for (const bool in_place : {false, true}) {
       sums.CallAll(in_place);
       sums.RunAll();
       ASSERT_NO_FATAL_FAILURE(
-          sums.ExpectSums(/*divisor=*/is_average ? tasks.size() : 1));
+          sums.ExpectSums(/*divisor=*/divides ? tasks.size() : 1));
     }
     // Both runs share a communicator per process, if any, with an end per rank.
     EXPECT_EQ(tasks.network().counts().inits,

@@ -1,5 +1,3 @@
-#include "gpu/nccl/nccl_reduce.h"
-
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,9 +13,9 @@
 namespace tutti {
 namespace {
 
-// Plans a reduction with the instance's final op: as NCCL's average if that is
-// exact, else with our kernel, which then divides the output. `call` has op,
-// buffers, number and peer.
+// Plans a reduction with the instance's final op: our kernel divides the
+// output. NCCL's own average multiplies by the rounded inverse before it adds.
+// `call` has op, buffers, number and peer.
 NcclPlan PlanOf(const CollectiveContext& context, NcclCall call) {
   NcclPlan plan;
   if (call.num_elements == 0) return plan;
@@ -28,10 +26,8 @@ NcclPlan PlanOf(const CollectiveContext& context, NcclCall call) {
   call.dtype = instance.dtype;
   call.kind = instance.merge_op.kind();
   const bool divides = !instance.final_op.is_identity() && num_ranks > 1;
-  call.is_average = divides && call.kind == ReductionKind::kSum &&
-                    IsAverageExact(call.dtype, num_ranks);
   plan.calls.push_back(call);
-  if (!divides || call.is_average || call.output == nullptr) return plan;
+  if (!divides || call.output == nullptr) return plan;
   plan.after.emplace_back(GpuReduction{.kind = ReductionKind::kSum,
                                        .dtype = call.dtype,
                                        .inputs = {call.output},
@@ -81,15 +77,5 @@ REGISTER_COLLECTIVE(NcclReduceScatter,
                                   {CollectiveType::kReduceScatter})));
 
 }  // namespace
-
-bool IsAverageExact(DType dtype, int num_ranks) {
-  return VisitDType(dtype, [num_ranks]<typename Element>(Element) {
-    if constexpr (kIsInteger<Element>) {
-      return std::in_range<Element>(num_ranks);
-    } else {
-      return false;
-    }
-  });
-}
 
 }  // namespace tutti

@@ -92,6 +92,7 @@ ImplementationTraits ReduceTraits() {
       GpuLocalTraits("one pass over up to 8 members' memory, in rank order",
                      {CollectiveType::kAllReduce, CollectiveType::kReduce});
   traits.preserves_rank_order = true;
+  traits.reduces_at_once = true;
   traits.why_not_ops = WhyNotOnGpu;
   return traits;
 }

@@ -12,6 +12,10 @@ namespace {
 
 constexpr size_t kMax = kMaxGpuBuffers;
 
+bool IsOnePass(const GpuReduction& reduction) {
+  return reduction.inputs.size() <= kMax || IsMean(reduction);
+}
+
 size_t NumBytes(const GpuReduction& reduction) {
   return reduction.num_elements * SizeOf(reduction.dtype);
 }
@@ -34,7 +38,7 @@ std::vector<Pointer> Part(const std::vector<Pointer>& all, size_t begin,
 // Finds an output that can serve as the scratch: no pass after the first reads
 // it. Returns null if there is none, or no scratch is needed.
 void* SetAsideIn(const GpuReduction& reduction) {
-  if (reduction.inputs.size() <= kMax) return nullptr;
+  if (IsOnePass(reduction)) return nullptr;
   const auto unread = Part(reduction.inputs, kMax, reduction.inputs.size());
   const auto found =
       std::find_if(reduction.outputs.begin(), reduction.outputs.end(),
@@ -79,7 +83,7 @@ void AppendCopies(const std::byte* from, const std::vector<std::byte*>& to,
 }
 
 bool NeedsScratch(const GpuReduction& reduction) {
-  return reduction.inputs.size() > kMax && SetAsideIn(reduction) == nullptr;
+  return !IsOnePass(reduction) && SetAsideIn(reduction) == nullptr;
 }
 
 std::vector<GpuLaunch> SplitReduction(const GpuReduction& reduction,
@@ -87,11 +91,13 @@ std::vector<GpuLaunch> SplitReduction(const GpuReduction& reduction,
   void* const output = SetAsideIn(reduction);
   void* const aside = output != nullptr ? output : scratch;
   std::vector<GpuLaunch> launches;
+  const size_t num_inputs = reduction.inputs.size();
+  const size_t num_first = IsOnePass(reduction) ? num_inputs : kMax;
   GpuReduction pass = reduction;
-  pass.inputs = Part(reduction.inputs, 0, kMax);
+  pass.inputs = Part(reduction.inputs, 0, num_first);
   pass.outputs = {aside};
   pass.divisor = 1;
-  for (size_t next = kMax; next < reduction.inputs.size(); next += kMax - 1) {
+  for (size_t next = num_first; next < num_inputs; next += kMax - 1) {
     launches.emplace_back(pass);
     pass.inputs = Part(reduction.inputs, next, next + kMax - 1);
     pass.inputs.insert(pass.inputs.begin(), aside);

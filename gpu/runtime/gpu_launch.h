@@ -35,8 +35,10 @@ void AppendCopies(const std::byte* from, const std::vector<std::byte*>& to,
 //             \ | /    | | /     | | /
 //   passes     a  ---->  a  ----->  outputs / divisor
 //
-// The order is thus from left to right for any number of inputs. Only float16
-// and bfloat16 differ in bits from one pass: each pass rounds its result.
+// The order is thus from left to right for any number of inputs. Only floats
+// of 8 and 16 bits differ in bits from one pass: each pass rounds its result.
+// An average of integers is one pass of all inputs, as the sum may be too large
+// for the scratch: a launch of more than kMaxGpuMeanInputs is an error.
 // Outputs after the eighth are copies of the first.
 
 // True if SplitReduction() needs a scratch of `num_elements`.

@@ -87,14 +87,14 @@ absl::Status Reduce(const GpuReduction& reduction, const View& view) {
   std::vector<uint8_t*> outputs;
   RETURN_IF_ERROR(view.AccessAll(reduction.inputs, num_bytes, &inputs));
   RETURN_IF_ERROR(view.AccessAll(reduction.outputs, num_bytes, &outputs));
-  const bool is_floating = IsFloating(reduction.dtype);
+  const bool divides = IsFloating(reduction.dtype) || IsMean(reduction);
   ReduceMany({.kind = reduction.kind,
               .dtype = reduction.dtype,
               .inputs = inputs,
               .outputs = outputs,
               .num_elements = reduction.num_elements,
-              .divisor = is_floating ? reduction.divisor : 1});
-  if (is_floating || reduction.divisor == 1) return absl::OkStatus();
+              .divisor = divides ? reduction.divisor : 1});
+  if (divides || reduction.divisor == 1) return absl::OkStatus();
   for (uint8_t* output : outputs) {
     DivideBy(reduction.dtype, output, reduction.num_elements,
              reduction.divisor);

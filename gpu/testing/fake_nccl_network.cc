@@ -28,7 +28,7 @@ bool Agree(const NcclCall& a, const NcclCall& b) {
   }
   return a.op == b.op && a.dtype == b.dtype &&
          a.num_elements == b.num_elements && a.kind == b.kind &&
-         a.is_average == b.is_average && a.peer == b.peer;
+         a.peer == b.peer;
 }
 
 // True if a receive would overwrite bytes of an unfinished send.
@@ -51,31 +51,19 @@ bool WritesOverSends(const std::vector<NcclCall>& calls) {
   return false;
 }
 
-// Reduces from the lowest rank to the highest. An average scales floats before
-// the sum, as NCCL does, and divides integers afterwards.
+// Reduces from the lowest rank to the highest.
 Bytes Reduced(const NcclCall& call, const std::vector<const Bytes*>& inputs) {
   if (inputs.size() == 1) return *inputs[0];
   const size_t num_elements = inputs[0]->size() / SizeOf(call.dtype);
-  const auto divide = [&](Bytes& bytes) {
-    DivideBy(call.dtype, bytes.data(), num_elements,
-             static_cast<int64_t>(inputs.size()));
-  };
-  const bool scales_before = call.is_average && IsFloating(call.dtype);
   Bytes sum = *inputs[0];
-  std::vector<Bytes> copies;
   std::vector<const uint8_t*> from;
-  for (const Bytes* input : inputs) copies.push_back(*input);
-  for (Bytes& copy : copies) {
-    if (scales_before) divide(copy);
-    from.push_back(copy.data());
-  }
+  for (const Bytes* input : inputs) from.push_back(input->data());
   uint8_t* const into = sum.data();
   ReduceMany({.kind = call.kind,
               .dtype = call.dtype,
               .inputs = from,
               .outputs = absl::MakeConstSpan(&into, 1),
               .num_elements = num_elements});
-  if (call.is_average && !scales_before) divide(sum);
   return sum;
 }
 

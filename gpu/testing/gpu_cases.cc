@@ -44,7 +44,7 @@ ImplementationUnderTest ScheduleNamed(const std::string& name) {
 }
 
 bool RunsAlike(const Case& c) {
-  const bool is_short = IsFloating(c.dtype) && SizeOf(c.dtype) == 2;
+  const bool is_short = IsFloating(c.dtype) && SizeOf(c.dtype) <= 2;
   const bool is_rounded_alike =
       !is_short || !Reduces(c.type) || c.grid.size() <= kMaxGpuBuffers;
   return !c.merge_op.is_custom() && !c.final_op.is_custom() && is_rounded_alike;

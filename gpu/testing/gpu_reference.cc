@@ -23,8 +23,11 @@ Bytes ReferenceReduceInPasses(const ReductionPair& pair,
                               const std::vector<Bytes>& inputs, size_t most,
                               int64_t divisor) {
   const size_t num_elements = inputs[0].size() / SizeOf(pair.dtype);
-  const int64_t last_divisor = IsFloating(pair.dtype) ? divisor : 1;
+  const bool is_mean =
+      IsInteger(pair.dtype) && divisor != 1 && pair.kind == ReductionKind::kSum;
+  const int64_t last_divisor = IsFloating(pair.dtype) || is_mean ? divisor : 1;
   Bytes sum = inputs[0];
+  if (is_mean) most = std::max<size_t>(inputs.size(), 2);
   size_t next = 1;
   do {
     auto pass = Pointers(inputs, next, next + most - 1);
@@ -43,7 +46,7 @@ Bytes ReferenceGpuLocalReduce(const ReductionPair& pair,
                               const std::vector<Bytes>& inputs,
                               bool is_average) {
   if (inputs.size() == 1 && !is_average) return inputs[0];
-  const bool is_rounded = IsFloating(pair.dtype) && SizeOf(pair.dtype) == 2;
+  const bool is_rounded = IsFloating(pair.dtype) && SizeOf(pair.dtype) <= 2;
   return ReferenceReduceInPasses(
       pair, inputs, is_rounded ? 8 : std::max<size_t>(inputs.size(), 2),
       is_average ? static_cast<int64_t>(inputs.size()) : 1);

@@ -190,6 +190,7 @@ ImplementationTraits LocalTraits(std::string summary,
   traits.summary =
       absl::StrCat(summary, ", where all members are in one process");
   traits.preserves_rank_order = absl::c_any_of(collectives, Reduces);
+  traits.reduces_at_once = traits.preserves_rank_order;
   traits.collectives = std::move(collectives);
   traits.device_types = {"CPU"};
   traits.needs_one_process = true;

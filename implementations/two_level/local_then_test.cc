@@ -698,7 +698,10 @@ TEST_P(LocalThenLayoutsTest, EveryMemberGetsTheReduction) {
     CollectiveRequest request =
         processes.Request(name, DType::kInt32, num_elements);
     request.instance_key = ++instance;
-    if (instance % 2 == 0) request.final_op = FinalOp::DivideByGroupSize();
+    if (instance % 2 == 0) {
+      request.merge_op = ReductionKind::kMax;
+      request.final_op = FinalOp::DivideByGroupSize();
+    }
     // Runs the same instance again.
     for (const bool in_place : {false, true}) {
       ExpectReduction(processes, request, in_place, 100 * instance);

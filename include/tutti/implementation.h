@@ -287,6 +287,11 @@ struct ImplementationTraits {
   // not commute.
   bool preserves_rank_order = false;
 
+  // Reduces all inputs in one step (Fold()) for each element of an output. Only
+  // such implementations run an average of integers (IsMeanOfIntegers()): the
+  // sums of others wrap around in the dtype on the way.
+  bool reduces_at_once = false;
+
   // Returns the reason why the implementation cannot reduce elements of this
   // dtype with these ops, as words that follow its name. Empty if it can. Pure.
   // Null: can reduce all dtypes with all ops, custom ones included.

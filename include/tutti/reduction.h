@@ -49,8 +49,9 @@ absl::string_view Name(ReductionKind kind);
 absl::StatusOr<ReductionKind> ParseReductionKind(absl::string_view name);
 
 // Checks that `kind` can reduce elements of `dtype`: both must be valid, bit
-// operations need integers, and no kind reduces bool. Errors: INVALID_ARGUMENT
-// naming both.
+// operations need integers or bool, bool has neither sum nor product, and
+// complex numbers have nothing else.
+// Errors: INVALID_ARGUMENT naming both.
 absl::Status CheckSupported(ReductionKind kind, DType dtype);
 
 // A merge op of the caller: any associative function. Members compare ops by
@@ -150,14 +151,25 @@ class FinalOp {
   std::shared_ptr<const CustomFinalOp> custom_;
 };
 
+// True if the ops average integers. The result is the exact mean, truncated
+// toward zero, because one step reduces all inputs: a sum in the dtype may wrap
+// around.
+bool IsMeanOfIntegers(DType dtype, const MergeOp& merge_op,
+                      const FinalOp& final_op);
+
 // Arithmetic of collectives on host memory. Thread-safe, allocates nothing, and
 // picks the best vector instructions of the CPU on the first call.
 //
 // Results are the same bits on every CPU, for every length and alignment, and
 // for either order of the operands:
 //  - Integer sums and products wrap around, as in two's complement.
-//  - float16 and bfloat16 are computed in float32 and rounded once, to nearest
-//    even. Denormals are kept; values that are too large become infinity.
+//  - A bool that is not 0 counts as true. Results are 0 or 1: min and band are
+//    "and", max and bor are "or", bxor is "exclusive or".
+//  - Floats of 8 and 16 bits are computed in float32 and rounded once, to
+//    nearest even. Denormals are kept. Values that are too large become
+//    infinity; in 8 bits the largest finite value, as do infinities.
+//  - Complex numbers are added, multiplied and divided by parts: each product
+//    and each sum of parts is rounded.
 //  - min and max order -0 below +0, and are NaN if either operand is.
 //  - Every NaN that is written has the same bits: sign 0, quiet, payload 0.
 // These promises hold in the default floating-point environment. A thread that
@@ -183,15 +195,18 @@ struct ManyReduction {
   absl::Span<uint8_t* const> streamed;
 
   size_t num_elements = 0;
-  int64_t divisor = 1;  // REQUIRES: > 0, and 1 unless the dtype is floating.
+
+  // REQUIRES: > 0; also 1 unless the dtype is floating or `kind` is kSum.
+  int64_t divisor = 1;
 };
 
 // Computes every output = (inputs[0] (+) inputs[1] (+) ..., from left to right)
 // / divisor.
 //
-// float16 and bfloat16 are computed in float32 to the end and rounded once.
-// Pointers as for Reduce(): an output may equal an input, and overlaps nothing
-// else.
+// Floats of 8 and 16 bits are computed in float32 to the end and rounded once.
+// A sum of integers that is divided is exact, in 64 bits, or in 128 for dtypes
+// of 64 bits; the quotient truncates toward zero. Pointers as for Reduce(): an
+// output may equal an input, and overlaps nothing else.
 void ReduceMany(const ManyReduction& reduction);
 
 // Copies the first `num_bytes` of `from` to every output, bit by bit.
@@ -201,7 +216,8 @@ void CopyToMany(const uint8_t* from, absl::Span<uint8_t* const> outputs,
 // Computes values[i] /= divisor: turns a sum into an average.
 //
 // Integers are divided in 64 bits and truncate toward zero, so no divisor is
-// too large. float16 and bfloat16 are divided in float32 and rounded once more.
+// too large. Floats of 8 and 16 bits are divided in float32 and rounded once
+// more.
 // For a floating dtype, the divisor is first rounded to the type of the
 // division; this matters only above 2^24. `values` needs no alignment. Does
 // nothing for bool or an invalid `dtype`. REQUIRES: divisor > 0.
@@ -217,11 +233,11 @@ struct FoldBuffers {
 };
 
 // Merges the inputs in their order, applies the final op, and writes the result
-// to every output. Built-in ops take one pass, so float16 and bfloat16 are
-// rounded once, after the final op. Custom ops, averages of integers and groups
-// of one take one more step. They reduce tiles of a few thousand bytes in the
-// first-level cache, and call a custom merge op pair by pair. Errors: any error
-// of the ops.
+// to every output. Built-in ops take one pass, so floats of 8 and 16 bits are
+// rounded once, after the final op. Custom ops, groups of one, and divisions of
+// other results than sums and floats take one more step. They reduce tiles of a
+// few thousand bytes in the first-level cache, and call a custom merge op pair
+// by pair. Errors: any error of the ops.
 absl::Status Fold(DType dtype, const MergeOp& merge_op, const FinalOp& final_op,
                   const FoldBuffers& buffers);
 

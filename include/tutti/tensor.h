@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,24 +33,37 @@ struct BFloat16 {  // The upper half of an IEEE 754 binary32.
   uint16_t code = 0;
 };
 
+// 8-bit floating-point elements (OCP 8-bit Floating Point Specification), as
+// they lie in memory. Results of reductions saturate: infinity and larger
+// values become the largest finite value.
+struct Float8E4M3FN {  // 4 exponent and 3 mantissa bits, no infinity.
+  uint8_t code = 0;
+};
+struct Float8E5M2 {  // 5 exponent and 2 mantissa bits.
+  uint8_t code = 0;
+};
+
 // All element types: X(category, code, name, C++ type of an element). Sizes,
 // arithmetic, names and kernels of a dtype follow from its line. Numbers of
-// codes go over the wire, so append new lines. All can be reduced, except bool,
-// a byte that is 0 or 1.
-#define TUTTI_DTYPES(X)                        \
-  X(Floating, kFloat16, "float16", Float16)    \
-  X(Floating, kBFloat16, "bfloat16", BFloat16) \
-  X(Floating, kFloat32, "float32", float)      \
-  X(Floating, kFloat64, "float64", double)     \
-  X(Integer, kInt8, "int8", int8_t)            \
-  X(Integer, kUint8, "uint8", uint8_t)         \
-  X(Integer, kInt32, "int32", int32_t)         \
-  X(Integer, kInt64, "int64", int64_t)         \
-  X(Bool, kBool, "bool", bool)                 \
-  X(Integer, kInt16, "int16", int16_t)         \
-  X(Integer, kUint16, "uint16", uint16_t)      \
-  X(Integer, kUint32, "uint32", uint32_t)      \
-  X(Integer, kUint64, "uint64", uint64_t)
+// codes go over the wire, so append new lines. A bool is a byte, 0 or 1.
+#define TUTTI_DTYPES(X)                                     \
+  X(Floating, kFloat16, "float16", Float16)                 \
+  X(Floating, kBFloat16, "bfloat16", BFloat16)              \
+  X(Floating, kFloat32, "float32", float)                   \
+  X(Floating, kFloat64, "float64", double)                  \
+  X(Integer, kInt8, "int8", int8_t)                         \
+  X(Integer, kUint8, "uint8", uint8_t)                      \
+  X(Integer, kInt32, "int32", int32_t)                      \
+  X(Integer, kInt64, "int64", int64_t)                      \
+  X(Bool, kBool, "bool", bool)                              \
+  X(Integer, kInt16, "int16", int16_t)                      \
+  X(Integer, kUint16, "uint16", uint16_t)                   \
+  X(Integer, kUint32, "uint32", uint32_t)                   \
+  X(Integer, kUint64, "uint64", uint64_t)                   \
+  X(Floating, kFloat8E4M3FN, "float8_e4m3fn", Float8E4M3FN) \
+  X(Floating, kFloat8E5M2, "float8_e5m2", Float8E5M2)       \
+  X(Complex, kComplex64, "complex64", std::complex<float>)  \
+  X(Complex, kComplex128, "complex128", std::complex<double>)
 
 // Element types that collectives move.
 enum class DType : uint8_t {
@@ -101,7 +115,7 @@ constexpr size_t SizeOf(DType dtype) {
   return IsValid(dtype) ? kSizes[static_cast<size_t>(dtype)] : 0;
 }
 
-// Returns "float32", "bfloat16", ...: NumPy's names where NumPy has one.
+// Returns "float32", "bfloat16", ...: the names of NumPy and ml_dtypes.
 absl::string_view Name(DType dtype);
 
 // Inverse of Name(). Errors: INVALID_ARGUMENT listing the known names.
@@ -110,8 +124,22 @@ absl::StatusOr<DType> ParseDType(absl::string_view name);
 bool IsFloating(DType dtype);
 bool IsInteger(DType dtype);  // kBool is not an integer.
 
+// DType of the two parts of a complex element, real and imaginary. Else
+// `dtype`.
+constexpr DType PartOf(DType dtype) {
+  return dtype == DType::kComplex64    ? DType::kFloat32
+         : dtype == DType::kComplex128 ? DType::kFloat64
+                                       : dtype;
+}
+constexpr bool IsComplex(DType dtype) { return PartOf(dtype) != dtype; }
+
 template <typename Element>
-inline constexpr bool kIsFloating = !std::is_integral_v<Element>;
+inline constexpr bool kIsComplex = false;
+template <typename Part>
+inline constexpr bool kIsComplex<std::complex<Part>> = true;
+template <typename Element>
+inline constexpr bool kIsFloating =
+    !std::is_integral_v<Element> && !kIsComplex<Element>;
 template <typename Element>
 inline constexpr bool kIsInteger =
     std::is_integral_v<Element> && !std::is_same_v<Element, bool>;

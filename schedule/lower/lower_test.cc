@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
-#include "framework/tensor/float16.h"
+#include "framework/tensor/small_floats.h"
 #include "schedule/lower/recorded_graph_testing.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/environment.h"

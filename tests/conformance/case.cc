@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "framework/tensor/float16.h"
+#include "framework/tensor/small_floats.h"
 
 namespace tutti::conformance {
 namespace {
@@ -71,6 +71,17 @@ void FillFloats(DType dtype, Rounding rounding, Random& random, Bytes* bytes) {
   }
 }
 
+// Makes complex numbers real and positive, so that zeros of all products have
+// one sign. The lowest bytes come first in memory.
+void MakeReal(DType dtype, Bytes* bytes) {
+  const size_t size = SizeOf(dtype);
+  for (size_t i = 0; i < bytes->size(); i += size) {
+    (*bytes)[i + size / 2 - 1] &= std::byte{0x7F};
+    std::fill_n(bytes->begin() + static_cast<ptrdiff_t>(i + size / 2), size / 2,
+                std::byte{0});
+  }
+}
+
 void FillBits(uint64_t mask, Random& random, Bytes* bytes) {
   for (size_t i = 0; i < bytes->size(); i += sizeof(uint64_t)) {
     const uint64_t word = random() & mask;
@@ -83,6 +94,12 @@ void FillBits(uint64_t mask, Random& random, Bytes* bytes) {
 
 Bytes RandomElements(DType dtype, int64_t num_elements, Rounding rounding,
                      uint64_t seed) {
+  if (IsComplex(dtype)) {
+    Bytes parts =
+        RandomElements(PartOf(dtype), 2 * num_elements, rounding, seed);
+    if (rounding == Rounding::kNever) MakeReal(dtype, &parts);
+    return parts;
+  }
   Random random(seed);
   Bytes bytes(static_cast<size_t>(num_elements) * SizeOf(dtype));
   if (IsFloating(dtype)) {

@@ -74,10 +74,6 @@ std::vector<DType> DTypes(CollectiveType type, Tier tier) {
   if (tier == Tier::kQuick) {
     dtypes = {DType::kBFloat16, DType::kFloat32, DType::kInt64};
   }
-  if (Reduces(type)) {
-    dtypes.erase(std::remove(dtypes.begin(), dtypes.end(), DType::kBool),
-                 dtypes.end());
-  }
   return dtypes;
 }
 
@@ -282,7 +278,11 @@ std::vector<std::pair<MergeOp, FinalOp>> Ops(const ImplementationTraits& traits,
   for (const ReductionKind kind : kAllReductionKinds) {
     if (CheckSupported(kind, dtype).ok()) ops.emplace_back(kind, FinalOp());
   }
-  ops.emplace_back(ReductionKind::kSum, FinalOp::DivideByGroupSize());
+  const FinalOp divide = FinalOp::DivideByGroupSize();
+  const bool has_mean =
+      CheckSupported(ReductionKind::kSum, dtype).ok() &&
+      (traits.reduces_at_once || !IsMeanOfIntegers(dtype, MergeOp(), divide));
+  if (has_mean) ops.emplace_back(ReductionKind::kSum, divide);
   ops.emplace_back(ReductionKind::kMax, Stamp());
   ops.emplace_back(SaturatingAdd(), FinalOp());
   if (traits.preserves_rank_order) ops.emplace_back(Compose(), Stamp());

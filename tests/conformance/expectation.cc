@@ -19,8 +19,9 @@ int64_t NumElements(const Case& c, size_t num_bytes) {
 }
 
 bool IsDividedInOnePass(const Case& c) {
-  return c.final_op == FinalOp::DivideByGroupSize() && IsFloating(c.dtype) &&
-         !c.merge_op.is_custom();
+  return IsMeanOfIntegers(c.dtype, c.merge_op, c.final_op) ||
+         (c.final_op == FinalOp::DivideByGroupSize() && IsFloating(c.dtype) &&
+          !c.merge_op.is_custom());
 }
 
 // Remembers what it found: cases that differ in size alone sum alike.
@@ -100,6 +101,12 @@ void Finish(const Case& c, Bytes* values) {
 // order.
 Bytes FoldedInRankOrder(const Case& c, absl::Span<const Bytes> inputs) {
   Bytes sum = inputs[0];
+  if (IsMeanOfIntegers(c.dtype, c.merge_op, c.final_op)) {
+    std::vector<absl::Span<const std::byte>> operands(inputs.begin(),
+                                                      inputs.end());
+    MergeMany(c, operands, c.grid.size(), &sum);
+    return sum;
+  }
   for (const Bytes& input : inputs.subspan(1)) Merge(c, sum, input, &sum);
   Finish(c, &sum);
   return sum;
@@ -201,7 +208,7 @@ absl::Span<const std::byte> Part(const Case& c, const Bytes& bytes,
 // Whether rounding makes the order of summation matter.
 bool DependsOnOrder(const Case& c) {
   const auto kind = ParseReductionKind(c.merge_op.name());
-  return IsFloating(c.dtype) && kind.ok() &&
+  return (IsFloating(c.dtype) || IsComplex(c.dtype)) && kind.ok() &&
          (*kind == ReductionKind::kSum || *kind == ReductionKind::kProd);
 }
 

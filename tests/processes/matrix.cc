@@ -44,8 +44,9 @@ struct Reduction {
 std::vector<Reduction> AllReductions() {
   std::vector<Reduction> all;
   for (const DType dtype : kAllDTypes) {
-    if (dtype == DType::kBool) continue;
-    all.push_back({dtype, "avg"});
+    if (CheckSupported(ReductionKind::kSum, dtype).ok()) {
+      all.push_back({dtype, "avg"});
+    }
     for (const ReductionKind kind : kAllReductionKinds) {
       if (!CheckSupported(kind, dtype).ok()) continue;
       all.push_back({dtype, std::string(Name(kind))});
@@ -77,7 +78,7 @@ class Matrix {
       const ImplementationTraits& traits = factory->traits();
       if (!CanServe(traits)) continue;
       for (const CollectiveType type : traits.collectives) {
-        RETURN_IF_ERROR(RunSizes(name, type));
+        RETURN_IF_ERROR(RunSizes(name, type, traits.reduces_at_once));
       }
     }
     return absl::OkStatus();
@@ -93,15 +94,23 @@ class Matrix {
            (num_tasks_ == 1 || !traits.needs_one_process);
   }
 
-  absl::Status RunSizes(const std::string& algorithm, CollectiveType type) {
+  absl::Status RunSizes(const std::string& algorithm, CollectiveType type,
+                        bool reduces_at_once) {
     ++turn_;
     CollectiveWords words = {.collective = std::string(Name(type))};
     Workload workload = {.dtype = kAllDTypes[turn_ % kAllDTypes.size()],
                          .group_size = num_ranks()};
     if (Reduces(type)) {
       // The next dtype, and another reduction.
-      const Reduction& reduction =
-          reductions_[turn_ * stride_ % reductions_.size()];
+      size_t next = turn_ * stride_;
+      const auto is_mean = [&](const Reduction& reduction) {
+        return reduction.name == "avg" && IsInteger(reduction.dtype);
+      };
+      while (!reduces_at_once &&
+             is_mean(reductions_[next % reductions_.size()])) {
+        ++next;
+      }
+      const Reduction& reduction = reductions_[next % reductions_.size()];
       workload.dtype = reduction.dtype;
       words.reduction = reduction.name;
     }

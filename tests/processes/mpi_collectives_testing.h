@@ -109,7 +109,7 @@ class MpiCollectivesTest : public testing::Test {
 
   static void Set(Tensor& tensor, int64_t i, int value) {
     std::byte* const at = tensor.mutable_data() + i * SizeOf(tensor.dtype());
-    if (IsFloating(tensor.dtype())) {
+    if (IsFloating(tensor.dtype()) || IsComplex(tensor.dtype())) {
       StoreFloating(tensor.dtype(), value, at);
     } else {
       StoreInteger(tensor.dtype(), value, at);

@@ -49,8 +49,10 @@ dimension. broadcast and scatter use the root's array: give one file per rank,
 or the root's file alone and the number of ranks with --devices.
 
 dtypes: {dtypes}
-(bool is moved, not reduced). bfloat16 is what ml_dtypes (JAX, TensorFlow)
-saves, descr '<V2'; numpy.load(f).view(ml_dtypes.bfloat16) reads the result.
+(bool has no sum, prod and avg; complex numbers have nothing else). bfloat16 is
+what ml_dtypes (JAX, TensorFlow) saves, descr '<V2';
+numpy.load(f).view(ml_dtypes.bfloat16) reads the result. Files do not say which
+float of 8 bits they hold: those are refused.
 
 Examples:
   tutti run all_reduce --input 'grads/rank*.npy' --output out/

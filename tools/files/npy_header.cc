@@ -17,11 +17,19 @@
 namespace tutti {
 namespace {
 
-// Letter of a NumPy type. V: bytes without a meaning, for bfloat16.
+// ml_dtypes saves both kinds under one descr.
+template <typename Element>
+constexpr bool IsFloat8() {
+  return kIsFloating<Element> && sizeof(Element) == 1;
+}
+
+// Letter of a NumPy type. V: bytes without a meaning, for bfloat16 and floats
+// of 8 bits.
 char LetterOf(DType dtype) {
   return VisitDType(dtype, []<typename Element>(Element) {
     if (std::is_same_v<Element, bool>) return 'b';
-    if (std::is_same_v<Element, BFloat16>) return 'V';
+    if (std::is_same_v<Element, BFloat16> || IsFloat8<Element>()) return 'V';
+    if (kIsComplex<Element>) return 'c';
     if (kIsFloating<Element>) return 'f';
     return std::is_signed_v<Element> ? 'i' : 'u';
   });
@@ -43,11 +51,27 @@ std::string Quoted(absl::string_view text) {
                       is_long ? "..." : "", "\"");
 }
 
+// True if no other dtype has the same descr.
+bool IsReadable(DType dtype) { return DescrOf(dtype) != "|V1"; }
+
+// Returns "float16 (<f2), bfloat16 (<V2), ...".
+std::string KnownDescrs() {
+  std::vector<std::string> known;
+  for (const DType dtype : kAllDTypes) {
+    if (!IsReadable(dtype)) continue;
+    known.push_back(absl::StrCat(Name(dtype), " (", DescrOf(dtype), ")"));
+  }
+  return absl::StrJoin(known, ", ");
+}
+
 absl::Status UnknownDescr(absl::string_view descr) {
-  const std::string known =
-      absl::StrJoin(kAllDTypes, ", ", [](std::string* out, DType dtype) {
-        absl::StrAppend(out, Name(dtype), " (", DescrOf(dtype), ")");
-      });
+  if (descr == "|V1") {
+    return InvalidNpy("holds bytes without a meaning, descr ", Quoted(descr),
+                      ", which float8_e4m3fn and float8_e5m2 share: the file "
+                      "does not say which; wanted one of ",
+                      KnownDescrs());
+  }
+  const std::string known = KnownDescrs();
   if (absl::StartsWith(descr, ">")) {
     return InvalidNpy("holds big-endian elements, descr ", Quoted(descr),
                       "; wanted little-endian ones: ", known);
@@ -73,7 +97,7 @@ std::string Normalized(absl::string_view descr) {
 absl::StatusOr<DType> DTypeOf(absl::string_view descr) {
   const std::string normalized = descr == "|V2" ? "<V2" : Normalized(descr);
   for (const DType dtype : kAllDTypes) {
-    if (DescrOf(dtype) == normalized) return dtype;
+    if (IsReadable(dtype) && DescrOf(dtype) == normalized) return dtype;
   }
   return UnknownDescr(descr);
 }

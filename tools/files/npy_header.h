@@ -22,6 +22,9 @@ namespace tutti {
 // NumPy for JAX and TensorFlow, saves it under the descr '<V2', and NumPy makes
 // '|V2' of that when it loads and saves such a file. Both are read as bfloat16,
 // and '<V2' is written: numpy.load(f).view(ml_dtypes.bfloat16) gives it back.
+//
+// Floats of 8 bits. ml_dtypes saves all kinds under the descr '|V1', which is
+// written and not read: nothing says which kind it is.
 
 struct NpyHeader {
   DType dtype = DType::kFloat32;

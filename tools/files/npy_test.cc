@@ -68,6 +68,7 @@ TEST(NpyHeaderTest, ReadsAnyOrderSpacingAndQuotes) {
 
 TEST(NpyHeaderTest, EveryDTypeSurvivesBeingWrittenAndRead) {
   for (DType dtype : kAllDTypes) {
+    if (IsFloating(dtype) && SizeOf(dtype) == 1) continue;
     for (const std::vector<int64_t>& dims :
          {std::vector<int64_t>{}, {0}, {7}, {2, 0, 3}, {1, 2, 3, 4}}) {
       const NpyHeader header = HeaderOf(dtype, dims);
@@ -104,6 +105,20 @@ TEST(NpyHeaderTest, BothNamesOfBfloat16AreRead) {
   }
 }
 
+TEST(NpyHeaderTest, FloatsOf8BitsAreWrittenButNotRead) {
+  EXPECT_THAT(NpyPreamble(HeaderOf(DType::kFloat8E4M3FN, {3})),
+              HasSubstr("'|V1'"));
+  EXPECT_THAT(ParseNpyHeader(Dictionary("'|V1'", "False", "(3,)")),
+              IsInvalidArgument("\"|V1\"", "float8_e4m3fn and float8_e5m2"));
+}
+
+TEST(NpyHeaderTest, ComplexNumbersHaveTheDescrOfNumpy) {
+  EXPECT_THAT(NpyPreamble(HeaderOf(DType::kComplex64, {3})),
+              HasSubstr("'<c8'"));
+  EXPECT_THAT(NpyPreamble(HeaderOf(DType::kComplex128, {3})),
+              HasSubstr("'<c16'"));
+}
+
 TEST(NpyHeaderTest, OneByteMayHaveAnyByteOrder) {
   for (absl::string_view order : {"|", "<", ">", "=", ""}) {
     for (const auto& [type, dtype] :
@@ -131,7 +146,7 @@ TEST(NpyHeaderTest, ObjectsAndStructuresAreRefusedByName) {
 
 TEST(NpyHeaderTest, OtherDTypesAreRefusedWithTheKnownOnes) {
   for (absl::string_view descr :
-       {"<c8", "<u3", "<i16", "<V4", "<U3", "|S4", "<M8[ns]", "<f16", "|V3",
+       {"<c32", "<u3", "<i16", "<V4", "<U3", "|S4", "<M8[ns]", "<f16", "|V3",
         "=f4", "f4", "u", "<1", ""}) {
     const std::string error = ErrorOfDescr(absl::StrCat("'", descr, "'"));
     EXPECT_THAT(error, HasSubstr(absl::StrCat("\"", descr, "\"")));

@@ -436,7 +436,7 @@ TEST(WorkloadOptionsTest, WhatDoesNotGoTogetherIsRefused) {
 TEST(WorkloadOptionsTest, NamesOfAllDTypesFillLinesThatAreNotTooLong) {
   std::vector<std::string> names;
   for (const DType dtype : kAllDTypes) names.emplace_back(Name(dtype));
-  for (const size_t columns : {10, 42, 72}) {
+  for (const size_t columns : {16, 42, 72}) {
     const std::string text = DTypeNames(columns);
     for (const auto line : absl::StrSplit(text, '\n')) {
       EXPECT_LE(line.size(), columns);

@@ -17,18 +17,18 @@
 namespace tutti {
 namespace {
 
-// `Value` is the ValueOf (element.h) the tensor's elements.
+// `Value` is the ValueOf (element.h) the dtype's elements.
 template <typename Value>
-std::string ExtentOf(const Tensor& tensor) {
-  const size_t size = SizeOf(tensor.dtype());
+std::string ExtentOf(DType dtype, const std::byte* elements,
+                     int64_t num_elements) {
+  const size_t size = SizeOf(dtype);
   Value least = 0;
   Value most = 0;
   double sum = 0;
   int64_t count = 0;
   int64_t num_nan = 0;
-  for (int64_t i = 0; i < tensor.num_elements(); ++i) {
-    const auto value =
-        LoadValue<Value>(tensor.dtype(), tensor.data() + i * size);
+  for (int64_t i = 0; i < num_elements; ++i) {
+    const auto value = LoadValue<Value>(dtype, elements + i * size);
     if (std::isnan(static_cast<double>(value))) {
       ++num_nan;
       continue;
@@ -40,10 +40,12 @@ std::string ExtentOf(const Tensor& tensor) {
   }
   std::string text;
   if (count > 0) {
-    absl::StrAppend(&text, ", min ", least, ", mean ",
+    absl::StrAppend(&text, " min ", least, ", mean ",
                     sum / static_cast<double>(count), ", max ", most);
   }
-  if (num_nan > 0) absl::StrAppend(&text, ", ", num_nan, " nan");
+  if (num_nan > 0) {
+    absl::StrAppend(&text, count > 0 ? ", " : " ", num_nan, " nan");
+  }
   return text;
 }
 
@@ -52,9 +54,16 @@ std::string ExtentOf(const Tensor& tensor) {
 std::string SummaryOf(const Tensor& tensor) {
   const std::string spec = ArraySpec{tensor.dtype(), tensor.shape()}.ToString();
   if (tensor.num_elements() == 0) return absl::StrCat(spec, ", empty");
+  const DType part = PartOf(tensor.dtype());
+  const auto num_parts =
+      static_cast<int64_t>(tensor.size_bytes() / SizeOf(part));
   return absl::StrCat(
-      spec, VisitDType(tensor.dtype(), [&]<typename Element>(Element) {
-        return ExtentOf<ValueOf<Element>>(tensor);
+      spec, IsComplex(tensor.dtype()) ? ", parts:" : ",",
+      VisitDType(part, [&]<typename Element>(Element) -> std::string {
+        if constexpr (kIsComplex<Element>)
+          return "";  // No part.
+        else
+          return ExtentOf<ValueOf<Element>>(part, tensor.data(), num_parts);
       }));
 }
 

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <functional>
 #include <random>
 #include <type_traits>
 
+#include "absl/numeric/int128.h"
 #include "absl/strings/string_view.h"
 #include "tools/request/element.h"
 
@@ -72,29 +74,32 @@ FloatingSource FloatsOf(const Workload& workload) {
 IntegerSource IntegersOf(const Workload& workload) {
   const absl::string_view reduction = workload.spec.reduction;
   const int group_size = workload.group_size;
-  if (workload.dtype == DType::kBool) {
-    return [](Generator& random) { return random() & 1; };
-  }
+  const bool is_bool = workload.dtype == DType::kBool;
+  const uint64_t mask = is_bool ? 1 : ~uint64_t{0};
   if (reduction == "prod") {
     return [](Generator& random) { return random() | 1; };
   }
-  if (reduction == "bor") {
-    return [=](Generator& random) { return RareBits(group_size, random); };
+  if (reduction == "bor" || (is_bool && reduction == "max")) {
+    return
+        [=](Generator& random) { return RareBits(group_size, random) & mask; };
   }
-  if (reduction == "band") {
-    return [=](Generator& random) { return ~RareBits(group_size, random); };
+  if (reduction == "band" || (is_bool && reduction == "min")) {
+    return
+        [=](Generator& random) { return ~RareBits(group_size, random) & mask; };
   }
-  return [](Generator& random) { return random(); };
+  return [=](Generator& random) { return random() & mask; };
 }
 
 // Chosen once instead of once per element. Integers are combined as unsigned
 // ones where they may wrap around.
 template <typename Value>
 auto CombineOf(absl::string_view reduction) -> Value (*)(Value, Value) {
-  if (reduction == "min")
-    return [](Value a, Value b) { return std::min(a, b); };
-  if (reduction == "max")
-    return [](Value a, Value b) { return std::max(a, b); };
+  if constexpr (!kIsComplex<Value>) {
+    if (reduction == "min")
+      return [](Value a, Value b) { return std::min(a, b); };
+    if (reduction == "max")
+      return [](Value a, Value b) { return std::max(a, b); };
+  }
   if constexpr (std::is_integral_v<Value>) {
     using Bits = uint64_t;
     if (reduction == "prod") {
@@ -111,6 +116,21 @@ auto CombineOf(absl::string_view reduction) -> Value (*)(Value, Value) {
     if (reduction == "prod") return [](Value a, Value b) { return a * b; };
     return [](Value a, Value b) { return a + b; };
   }
+}
+
+// Products of real numbers above 0 have no rounding, and one sign of zero.
+std::vector<std::byte> RandomComplex(const Workload& workload, int64_t count,
+                                     uint64_t seed) {
+  Workload of_parts = workload;
+  of_parts.dtype = PartOf(workload.dtype);
+  auto elements = RandomElements(of_parts, 2 * count, seed);
+  if (workload.spec.reduction != "prod") return elements;
+  const size_t size = SizeOf(workload.dtype);
+  for (size_t at = 0; at < elements.size(); at += size) {
+    const auto value = LoadValue<double>(of_parts.dtype, &elements[at]);
+    StoreFloating(workload.dtype, std::abs(value), &elements[at]);
+  }
+  return elements;
 }
 
 // `elements` twice.
@@ -130,6 +150,7 @@ int StrideOf(const Workload& workload) {
 
 std::vector<std::byte> RandomElements(const Workload& workload, int64_t count,
                                       uint64_t seed) {
+  if (IsComplex(workload.dtype)) return RandomComplex(workload, count, seed);
   Generator random(seed);
   const DType dtype = workload.dtype;
   const size_t size = SizeOf(dtype);
@@ -149,14 +170,19 @@ std::vector<std::byte> RandomElements(const Workload& workload, int64_t count,
 }
 
 int MaxExactRanks(const Workload& workload) {
-  const bool rounds = IsFloating(workload.dtype) && IsSum(workload.spec);
-  const int64_t most = rounds ? LargestWhole(workload.dtype) : kMaxGroupSize;
+  const DType dtype = PartOf(workload.dtype);
+  const bool rounds = IsFloating(dtype) && IsSum(workload.spec);
+  const int64_t most = rounds ? LargestWhole(dtype) : kMaxGroupSize;
   return static_cast<int>(std::min(most, int64_t{kMaxGroupSize}));
 }
 
 ReferenceReduction::ReferenceReduction(const CollectiveSpec& spec, DType dtype,
                                        int64_t num_elements)
     : spec_(spec), dtype_(dtype) {
+  if (spec.reduction == "avg" && IsInteger(dtype)) {
+    values_ = std::vector<absl::int128>(num_elements);  // No sum is too large.
+    return;
+  }
   VisitDType(dtype, [&]<typename Element>(Element) {
     values_ = std::vector<ValueOf<Element>>(num_elements);
   });
@@ -185,13 +211,15 @@ std::vector<std::byte> ReferenceReduction::Result() const {
         std::byte* at = result.data();
         const auto divisor = static_cast<Value>(is_average ? num_added_ : 1);
         for (Value value : values) {
-          if constexpr (std::is_floating_point_v<Value>) {
+          if constexpr (kIsComplex<Value>) {
+            const DType part = PartOf(dtype_);
+            const Value quotient = value / divisor.real();
+            StoreFloating(part, quotient.real(), at);
+            StoreFloating(part, quotient.imag(), at + SizeOf(part));
+          } else if constexpr (std::is_floating_point_v<Value>) {
             StoreFloating(dtype_, value / divisor, at);
           } else {
-            // The sum as the dtype holds it, wrapped around.
-            StoreInteger(dtype_, static_cast<int64_t>(value), at);
-            value = LoadValue<Value>(dtype_, at) / divisor;
-            StoreInteger(dtype_, static_cast<int64_t>(value), at);
+            StoreInteger(dtype_, static_cast<int64_t>(value / divisor), at);
           }
           at += SizeOf(dtype_);
         }

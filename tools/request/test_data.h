@@ -1,11 +1,13 @@
 #ifndef TUTTI_TOOLS_REQUEST_TEST_DATA_H_
 #define TUTTI_TOOLS_REQUEST_TEST_DATA_H_
 
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <variant>
 #include <vector>
 
+#include "absl/numeric/int128.h"
 #include "absl/types/span.h"
 #include "tools/request/collective_spec.h"
 #include "tools/request/workload.h"
@@ -21,20 +23,22 @@ namespace tutti {
 //    for band and bor bits so rare that the result is seldom all alike;
 //  - floats: sum and avg, whole numbers so small that the sum of all ranks has
 //    no rounding; min and max, whole numbers; prod, 1/2, 1 and 2 of either
-//    sign, or 1 and -1 where the product might overflow.
+//    sign, or 1 and -1 where the product might overflow;
+//  - complex numbers: parts like floats; prod, real numbers above 0.
 // The same seed gives the same elements.
 std::vector<std::byte> RandomElements(const Workload& workload, int64_t count,
                                       uint64_t seed);
 
 // Maximum number of ranks that can bring RandomElements() to a sum without
 // rounding; the other ranks must bring zeros. At least group_size, except for
-// float16 among more than 2048 ranks and bfloat16 among more than 256.
+// float16 among more than 2048 ranks, bfloat16 among more than 256,
+// float8_e4m3fn among more than 16, and float8_e5m2 among more than 8.
 int MaxExactRanks(const Workload& workload);
 
 // Reference result of a reduction, computed one element after the other in
-// double or 64-bit integers and rounded once at the end. Equals the library's
-// result if that is exact, as on RandomElements(). Shares no code with the
-// library's kernels.
+// double, in 64-bit integers, or in 128 bits for averages of integers, and
+// rounded once at the end. Equals the library's result if that is exact, as on
+// RandomElements(). Shares no code with the library's kernels.
 class ReferenceReduction {
  public:
   // The dtype must support the operation.
@@ -50,8 +54,11 @@ class ReferenceReduction {
   const CollectiveSpec spec_;
   const DType dtype_;
   int num_added_ = 0;
-  std::variant<std::vector<double>, std::vector<int64_t>, std::vector<uint64_t>>
-      values_;  // Vector of the ValueOf (element.h) the dtype's elements.
+  // Vector of the ValueOf (element.h) the dtype's elements; of 128 bits for
+  // averages of integers.
+  std::variant<std::vector<double>, std::vector<int64_t>, std::vector<uint64_t>,
+               std::vector<absl::int128>, std::vector<std::complex<double>>>
+      values_;
 };
 
 // Inputs of the ranks of a workload, and their expected outputs: random

@@ -39,12 +39,14 @@ ncclDataType_t TypeOfElement(BFloat16) { return ncclBfloat16; }
 ncclDataType_t TypeOfElement(float) { return ncclFloat32; }
 ncclDataType_t TypeOfElement(double) { return ncclFloat64; }
 
-// NCCL lacks bool and integers of 16 bits: they are only moved, never reduced,
-// as a type of the same size.
+// NCCL lacks bool, integers of 16 bits, floats of 8 bits and complex numbers:
+// they are only moved, never reduced, as a type of the same size. Elements of
+// 16 bytes are moved as two of 8.
 template <typename Integer>
 ncclDataType_t TypeOfElement(Integer) {
   constexpr bool kIsSigned = std::is_signed_v<Integer>;
   switch (sizeof(Integer)) {
+    case 16:
     case 8:
       return kIsSigned ? ncclInt64 : ncclUint64;
     case 4:
@@ -70,7 +72,7 @@ ncclRedOp_t OpOf(const NcclCall& call) {
     case ReductionKind::kMax:
       return ncclMax;
     default:
-      return call.is_average ? ncclAvg : ncclSum;
+      return ncclSum;
   }
 }
 
@@ -375,8 +377,8 @@ class DlopenNcclRuntime : public NcclRuntime {
   }
 
   absl::Status Call(const NcclPart& part, const NcclCall& call) const {
-    const auto& [op, input, output, count, dtype, kind, is_average, peer] =
-        call;
+    const auto& [op, input, output, num_elements, dtype, kind, peer] = call;
+    const size_t count = num_elements * (SizeOf(dtype) == 16 ? 2 : 1);
     const ncclComm_t comm = CommOf(part.comm);
     const auto stream = static_cast<cudaStream_t>(part.stream.handle);
     const ncclDataType_t type = TypeOf(dtype);

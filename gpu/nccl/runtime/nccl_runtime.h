@@ -58,8 +58,7 @@ struct NcclCall {
   size_t num_elements = 0;
   DType dtype = DType::kFloat32;
   ReductionKind kind = ReductionKind::kSum;
-  bool is_average = false;  // kSum only: NCCL divides by the number of ranks.
-  int peer = 0;             // Root, or other side of kSend and kRecv.
+  int peer = 0;  // Root, or other side of kSend and kRecv.
 };
 
 // Calls that a rank makes at once, on a stream of its GPU.

@@ -29,6 +29,8 @@ MPI_Datatype TypeOfSize(size_t num_bytes) {
       return MPI_INT16_T;
     case 4:
       return MPI_INT32_T;
+    case 16:
+      return MPI_C_DOUBLE_COMPLEX;
     default:
       return MPI_INT64_T;
   }
