@@ -82,6 +82,18 @@ class RunTest(ToolTest):
         self.assert_outputs(self.run_collective(arrays, "all_gather"),
                             [np.concatenate(arrays)] * 2)
 
+    def test_any_order_of_elements_and_bytes(self):
+        arrays = arrays_of(3, (4, 5, 6), "int16")
+        for descr, order in [("<i2", "F"), (">i2", "C"), (">i2", "F")]:
+            with self.subTest(descr + order):
+                stored = [np.array(array, descr, order=order) for array in arrays]
+                self.assert_outputs(self.run_collective(stored, "all_reduce"),
+                                    [sum(arrays)] * 3)
+        # Each rank may have an order of its own.
+        mixed = [np.asfortranarray(arrays[0]), arrays[1].astype(">i2"), arrays[2]]
+        self.assert_outputs(self.run_collective(mixed, "all_gather"),
+                            [np.concatenate(arrays)] * 3)
+
     def test_bfloat16(self):
         # The upper halves of float32, under the descr that ml_dtypes writes.
         arrays = arrays_of(2, 7)
@@ -180,14 +192,18 @@ class RunTest(ToolTest):
                          "rank3.npy, not of this run\n")
 
     def test_a_failure_takes_one_line_and_leaves_nothing(self):
-        self.save([np.zeros(5), np.zeros(500), np.zeros((2, 3), order="F")])
+        self.save([np.zeros(5), np.zeros(500), np.zeros(3, "M8[s]")])
+        with open(self.root / "in/rank1.npy", "rb") as file:
+            (self.root / "in/rank4.npy").write_bytes(file.read() + b"x")
         (self.root / "in/rank3.npy").write_bytes(b"PK")
         for words, wanted in [
                 ("reduce_scatter --input in/rank0.npy in/rank0.npy",
                  r"in/rank0\.npy.*\[5\]"),
                 ("all_reduce --input in/rank0.npy in/rank1.npy",
                  r"in/rank0\.npy.*\[5\].*in/rank1\.npy.*\[500\]"),
-                ("all_reduce --input in/rank2.npy", r"in/rank2\.npy.*Fortran"),
+                ("all_reduce --input in/rank2.npy", r"in/rank2\.npy.*<M8\[s\]"),
+                ("all_reduce --input in/rank4.npy",
+                 r"in/rank4\.npy: is too long: .* take 4000 bytes, but 4001 "),
                 ("all_reduce --input in/rank3.npy", r"in/rank3\.npy.*truncated"),
                 ("all_reduce --input none*.npy", r"none\*\.npy.*no file"),
                 ("all_reduce --input [x,y]", r"\[x,y\]"),

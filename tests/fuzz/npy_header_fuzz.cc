@@ -32,6 +32,7 @@ std::vector<std::string> FuzzSeeds() {
       "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }\n",
       "{'descr': '|b1', 'fortran_order': True, 'shape': (9223372036854775807,)"
       ", }",
+      "{'descr': '>f8', 'fortran_order': True, 'shape': (3, 4), }",
       "{\"shape\": (), \"descr\": '<V2', \"fortran_order\": False}",
       "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3L,)}",
   };

@@ -48,6 +48,9 @@ All ranks need the same dtype and shape; all_gather may differ in the first
 dimension. broadcast and scatter use the root's array: give one file per rank,
 or the root's file alone and the number of ranks with --devices.
 
+Arrays may be in C or Fortran order, and little-endian or big-endian; results
+are in C order and little-endian.
+
 dtypes: {dtypes}
 (bool has no sum, prod and avg; complex numbers have nothing else). bfloat16 is
 what ml_dtypes (JAX, TensorFlow) saves, descr '<V2';

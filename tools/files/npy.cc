@@ -1,10 +1,14 @@
 #include "tools/files/npy.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -96,6 +100,56 @@ absl::StatusOr<NpyHeader> ReadHeader(Source& source) {
   return header;
 }
 
+constexpr char kElements[] = "the array's elements";
+
+// Reads elements that lie in Fortran order, and puts each into its place.
+absl::Status ReadFortranOrder(Source& source, Tensor& tensor) {
+  constexpr size_t kPieceBytes = size_t{64} << 10;  // Whole elements.
+  const size_t size = SizeOf(tensor.dtype());
+  const auto dims = tensor.shape().dims();
+  std::vector<size_t> strides(dims.size());
+  size_t stride = size;
+  for (size_t k = dims.size(); k-- > 0;) {
+    strides[k] = stride;
+    stride *= static_cast<size_t>(dims[k]);
+  }
+  std::vector<int64_t> index(dims.size());
+  size_t place = 0;
+  std::vector<std::byte> piece(std::min(kPieceBytes, tensor.size_bytes()));
+  for (size_t left = tensor.size_bytes(); left > 0;) {
+    const size_t num_bytes = std::min(left, piece.size());
+    RETURN_IF_ERROR(
+        source.Read(piece.data(), static_cast<int64_t>(num_bytes), kElements));
+    for (size_t at = 0; at < num_bytes; at += size) {
+      std::memcpy(tensor.mutable_data() + place, &piece[at], size);
+      for (size_t k = 0; k < dims.size(); ++k) {
+        place += strides[k];
+        if (++index[k] < dims[k]) break;
+        place -= strides[k] * static_cast<size_t>(std::exchange(index[k], 0));
+      }
+    }
+    left -= num_bytes;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadElements(Source& source, const NpyHeader& header,
+                          Tensor& tensor) {
+  if (header.fortran_order && header.shape.num_dims() > 1) {
+    RETURN_IF_ERROR(ReadFortranOrder(source, tensor));
+  } else {
+    RETURN_IF_ERROR(
+        source.Read(tensor.mutable_data(), source.left_bytes, kElements));
+  }
+  const size_t word = header.big_endian_bytes;
+  if (word == 0) return absl::OkStatus();
+  for (size_t at = 0; at < tensor.size_bytes(); at += word) {
+    std::byte* const bytes = tensor.mutable_data() + at;
+    std::reverse(bytes, bytes + word);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WithPath(const std::string& path, const absl::Status& status) {
   return absl::Status(status.code(),
                       absl::StrCat(path, ": ", status.message()));
@@ -152,8 +206,7 @@ absl::StatusOr<Tensor> ReadNpy(std::istream& in, int64_t size_bytes) {
   ASSIGN_OR_RETURN(const NpyHeader header, ReadHeader(source));
   absl::StatusOr<Tensor> tensor = Tensor::Allocate(header.dtype, header.shape);
   if (!tensor.ok()) return tensor;
-  RETURN_IF_ERROR(source.Read(tensor->mutable_data(), source.left_bytes,
-                              "the array's elements"));
+  RETURN_IF_ERROR(ReadElements(source, header, *tensor));
   return tensor;
 }
 

@@ -72,10 +72,6 @@ absl::Status UnknownDescr(absl::string_view descr) {
                       KnownDescrs());
   }
   const std::string known = KnownDescrs();
-  if (absl::StartsWith(descr, ">")) {
-    return InvalidNpy("holds big-endian elements, descr ", Quoted(descr),
-                      "; wanted little-endian ones: ", known);
-  }
   if (absl::StartsWith(descr, "|O")) {
     return InvalidNpy("holds Python objects, descr ", Quoted(descr),
                       "; wanted numbers: ", known);
@@ -84,22 +80,34 @@ absl::Status UnknownDescr(absl::string_view descr) {
                     "; wanted one of ", known);
 }
 
-// `descr` as NumPy writes it. One byte has no order: NumPy writes "|u1", other
-// writers "<u1", "=u1", ">u1" or "u1".
+// `descr` of the same type in the byte order that is written. One byte has no
+// order: NumPy writes "|u1", other writers "<u1", "=u1", ">u1" or "u1".
 std::string Normalized(absl::string_view descr) {
+  if (descr == "|V2") return "<V2";
   const bool has_order =
       !descr.empty() && absl::StrContains("<=>|", descr.front());
   const absl::string_view type = descr.substr(has_order ? 1 : 0);
   const bool is_one_byte = type == "i1" || type == "u1" || type == "b1";
-  return is_one_byte ? absl::StrCat("|", type) : std::string(descr);
+  if (is_one_byte) return absl::StrCat("|", type);
+  const bool is_reversed =
+      absl::StartsWith(descr, ">") && !absl::StartsWith(type, "V");
+  return is_reversed ? absl::StrCat("<", type) : std::string(descr);
 }
 
 absl::StatusOr<DType> DTypeOf(absl::string_view descr) {
-  const std::string normalized = descr == "|V2" ? "<V2" : Normalized(descr);
+  const std::string normalized = Normalized(descr);
   for (const DType dtype : kAllDTypes) {
     if (IsReadable(dtype) && DescrOf(dtype) == normalized) return dtype;
   }
   return UnknownDescr(descr);
+}
+
+// Size of the words that big-endian files have in reverse order; 0 in other
+// files. A complex number is two words.
+size_t BigEndianBytes(absl::string_view descr, DType dtype) {
+  const size_t size = SizeOf(dtype);
+  if (!absl::StartsWith(descr, ">") || size == 1) return 0;
+  return descr[1] == 'c' ? size / 2 : size;
 }
 
 // Reads the dictionary from left to right and keeps the first error.
@@ -219,13 +227,10 @@ class HeaderParser {
     if (!shape_.has_value())
       return InvalidNpy("its header lacks the key 'shape'");
     ASSIGN_OR_RETURN(const DType dtype, DTypeOf(*descr_));
-    // With one dimension both orders are the same.
-    if (*fortran_order_ && shape_->num_dims() > 1) {
-      return InvalidNpy(
-          "is in Fortran order, shape ", shape_->ToString(),
-          "; wanted C order: save numpy.ascontiguousarray(array)");
-    }
-    return NpyHeader{dtype, *shape_};
+    return NpyHeader{.dtype = dtype,
+                     .shape = *shape_,
+                     .fortran_order = *fortran_order_,
+                     .big_endian_bytes = BigEndianBytes(*descr_, dtype)};
   }
 
   void SkipSpace() { rest_ = absl::StripLeadingAsciiWhitespace(rest_); }

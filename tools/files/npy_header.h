@@ -18,6 +18,9 @@ namespace tutti {
 //   {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
 // The elements follow and end the file.
 //
+// Elements lie in C order or in Fortran order, and have little-endian or
+// big-endian bytes. Files are written in C order and little-endian.
+//
 // bfloat16. NumPy has no such dtype. The package ml_dtypes, which brings it to
 // NumPy for JAX and TensorFlow, saves it under the descr '<V2', and NumPy makes
 // '|V2' of that when it loads and saves such a file. Both are read as bfloat16,
@@ -29,6 +32,12 @@ namespace tutti {
 struct NpyHeader {
   DType dtype = DType::kFloat32;
   TensorShape shape;
+
+  // The file's first index changes fastest.
+  bool fortran_order = false;
+
+  // Size of the words whose bytes are in big-endian order; 0: none are.
+  size_t big_endian_bytes = 0;
 };
 
 // Error of a file that is no .npy file, or none that can be read.
@@ -43,11 +52,11 @@ std::string ToString(const NpyHeader& header);
 // Reads the text of a header. Stricter than Python: wants exactly the three
 // keys, each once, and only spaces around the dictionary. Errors:
 // INVALID_ARGUMENT with the found and the wanted text for everything else, and
-// for arrays that Tutti cannot hold: other dtypes, not C order, not
-// little-endian.
+// for arrays of dtypes that Tutti does not have.
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view text);
 
-// The preamble, version 1.0, that NumPy writes for this array.
+// The preamble, version 1.0, that NumPy writes for this array in C order and
+// little-endian.
 std::string NpyPreamble(const NpyHeader& header);
 
 // Limit of NumPy.
