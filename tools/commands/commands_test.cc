@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -24,6 +25,7 @@
 #include "tools/commands/info_command.h"
 #include "tools/commands/launch_command.h"
 #include "tools/commands/run_plan.h"
+#include "tools/commands/support_table.h"
 #include "tools/commands/tool.h"
 #include "tutti/implementation.h"
 
@@ -253,6 +255,77 @@ TEST_F(InfoTest, TheTextNamesEveryAlgorithmWithItsTraits) {
                         "NCCL: 2.1 in /nccl; its library: not here\n"));
   EXPECT_THAT(text, HasSubstr("\nRings  round and round\n"));
   EXPECT_THAT(text, HasSubstr("\nRings  all_reduce,reduce  CPU      Library "));
+}
+
+// Registers an implementation that runs when it is named.
+void AddNamedOnly(CollectiveRegistry& registry, const std::string& name,
+                  ImplementationTraits traits) {
+  EXPECT_THAT(
+      registry.Register(name, std::make_shared<NamedOnly>(std::move(traits))),
+      IsOk());
+}
+
+TEST(SupportTableTest, ShowsTheDTypesOfEveryPlace) {
+  CollectiveRegistry registry;
+  AddNamedOnly(
+      registry, "Passes",
+      {.collectives = {CollectiveType::kAllReduce, CollectiveType::kAllGather},
+       .device_types = {"CPU"},
+       .needs_one_process = true});
+  AddNamedOnly(
+      registry, "Steps",
+      {.collectives = {CollectiveType::kAllGather}, .is_made_of_steps = true});
+  AddNamedOnly(
+      registry, "Library",
+      {.collectives = {CollectiveType::kAllReduce},
+       .device_types = {"GPU"},
+       .delegate = "Tubes",
+       .why_not_ops = [](DType dtype, const MergeOp& merge_op, const FinalOp&) {
+         const bool serves = dtype == DType::kInt8 && !merge_op.is_custom() &&
+                             merge_op.kind() == ReductionKind::kBxor;
+         return std::string(serves ? "" : "does not");
+       }});
+  AddNamedOnly(registry, "In host memory",
+               {.collectives = {CollectiveType::kBroadcast}});
+  const SupportTable table = SupportOf(registry, {"Tubes", "Wires"});
+  EXPECT_THAT(
+      std::regex_replace(FormatSupport(table), std::regex(" {2,}"), "|"),
+      AllOf(StartsWith("dtypes of|CPU, one process|CPU, Tubes|CPU, Wires|"
+                       "GPU, one process|GPU, Tubes|GPU, Wires\n"
+                       "all_reduce avg,sum,prod,min,max|all but bool|none|none|"
+                       "none|none|none\n"
+                       "all_reduce band,bor|integers|none|none|none|none|none\n"
+                       "all_reduce bxor|integers|none|none|none|int8|none\n"
+                       "all_gather|all|all|all|all|all|all\n"),
+            HasSubstr("\nbroadcast|all|all|all|none|none|none\n"),
+            HasSubstr("\nbarrier|none|none|none|none|none|none\n")));
+  const Json json = SupportAsJson(table);
+  EXPECT_EQ(json[2]["collective"], "all_reduce");
+  EXPECT_EQ(json[2]["reductions"].dump(), R"(["bxor"])");
+  EXPECT_EQ(json[2]["places"][4].dump(),
+            R"({"device_type":"GPU","transport":"Tubes","dtypes":["int8"]})");
+  EXPECT_TRUE(json[3]["places"][0]["transport"].is_null());
+}
+
+TEST(SupportTableTest, EveryCollectiveOfThisBuildRunsOnCpusEverywhere) {
+  const auto json =
+      InfoAsJson(ThisBuild(), CollectiveRegistry::Global())["support"];
+  std::set<std::string> collectives;
+  for (const auto& row : json) {
+    collectives.insert(row["collective"]);
+    for (const auto& place : row["places"]) {
+      EXPECT_GT(place["dtypes"].size(), 0u) << row["collective"] << place;
+      if (!row["reductions"].empty()) continue;
+      EXPECT_EQ(place["dtypes"].size(), kAllDTypes.size())
+          << row["collective"] << place;
+    }
+  }
+  EXPECT_EQ(collectives.size(), kAllCollectiveTypes.size());
+}
+
+TEST_F(InfoTest, TheTextShowsWhatRunsWhere) {
+  EXPECT_THAT(FormatInfo({}, registry_),
+              ContainsRegex("\ndtypes of +CPU, one process\nall_reduce "));
 }
 
 TEST_F(InfoTest, GpusAreCountedAndNamed) {

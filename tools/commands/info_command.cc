@@ -23,6 +23,7 @@
 #include "tools/base/text.h"
 #include "tools/base/version.h"
 #include "tools/cluster/cluster_options.h"
+#include "tools/commands/support_table.h"
 #include "tutti/environment.h"
 #include "tutti/gpu_devices.h"
 #include "tutti/schedule.h"
@@ -221,6 +222,16 @@ std::string Line(absl::string_view name, const std::string& value) {
   return absl::StrFormat("%-12s  %s\n", name, value);
 }
 
+// Table of the registry's implementations over the transports of the build.
+SupportTable SupportIn(const BuildInfo& build,
+                       const CollectiveRegistry& registry) {
+  std::vector<std::string> transports;
+  for (const std::string& name : build.extensions) {
+    if (TransportRegistry::Global().Find(name).ok()) transports.push_back(name);
+  }
+  return SupportOf(registry, transports);
+}
+
 std::string ExtensionText(const BuildInfo& build, absl::string_view name) {
   if (name != "MPI") return "built in";
   return build.has_cuda_aware_mpi ? "built in, CUDA-aware"
@@ -234,8 +245,9 @@ bool NeedsGpus(const ImplementationTraits& traits) {
 }
 
 constexpr char kInfoHelp[] =
-    R"(Lists all algorithms of this build, also those that cannot run on this
-machine. Of each algorithm:
+    R"(Lists the dtypes that each collective takes on each type of device, in one
+process and over each transport, by any algorithm of this build; then all
+algorithms, also those that cannot run on this machine. Of each algorithm:
   collectives  what it does
   devices      where it runs
   kind         schedule: steps that `tutti verify` proves; a library that does
@@ -269,6 +281,10 @@ machine. Of each algorithm:
                                why_nccl_within_process (why it serves groups
                                of one process alone; null if it serves others)
   device_types                 a list
+  support                      a list with an object for each collective, or
+                               for reductions of it: collective, reductions,
+                               places (a list: device_type, transport (null: in
+                               one process), dtypes)
   algorithms                   a list with an object for each: name, summary,
                                collectives, device_types (empty: any),
                                is_schedule, chosen_by_cost,
@@ -350,7 +366,8 @@ std::string FormatInfo(const BuildInfo& build,
                                       (int64_t{1} << 30)));
   add("GPUs", GpuText(build.gpus));
   add("devices", "CPU: as many as asked for, in this process");
-  return absl::StrCat(text, "\n", FormatSummaries(registry), "\n",
+  return absl::StrCat(text, "\n", FormatSupport(SupportIn(build, registry)),
+                      "\n", FormatSummaries(registry), "\n",
                       FormatTraits(registry), FormatReasons(build, registry));
 }
 
@@ -373,6 +390,7 @@ Json InfoAsJson(const BuildInfo& build, const CollectiveRegistry& registry) {
           {"memory_bytes", build.memory_bytes},
           {"gpus", ToJson(build.gpus)},
           {"device_types", {"CPU"}},
+          {"support", SupportAsJson(SupportIn(build, registry))},
           {"algorithms", algorithms}};
 }
 
@@ -396,8 +414,8 @@ std::string WhyNotHere(const ImplementationTraits& traits,
 Command AddInfoCommand(CLI::App* app) {
   auto json = std::make_shared<bool>(false);
   auto times = std::make_shared<bool>(false);
-  CLI::App* info =
-      app->add_subcommand("info", "Shows the build and every algorithm in it.");
+  CLI::App* info = app->add_subcommand(
+      "info", "Shows the build, what runs where, and every algorithm.");
   info->footer(kInfoHelp);
   CLI::Option* const as_json = info->add_flag("--json", *json, "print JSON");
   info->add_flag("--times", *times, "print all times instead")

@@ -36,8 +36,9 @@ BuildInfo ThisBuild();
 // Table of all times (kTimes).
 std::string FormatTimes();
 
-// Text for people: the build, then tables of all algorithms, with the reason
-// for each that cannot run here (WhyNotHere()).
+// Text for people: the build, then the dtypes of each collective by place
+// (SupportOf()), then tables of all algorithms, with the reason for each that
+// cannot run here (WhyNotHere()).
 std::string FormatInfo(const BuildInfo& build,
                        const CollectiveRegistry& registry);
 
@@ -51,7 +52,8 @@ nlohmann::ordered_json InfoAsJson(const BuildInfo& build,
 std::string WhyNotHere(const ImplementationTraits& traits,
                        const BuildInfo& build);
 
-// `tutti info`: shows the build, the machine and the registered algorithms.
+// `tutti info`: shows the build, the machine, what runs where and the
+// registered algorithms.
 Command AddInfoCommand(CLI::App* app);
 
 }  // namespace tutti
