@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "framework/control/wire_codec.h"
@@ -29,11 +30,12 @@ absl::Status CheckLength(const proto::Decision& message, int64_t wanted) {
 
 absl::Status CheckFused(const proto::Decision& message,
                         absl::Span<const TensorRequest* const> requests) {
+  const TensorRequest& first = *requests.front();
   int64_t num_elements = 0;
   for (const TensorRequest* request : requests) {
     if (request->type != CollectiveType::kAllReduce ||
-        request->dtype != requests.front()->dtype ||
-        request->merge_op != requests.front()->merge_op ||
+        request->dtype != first.dtype || request->merge_op != first.merge_op ||
+        request->final_op != first.final_op ||
         __builtin_add_overflow(num_elements, request->shape.num_elements(),
                                &num_elements)) {
       return Invalid("decision.requests names requests that cannot be one");
@@ -42,39 +44,119 @@ absl::Status CheckFused(const proto::Decision& message,
   return CheckLength(message, num_elements);
 }
 
-// Checks that the run has room for the longest part. REQUIRES: no rows are
-// negative.
-absl::Status CheckParts(const proto::Decision& message,
-                        const TensorRequest& request) {
-  int64_t num_rows = 0, most_rows = 0;
+// Elements of the request's rows. REQUIRES: it has at least one dimension.
+absl::StatusOr<int64_t> ElementsOf(const TensorRequest& request,
+                                   int64_t num_rows) {
+  ASSIGN_OR_RETURN(const auto shape, request.shape.WithFirstDim(num_rows));
+  return shape.num_elements();
+}
+
+int64_t MostOf(absl::Span<const int64_t> rows) {
+  return rows.empty() ? 0 : *std::max_element(rows.begin(), rows.end());
+}
+
+// Checks the rows from all ranks: those of this rank, `own`, and their sum.
+absl::Status CheckRows(const proto::Decision& message,
+                       const TensorRequest& request, int rank, int64_t own) {
+  int64_t num_rows = 0;
   for (const int64_t rows : message.rows()) {
-    most_rows = std::max(most_rows, rows);
+    if (rows < 0) return Invalid("decision.rows has ", rows);
     if (__builtin_add_overflow(num_rows, rows, &num_rows)) {
       return Invalid("decision.rows are too many together");
     }
   }
-  ASSIGN_OR_RETURN(const auto output, request.shape.WithFirstDim(num_rows));
-  return CheckLength(message,
-                     request.shape.WithFirstDim(most_rows)->num_elements());
+  if (message.rows(rank) != own) {
+    return Invalid("decision.rows says that rank ", rank, " sends ",
+                   message.rows(rank), " rows to itself, not ", own);
+  }
+  return ElementsOf(request, num_rows).status();
 }
 
-absl::Status CheckRows(const proto::Decision& message,
-                       const TensorRequest& request, int rank, int num_ranks) {
-  const bool gathers = request.type == CollectiveType::kAllGather;
-  if (message.rows_size() != (gathers ? num_ranks : 0)) {
+absl::Status CheckGather(const proto::Decision& message,
+                         const TensorRequest& request, int rank) {
+  RETURN_IF_ERROR(CheckRows(message, request, rank, request.shape.dim(0)));
+  if (message.fused_elements() == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int64_t most,
+                   ElementsOf(request, MostOf(message.rows())));
+  return CheckLength(message, most);
+}
+
+absl::Status CheckReduceScatter(const proto::Decision& message,
+                                const TensorRequest& request, int num_ranks) {
+  const int64_t num_rows = request.shape.dim(0);
+  if (message.fused_elements() == 0 && num_rows % num_ranks == 0) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(
+      const int64_t most,
+      ElementsOf(request, MostOf(RowsOfBlocks(num_rows, num_ranks))));
+  return CheckLength(message, most);
+}
+
+// The longest part may be one between other ranks.
+absl::Status CheckAllToAll(const proto::Decision& message,
+                           const TensorRequest& request, int rank,
+                           int num_ranks) {
+  const int64_t num_rows = request.shape.dim(0);
+  if (request.send_rows.empty()
+          ? num_rows % num_ranks != 0
+          : request.send_rows.size() != static_cast<size_t>(num_ranks)) {
+    return Invalid("decision.requests names an alltoall for other ranks");
+  }
+  const std::vector<int64_t> send_rows = RowsToRanks(request, num_ranks);
+  RETURN_IF_ERROR(CheckRows(message, request, rank, send_rows[rank]));
+  const int64_t most_rows = std::max(MostOf(send_rows), MostOf(message.rows()));
+  ASSIGN_OR_RETURN(const int64_t most, ElementsOf(request, most_rows));
+  const int64_t length = message.fused_elements();
+  if (length == 0) {
+    const bool is_even =
+        num_rows % num_ranks == 0 && num_rows / num_ranks == most_rows &&
+        MostOf(send_rows) == most_rows &&
+        absl::c_all_of(message.rows(),
+                       [&](int64_t rows) { return rows == most_rows; });
+    return is_even ? absl::OkStatus()
+                   : Invalid("decision.fused_elements is 0, but rows differ");
+  }
+  if (length >= most) return absl::OkStatus();
+  return Invalid("decision.fused_elements is ", length, "; the parts have ",
+                 most);
+}
+
+// Checks that a tensor can have the size of all parts.
+absl::Status CheckSize(const proto::Decision& message, DType dtype,
+                       int num_parts) {
+  const int64_t length = message.fused_elements();
+  const auto shape =
+      TensorShape::Create({num_parts, std::max<int64_t>(length, 0)});
+  if (shape.ok() && SizeInBytes(dtype, *shape).ok()) return absl::OkStatus();
+  return Invalid("decision.fused_elements is ", length, "; ", num_parts,
+                 " parts of ", Name(dtype), " are too long");
+}
+
+// Checks a decision about one request that is not fused with others.
+absl::Status CheckAlone(const proto::Decision& message,
+                        const TensorRequest& request, int rank, int num_ranks) {
+  const int num_rows = IsSizedByAll(request.type) ? num_ranks : 0;
+  if (message.rows_size() != num_rows) {
     return Invalid("decision.rows has ", message.rows_size(), " entries");
   }
-  if (!gathers) return absl::OkStatus();
-  for (const int64_t rows : message.rows()) {
-    if (rows < 0) return Invalid("decision.rows has ", rows);
+  if (HasRankBlocks(request.type) && request.shape.num_dims() == 0) {
+    return Invalid("decision.requests names a scalar without rows");
   }
-  if (request.shape.num_dims() == 0 ||
-      message.rows(rank) != request.shape.dim(0)) {
-    return Invalid("decision.rows says that rank ", rank, " has ",
-                   message.rows(rank), " rows; it has the shape ",
-                   request.shape.ToString());
+  const int num_parts = HasRankBlocks(request.type) ? num_ranks : 1;
+  RETURN_IF_ERROR(CheckSize(message, request.dtype, num_parts));
+  switch (request.type) {
+    case CollectiveType::kAllGather:
+      return CheckGather(message, request, rank);
+    case CollectiveType::kReduceScatter:
+      return CheckReduceScatter(message, request, num_ranks);
+    case CollectiveType::kAllToAll:
+      return CheckAllToAll(message, request, rank, num_ranks);
+    default:
+      return message.fused_elements() == 0
+                 ? absl::OkStatus()
+                 : CheckLength(message, request.shape.num_elements());
   }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -86,6 +168,9 @@ void EncodeTensorRequest(const TensorRequest& request,
   message->set_dtype(static_cast<int>(request.dtype));
   for (const int64_t dim : request.shape.dims()) message->add_shape(dim);
   message->set_merge_op(request.merge_op);
+  message->set_final_op(request.final_op);
+  message->set_root(request.root);
+  for (const int64_t rows : request.send_rows) message->add_send_rows(rows);
 }
 
 absl::StatusOr<TensorRequest> DecodeTensorRequest(
@@ -106,7 +191,10 @@ absl::StatusOr<TensorRequest> DecodeTensorRequest(
       .type = static_cast<CollectiveType>(message.collective()),
       .dtype = static_cast<DType>(message.dtype()),
       .shape = std::move(shape),
-      .merge_op = message.merge_op()};
+      .merge_op = message.merge_op(),
+      .final_op = message.final_op(),
+      .root = message.root(),
+      .send_rows = {message.send_rows().begin(), message.send_rows().end()}};
   request.name += message.name();
   RETURN_IF_ERROR(Validate(request));
   return request;
@@ -146,7 +234,10 @@ proto::Decision EncodeDecision(const Negotiation::Decision& decision,
   message.set_instance(decision.instance);
   message.set_execution(decision.execution);
   message.set_fused_elements(decision.fused_elements);
-  for (const int64_t rows : decision.rows) message.add_rows(rows);
+  const auto& rows = decision.received_rows.empty()
+                         ? decision.rows
+                         : decision.received_rows[rank];
+  message.mutable_rows()->Add(rows.begin(), rows.end());
   for (const uint32_t slot : decision.slots) message.add_slots(slot);
   return message;
 }
@@ -161,18 +252,15 @@ absl::Status CheckDecision(const proto::Decision& message,
     return Invalid("decision.slots has ", message.slots_size(), " entries for ",
                    requests.size(), " requests");
   }
-  const bool is_fused = message.fused_elements() != 0;
-  if (is_fused && message.rows_size() == 0) {
+  const bool reduces = requests.front()->type == CollectiveType::kAllReduce;
+  if (message.fused_elements() != 0 && reduces && message.rows().empty()) {
     return CheckFused(message, requests);
   }
   if (requests.size() > 1) {
     return Invalid("decision.fused_elements is missing for ", requests.size(),
-                   " requests, or a gather is not alone");
+                   " requests, or they are no reductions");
   }
-  const absl::Status status =
-      CheckRows(message, *requests.front(), rank, num_ranks);
-  if (!status.ok() || !is_fused) return status;
-  return CheckParts(message, *requests.front());
+  return CheckAlone(message, *requests.front(), rank, num_ranks);
 }
 
 }  // namespace tutti

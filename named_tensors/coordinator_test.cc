@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -79,7 +80,7 @@ class CoordinatorServerTest : public testing::Test {
     return Request(task, request);
   }
 
-  // Makes a message with all fields set.
+  // Makes a message with all fields of a reduction set.
   static proto::ControlRequest Submit(const std::string& name,
                                       uint64_t number = 1) {
     proto::ControlRequest request;
@@ -93,6 +94,7 @@ class CoordinatorServerTest : public testing::Test {
     one.set_dtype(static_cast<int>(DType::kInt64));
     one.add_shape(2);
     one.set_merge_op("sum");
+    one.set_final_op("last");
     return request;
   }
   static proto::ControlRequest EndRequest(
@@ -269,6 +271,18 @@ TEST_F(CoordinatorServerTest, ASpoiltMessageEndsInAStatusAndTheOthersGoOn) {
       *requests.back().mutable_submit_tensors()->mutable_requests(0);
   gather.set_collective(1);
   gather.clear_merge_op();
+  gather.clear_final_op();
+  requests.push_back(requests.back());
+  proto::TensorRequest& broadcast =
+      *requests.back().mutable_submit_tensors()->mutable_requests(0);
+  broadcast.set_collective(static_cast<int>(CollectiveType::kBroadcast));
+  broadcast.set_root(1);
+  requests.push_back(requests.back());
+  proto::TensorRequest& exchange =
+      *requests.back().mutable_submit_tensors()->mutable_requests(0);
+  exchange.set_collective(static_cast<int>(CollectiveType::kAllToAll));
+  exchange.clear_root();
+  for (const int64_t rows : {1, 0, 1}) exchange.add_send_rows(rows);
   int num_refused = 0;
   for (const proto::ControlRequest& request : requests) {
     for (const SpoiltMessage& spoilt : SpoilEachField(request)) {
@@ -570,6 +584,70 @@ TEST(PendingTensorsTest, PartsOfAGatherHoldWhatEachRankHas) {
   EXPECT_THAT(reported({5, 4}, 16), IsOk());
 }
 
+TEST(PendingTensorsTest, RefusesADecisionThatOtherCollectivesCannotRun) {
+  struct Case {
+    TensorRequest request;
+    std::vector<int64_t> rows;
+    std::vector<int64_t> good, bad;  // Values of fused_elements.
+  };
+  const auto shape = *TensorShape::Create({4, 3});
+  const auto exchange = [&](std::vector<int64_t> send_rows) {
+    return TensorRequest{.name = "x",
+                         .type = CollectiveType::kAllToAll,
+                         .shape = shape,
+                         .send_rows = std::move(send_rows)};
+  };
+  const TensorRequest broadcast = {.name = "x",
+                                   .type = CollectiveType::kBroadcast,
+                                   .shape = shape,
+                                   .root = 1};
+  TensorRequest scatter = broadcast;
+  scatter.type = CollectiveType::kReduceScatter;
+  scatter.root = 0;
+  scatter.merge_op = "sum";
+  TensorRequest uneven = scatter;
+  uneven.shape = *TensorShape::Create({5, 3});
+  const int64_t huge = std::numeric_limits<int64_t>::max();
+  const std::vector<Case> cases = {
+      {broadcast, {}, {0, 12, 13}, {-1, 11, 26, huge}},
+      {broadcast, {4, 4}, {}, {0, 12}},
+      {scatter, {}, {0, 6, 7}, {5, 14}},
+      {scatter, {2, 2}, {}, {0, 6}},
+      {uneven, {}, {9}, {0, 8, 20}},
+      {exchange({}), {2, 2}, {0, 6, 100}, {5, huge}},
+      {exchange({}), {3, 2}, {9, 10}, {0, 8}},
+      {exchange({}), {2, 3}, {}, {0, 9}},  // The rank sends itself two.
+      {exchange({}), {2}, {}, {0, 9}},
+      {exchange({}), {-1, 2}, {}, {0, 9}},
+      {exchange({}), {huge, 2}, {}, {0, huge}},
+      {exchange({1, 3}), {3, 3}, {9}, {0, 8}},
+      {exchange({3, 1}), {0, 1}, {9}, {0, 8}},
+      {exchange({3, 1}), {0, 2}, {}, {0, 9}},
+      {exchange({4}), {0, 4}, {}, {0, 12}},
+  };
+  for (const Case& one : cases) {
+    for (const bool good : {true, false}) {
+      for (const int64_t num_elements : good ? one.good : one.bad) {
+        SCOPED_TRACE(absl::StrCat(&one - cases.data(), ": ", num_elements));
+        PendingTensors pending(/*rank=*/1, /*num_ranks=*/2);
+        const auto tensor = std::make_shared<PendingTensor>();
+        tensor->request = one.request;
+        ASSERT_THAT(pending.Add(tensor), IsOk());
+        pending.TakeMessage();
+        proto::Decision decision = Decided({1}, 1);
+        decision.mutable_rows()->Add(one.rows.begin(), one.rows.end());
+        decision.set_fused_elements(num_elements);
+        const auto decided = pending.TakeDecided(decision);
+        if (good) {
+          EXPECT_THAT(decided, IsOk());
+        } else {
+          EXPECT_THAT(decided.status(), IsInvalidArgument("decision."));
+        }
+      }
+    }
+  }
+}
+
 TensorRequest Request(std::vector<int64_t> dims,
                       CollectiveType type = CollectiveType::kAllGather) {
   return {.name = "x", .type = type, .shape = *TensorShape::Create(dims)};
@@ -580,6 +658,12 @@ TEST(RankRequestsTest, GivesBackWhatEachRankAskedFor) {
   other_dtype.dtype = DType::kInt32;
   TensorRequest other_op = Request({3, 2});
   other_op.merge_op = "max";
+  TensorRequest other_final_op = other_op;
+  other_final_op.final_op = "last";
+  TensorRequest other_root = Request({3, 2}, CollectiveType::kBroadcast);
+  other_root.root = 2;
+  TensorRequest other_rows = Request({3, 2}, CollectiveType::kAllToAll);
+  other_rows.send_rows = {1, 2};
   const std::vector<TensorRequest> wanted = {
       Request({3, 2}),
       Request({4, 2}),
@@ -591,7 +675,10 @@ TEST(RankRequestsTest, GivesBackWhatEachRankAskedFor) {
       Request({1, 2, 3, 4, 5, 6}),
       Request({3, 2}, CollectiveType::kAllReduce),
       other_dtype,
-      other_op};
+      other_op,
+      other_final_op,
+      other_root,
+      other_rows};
   const int num_ranks = static_cast<int>(wanted.size());
   for (int first = 0; first < num_ranks; ++first) {
     SCOPED_TRACE(first);
@@ -623,7 +710,8 @@ TEST(RankRequestsTest, EqualRequestsAreOne) {
 TensorRequest Reduction(std::string name) {
   return {.name = std::move(name),
           .shape = *TensorShape::Create({2, 3}),
-          .merge_op = "sum"};
+          .merge_op = "sum",
+          .final_op = "last"};
 }
 
 TEST(RequestBatchesTest, RequestsComeOutAsTheyWentInWhateverTheirNames) {
@@ -653,6 +741,36 @@ TEST(RequestBatchesTest, RequestsComeOutAsTheyWentInWhateverTheirNames) {
   }
   EXPECT_EQ(out, in);
   EXPECT_THAT(ids, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+}
+
+// The rows alone almost fill a message.
+TEST(RequestBatchesTest, RowsForMostRanksFitIntoAMessage) {
+  RequestBatches batches;
+  const std::string wanted(30000, 'x');
+  TensorRequest request = {.name = wanted,
+                           .type = CollectiveType::kAllToAll,
+                           .dtype = DType::kInt8,
+                           .shape = TensorShape::Vector(int64_t{1} << 62)};
+  request.send_rows.assign(kMaxSendRows, 0);
+  request.send_rows[0] = int64_t{1} << 62;
+  ASSERT_THAT(Validate(request), IsOk());
+  // Many bytes each.
+  request.send_rows.assign(kMaxSendRows, int64_t{1} << 62);
+  batches.Add(1, request, std::nullopt);
+  std::string name;
+  for (int i = 0; i < 3 && !batches.empty(); ++i) {
+    const RequestBatches::Batch batch = batches.TakeNext();
+    EXPECT_LE(batch.message.ByteSizeLong(), size_t{60} << 10);
+    name += batch.message.name_head();
+    if (batch.message.requests().empty()) continue;
+    name += batch.message.requests(0).name();
+    EXPECT_EQ(batch.message.requests(0).send_rows_size(),
+              static_cast<int>(kMaxSendRows));
+  }
+  EXPECT_TRUE(batches.empty());
+  EXPECT_EQ(name, wanted);
+  request.send_rows.push_back(0);
+  EXPECT_THAT(Validate(request), IsInvalidArgument("4097 entries"));
 }
 
 TEST(RequestBatchesTest, KnownRequestsAreBitsAndCountAfterTheOthers) {

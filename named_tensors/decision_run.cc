@@ -1,13 +1,12 @@
 #include "named_tensors/decision_run.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
+#include "absl/algorithm/container.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "framework/base/status_macros.h"
@@ -23,16 +22,24 @@ struct Run {
   proto::Decision decision;
   std::vector<PendingTensorPtr> tensors;
   StatusCallback done;
-  Tensor output;  // Output of the execution.
-  Tensor parts;   // Row r holds the part of rank r, for gathers in parts.
+  Tensor output;        // Result of the request; may be set before it runs.
+  Tensor parts;         // Equal parts, one after the other, for a run in parts.
+  Tensor parts_output;  // Parts that the run writes.
 
   PendingTensor& first() const { return *tensors.front(); }
   Device& device() const { return *group.device; }
   size_t part_bytes() const {
-    return parts.size_bytes() / static_cast<size_t>(group.num_ranks);
+    return static_cast<size_t>(decision.fused_elements()) *
+           SizeOf(first().request.dtype);
   }
-  std::byte* PartOf(int rank) {
-    return parts.mutable_data() + static_cast<size_t>(rank) * part_bytes();
+  std::byte* PartOf(int index) {
+    return parts.mutable_data() + static_cast<size_t>(index) * part_bytes();
+  }
+  size_t RowsBytes(int64_t num_rows) const {
+    const TensorRequest& request = first().request;
+    return static_cast<size_t>(
+               request.shape.WithFirstDim(num_rows)->num_elements()) *
+           SizeOf(request.dtype);
   }
 };
 using RunPtr = std::shared_ptr<Run>;
@@ -46,8 +53,9 @@ CollectiveRequest RequestOf(const Run& run, CollectiveOp op,
   request.rank = run.group.rank;
   request.instance_key = run.decision.instance();
   request.dtype = run.first().request.dtype;
-  if (std::holds_alternative<AllReduce>(op)) {
+  if (Reduces(TypeOf(op))) {
     request.merge_op = run.first().tensor.merge_op;
+    request.final_op = run.first().tensor.final_op;
   }
   request.op = std::move(op);
   request.shape = std::move(shape);
@@ -78,40 +86,68 @@ void Execute(const RunPtr& run, CollectiveRequest request,
   executor->ExecuteAsync(std::move(args), std::move(done));
 }
 
-// Ends the run, and returns its output if the run is a gather. Drops buffers
-// and device first: `done` may destroy what they need, and others keep the run.
+// Ends the run, and returns an output that was not given. Drops buffers and
+// device first: `done` may destroy what they need, and others keep the run.
 void Finish(const RunPtr& run, absl::Status status) {
-  if (status.ok() && run->first().request.type == CollectiveType::kAllGather) {
-    *run->first().tensor.output = std::move(run->output);
+  const NamedTensor& tensor = run->first().tensor;
+  if (status.ok() && IsSizedByAll(run->first().request.type)) {
+    *tensor.output = std::move(run->output);
+    if (tensor.received_rows != nullptr) {
+      const auto& rows = run->decision.rows();
+      tensor.received_rows->assign(rows.begin(), rows.end());
+    }
   }
-  run->output = run->parts = Tensor();
+  run->output = run->parts = run->parts_output = Tensor();
   run->tensors.clear();
   run->group = DecisionGroup();
   std::move(run->done)(std::move(status));
 }
 
-void Gather(const RunPtr& run) {
-  const auto& rows = run->decision.rows();
-  const bool is_even =
-      std::all_of(rows.begin(), rows.end(),
-                  [&](int64_t of_rank) { return of_rank == rows[0]; });
-  AllGather gather{.uneven = !is_even};
-  if (!is_even) gather.rows.assign(rows.begin(), rows.end());
-  Execute<Tensor>(
-      run, RequestOf(*run, std::move(gather), run->first().request.shape),
-      run->first().tensor.input, &run->output,
-      [run](absl::Status status) { Finish(run, std::move(status)); });
+StatusCallback FinishOf(const RunPtr& run) {
+  return [run](absl::Status status) { Finish(run, std::move(status)); };
 }
 
-// Reduces in the shape of a vector: all tensors of a size share one instance.
-// REQUIRES: output and size are checked.
-void Reduce(const RunPtr& run) {
-  const PendingTensor& pending = run->first();
-  const auto shape = TensorShape::Vector(pending.request.shape.num_elements());
-  run->output = *pending.tensor.output->Reshaped(shape);
-  Execute(run, RequestOf(*run, AllReduce{}, shape),
-          pending.tensor.input.Reshaped(shape), &run->output,
-          [run](absl::Status status) { Finish(run, std::move(status)); });
+// The collective of the request, with equally many rows for all ranks.
+CollectiveOp EvenOp(const Run& run) {
+  const TensorRequest& request = run.first().request;
+  switch (request.type) {
+    case CollectiveType::kAllGather:
+      return AllGather{};
+    case CollectiveType::kBroadcast:
+      return Broadcast{.is_source = request.root == run.group.rank};
+    case CollectiveType::kReduceScatter:
+      return ReduceScatter{};
+    case CollectiveType::kAllToAll:
+      return AllToAll{};
+    default:
+      return AllReduce{};
+  }
+}
+
+// Runs a collective whose output is sized by all ranks, on the input itself.
+void RunSized(const RunPtr& run) {
+  const auto& rows = run->decision.rows();
+  CollectiveOp op = EvenOp(*run);
+  if (absl::c_any_of(rows, [&](int64_t from) { return from != rows[0]; })) {
+    op = AllGather{.uneven = true, .rows = {rows.begin(), rows.end()}};
+  }
+  Execute<Tensor>(run,
+                  RequestOf(*run, std::move(op), run->first().request.shape),
+                  run->first().tensor.input, &run->output, FinishOf(run));
+}
+
+// Runs another collective in the shape of a vector: all tensors of a size share
+// one instance. REQUIRES: output and size are checked.
+void RunAsVector(const RunPtr& run) {
+  const NamedTensor& tensor = run->first().tensor;
+  const auto shape =
+      TensorShape::Vector(run->first().request.shape.num_elements());
+  absl::StatusOr<Tensor> input = Tensor();  // Only a broadcast's root has one.
+  if (tensor.input.is_set()) input = tensor.input.Reshaped(shape);
+  run->output = *tensor.output->Reshaped(
+      TensorShape::Vector(tensor.output->num_elements()));
+  Execute(run, RequestOf(*run, EvenOp(*run), shape), std::move(input),
+          &run->output, FinishOf(run));
 }
 
 // Segment that fills up the decided length: few lengths make few instances.
@@ -145,22 +181,68 @@ void ReduceTogether(const RunPtr& run) {
   Execute(run,
           RequestOf(*run, AllReduce{},
                     TensorShape::Vector(run->decision.fused_elements())),
-          SegmentsOf(*run), /*output=*/nullptr,
-          [run](absl::Status status) { Finish(run, std::move(status)); });
+          SegmentsOf(*run), /*output=*/nullptr, FinishOf(run));
 }
 
-// --- Gathers in equal parts --------------------------------------------------
+// --- Runs in equal parts -----------------------------------------------------
+
+// Piece of a tensor, at the beginning of a part.
+struct Piece {
+  int part = 0;
+  size_t num_bytes = 0;
+};
+
+template <typename Rows>
+std::vector<Piece> PiecesOf(const Run& run, const Rows& rows_of_parts) {
+  std::vector<Piece> pieces;
+  for (const int64_t rows : rows_of_parts) {
+    pieces.push_back({static_cast<int>(pieces.size()), run.RowsBytes(rows)});
+  }
+  return pieces;
+}
+
+// Pieces of the input and the output, one after the other.
+std::vector<Piece> InputPieces(const Run& run) {
+  const TensorRequest& request = run.first().request;
+  const size_t num_bytes = run.first().tensor.input.size_bytes();
+  if (InputIsOwnBlock(request.type)) return {{run.group.rank, num_bytes}};
+  if (HasRankBlocks(request.type)) {
+    return PiecesOf(run, RowsToRanks(request, run.group.num_ranks));
+  }
+  if (!HasInput(request.type, run.group.rank, request.root)) return {};
+  return {{0, num_bytes}};
+}
+std::vector<Piece> OutputPieces(const Run& run) {
+  const CollectiveType type = run.first().request.type;
+  if (IsSizedByAll(type)) return PiecesOf(run, run.decision.rows());
+  return {
+      {OutputIsOwnBlock(type) ? run.group.rank : 0, run.output.size_bytes()}};
+}
+
+// Parts of all ranks, or this rank's own.
+absl::StatusOr<Tensor> PartsFor(const Run& run, bool is_own) {
+  if (!is_own) return run.parts;
+  return run.parts.Slice(run.group.rank, run.group.rank + 1);
+}
+
+int NumParts(const Run& run) {
+  return HasRankBlocks(run.first().request.type) ? run.group.num_ranks : 1;
+}
 
 absl::Status AllocateParts(Run& run) {
   const TensorRequest& request = run.first().request;
-  const auto& rows = run.decision.rows();
-  ASSIGN_OR_RETURN(const auto shape,
-                   request.shape.WithFirstDim(
-                       std::accumulate(rows.begin(), rows.end(), int64_t{0})));
-  ASSIGN_OR_RETURN(const auto parts_shape,
-                   TensorShape::Create(
-                       {run.group.num_ranks, run.decision.fused_elements()}));
-  ASSIGN_OR_RETURN(run.output, run.device().Allocate(request.dtype, shape));
+  if (IsSizedByAll(request.type)) {
+    const auto& rows = run.decision.rows();
+    ASSIGN_OR_RETURN(const auto shape,
+                     request.shape.WithFirstDim(std::accumulate(
+                         rows.begin(), rows.end(), int64_t{0})));
+    ASSIGN_OR_RETURN(run.output, run.device().Allocate(request.dtype, shape));
+  } else {
+    run.output = *run.first().tensor.output;
+  }
+  ASSIGN_OR_RETURN(
+      const auto parts_shape,
+      TensorShape::Create({NumParts(run), run.decision.fused_elements()}));
   ASSIGN_OR_RETURN(run.parts,
                    run.device().Allocate(request.dtype, parts_shape));
   return absl::OkStatus();
@@ -172,53 +254,60 @@ void Copy(const Run& run, absl::FunctionRef<absl::Status(CopyPiece)> copies,
                std::move(done));
 }
 
-// Copies the input to this rank's part. The rest of the part is sent, too, and
+// Copies the input to the parts. The rest of each part is sent, too, and
 // therefore cleared.
 absl::Status CopyInput(Run& run, CopyPiece copy) {
-  const Tensor& input = run.first().tensor.input;
-  std::byte* const part = run.PartOf(run.group.rank);
-  if (run.device().has_host_memory()) {
-    std::memset(part + input.size_bytes(), 0,
-                run.part_bytes() - input.size_bytes());
-  }
-  return copy(part, input.data(), input.size_bytes());
-}
-
-absl::Status CopyOutput(Run& run, CopyPiece copy) {
-  std::byte* into = run.output.mutable_data();
-  for (int rank = 0; rank < run.decision.rows_size(); ++rank) {
-    const size_t num_bytes =
-        run.output.Slice(0, run.decision.rows(rank))->size_bytes();
-    RETURN_IF_ERROR(copy(into, run.PartOf(rank), num_bytes));
-    into += num_bytes;
+  const std::byte* from = run.first().tensor.input.data();
+  for (const Piece& piece : InputPieces(run)) {
+    std::byte* const part = run.PartOf(piece.part);
+    if (run.device().has_host_memory()) {
+      std::memset(part + piece.num_bytes, 0,
+                  run.part_bytes() - piece.num_bytes);
+    }
+    RETURN_IF_ERROR(copy(part, from, piece.num_bytes));
+    from += piece.num_bytes;
   }
   return absl::OkStatus();
 }
 
-void GatherParts(const RunPtr& run, const absl::Status& ready) {
-  const int rank = run->group.rank;
-  Execute<Tensor>(
+absl::Status CopyOutput(Run& run, CopyPiece copy) {
+  std::byte* into = run.output.mutable_data();
+  for (const Piece& piece : OutputPieces(run)) {
+    RETURN_IF_ERROR(copy(into, run.PartOf(piece.part), piece.num_bytes));
+    into += piece.num_bytes;
+  }
+  return absl::OkStatus();
+}
+
+void RunParts(const RunPtr& run, const absl::Status& ready) {
+  const CollectiveType type = run->first().request.type;
+  const int64_t num_parts = InputIsOwnBlock(type) ? 1 : NumParts(*run);
+  auto input = ready.ok() ? PartsFor(*run, InputIsOwnBlock(type)) : ready;
+  if (ready.ok()) {
+    run->parts_output = *PartsFor(*run, OutputIsOwnBlock(type));
+  }
+  Execute(
       run,
-      RequestOf(*run, AllGather{},
-                *TensorShape::Create({1, run->decision.fused_elements()})),
-      ready.ok() ? run->parts.Slice(rank, rank + 1) : ready, &run->parts,
-      [run](absl::Status status) {
+      RequestOf(
+          *run, EvenOp(*run),
+          *TensorShape::Create({num_parts, run->decision.fused_elements()})),
+      std::move(input), &run->parts_output, [run](absl::Status status) {
         if (!status.ok()) return Finish(run, std::move(status));
         run->group.executor->environment().queue->Schedule([run] {
           Copy(
               *run, [&run](CopyPiece copy) { return CopyOutput(*run, copy); },
-              [run](absl::Status status) { Finish(run, std::move(status)); });
+              FinishOf(run));
         });
       });
 }
 
-// Gathers equally long parts and cuts the ranks' rows out of them.
-void GatherInParts(const RunPtr& run) {
+// Runs the collective on equally long parts, and cuts the result out of them.
+void RunInParts(const RunPtr& run) {
   const absl::Status status = AllocateParts(*run);
-  if (!status.ok()) return GatherParts(run, status);
+  if (!status.ok()) return RunParts(run, status);
   Copy(
       *run, [&run](CopyPiece copy) { return CopyInput(*run, copy); },
-      [run](const absl::Status& ready) { GatherParts(run, ready); });
+      [run](const absl::Status& ready) { RunParts(run, ready); });
 }
 
 }  // namespace
@@ -227,12 +316,13 @@ void RunDecision(DecisionGroup group, const proto::Decision& decision,
                  std::vector<PendingTensorPtr> tensors, StatusCallback done) {
   const auto run = std::make_shared<Run>(
       Run{std::move(group), decision, std::move(tensors), std::move(done)});
-  const bool gathers = run->first().request.type == CollectiveType::kAllGather;
+  const CollectiveType type = run->first().request.type;
   if (decision.fused_elements() == 0) {
-    return gathers ? Gather(run) : Reduce(run);
+    return IsSizedByAll(type) ? RunSized(run) : RunAsVector(run);
   }
+  const bool is_fused = type == CollectiveType::kAllReduce;
   run->group.executor->environment().queue->Schedule(
-      [run, gathers] { gathers ? GatherInParts(run) : ReduceTogether(run); });
+      [run, is_fused] { is_fused ? ReduceTogether(run) : RunInParts(run); });
 }
 
 void RunsInOrder::Add(Run run) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,6 +44,17 @@ int64_t FusedLength(int64_t num_elements) {
 bool IsOneReduction(const RankRequests& requests) {
   return requests.all_equal() &&
          requests.first().type == CollectiveType::kAllReduce;
+}
+
+// Key of the ops. The length keeps the names apart.
+std::string OpsOf(const TensorRequest& request) {
+  return absl::StrCat(request.merge_op.size(), request.merge_op, " ",
+                      request.final_op);
+}
+
+// Number of elements of that many rows of the request.
+int64_t RowElements(const TensorRequest& request, int64_t num_rows) {
+  return request.shape.WithFirstDim(num_rows)->num_elements();
 }
 
 // Text for tensors that miss the same ranks. `tensors` starts with the oldest.
@@ -150,7 +162,7 @@ void Negotiation::GroupReady() {
     size_t group = 0;
     int64_t bytes = 0;
   };
-  std::map<std::pair<DType, std::string>, Open> open;
+  std::map<std::tuple<DType, std::string, std::string>, Open> open;
   for (TensorPtr& tensor : ready_) {
     const TensorRequest& request = tensor->requests.first();
     const int64_t bytes = tensor->bytes;
@@ -161,7 +173,7 @@ void Negotiation::GroupReady() {
       continue;
     }
     const auto [found, is_new] =
-        open.try_emplace({request.dtype, request.merge_op});
+        open.try_emplace({request.dtype, request.merge_op, request.final_op});
     Open& present = found->second;
     if (is_new || present.bytes + bytes > options_.fusion_bytes) {
       present = {groups_.size(), 0};
@@ -211,7 +223,7 @@ Negotiation::Decision Negotiation::Decide(
     const auto by_rank = first.OfAll(options_.num_ranks);
     made.status = CheckRequestsAgree(by_rank);
     if (!made.status.ok()) return made;
-    DecideGather(by_rank, made);
+    DecideOne(by_rank, made);
   }
   for (const TensorPtr& tensor : tensors) {
     made.slots.push_back(Remember(*tensor));
@@ -228,7 +240,7 @@ void Negotiation::DecideReduction(const std::vector<TensorPtr>& tensors,
   const TensorRequest& first = tensors.front()->requests.first();
   const auto signature = [&first](int64_t length) {
     return absl::StrCat("reduce ", Name(first.dtype), " ", length, " ",
-                        first.merge_op);
+                        OpsOf(first));
   };
   if (tensors.size() == 1 &&
       SetExactInstance(signature(num_elements), /*num_entries=*/1, made)) {
@@ -263,10 +275,84 @@ void Negotiation::DecideGather(absl::Span<const TensorRequest> by_rank,
       "gather ", Name(first.dtype), " ",
       absl::StrJoin(first.shape.dims().subspan(1), ","), " / ", size);
   if (SetExactInstance(signature, num_entries, made)) return;
-  made.fused_elements = FusedLength(most_elements);
-  SetInstance(absl::StrCat("gather parts ", Name(first.dtype), " ",
-                           made.fused_elements),
-              made);
+  SetPartsInstance(absl::StrCat("gather parts ", Name(first.dtype)),
+                   most_elements, made);
+}
+
+void Negotiation::DecideBroadcast(const TensorRequest& first, Decision& made) {
+  const int64_t num_elements = first.shape.num_elements();
+  const std::string what =
+      absl::StrCat("broadcast ", first.root, " ", Name(first.dtype));
+  if (SetExactInstance(absl::StrCat(what, " ", num_elements),
+                       /*num_entries=*/1, made)) {
+    return;
+  }
+  SetPartsInstance(what + " part", num_elements, made);
+}
+
+// Decides a reduce-scatter. Blocks that differ in size run as parts.
+void Negotiation::DecideReduceScatter(const TensorRequest& first,
+                                      Decision& made) {
+  const int64_t num_rows = first.shape.dim(0);
+  const std::string what =
+      absl::StrCat("reduce_scatter ", OpsOf(first), " ", Name(first.dtype));
+  if (num_rows % options_.num_ranks == 0 &&
+      SetExactInstance(absl::StrCat(what, " ", first.shape.num_elements()),
+                       /*num_entries=*/1, made)) {
+    return;
+  }
+  const int64_t most_rows = RowsOfBlocks(num_rows, options_.num_ranks).front();
+  SetPartsInstance(what + " parts", RowElements(first, most_rows), made);
+}
+
+// Decides an all-to-all. If the numbers of rows differ, all ranks exchange
+// parts as long as the longest one.
+void Negotiation::DecideAllToAll(absl::Span<const TensorRequest> by_rank,
+                                 Decision& made) {
+  const TensorRequest& first = by_rank.front();
+  const int64_t rows = RowsToRanks(first, options_.num_ranks).front();
+  bool is_even = true;
+  int64_t most_rows = 0;
+  made.received_rows.resize(by_rank.size());
+  for (const TensorRequest& request : by_rank) {
+    const auto send_rows = RowsToRanks(request, options_.num_ranks);
+    for (size_t rank = 0; rank < by_rank.size(); ++rank) {
+      made.received_rows[rank].push_back(send_rows[rank]);
+      is_even &= send_rows[rank] == rows;
+      most_rows = std::max(most_rows, send_rows[rank]);
+    }
+  }
+  const std::string what = absl::StrCat("all_to_all ", Name(first.dtype));
+  if (is_even &&
+      SetExactInstance(
+          absl::StrCat(what, " ", absl::StrJoin(first.shape.dims(), ",")),
+          /*num_entries=*/1, made)) {
+    return;
+  }
+  SetPartsInstance(what + " parts", RowElements(first, most_rows), made);
+}
+
+// Decides the collective of one name whose requests agree.
+void Negotiation::DecideOne(absl::Span<const TensorRequest> by_rank,
+                            Decision& made) {
+  const TensorRequest& first = by_rank.front();
+  switch (first.type) {
+    case CollectiveType::kBroadcast:
+      return DecideBroadcast(first, made);
+    case CollectiveType::kReduceScatter:
+      return DecideReduceScatter(first, made);
+    case CollectiveType::kAllToAll:
+      return DecideAllToAll(by_rank, made);
+    default:
+      return DecideGather(by_rank, made);
+  }
+}
+
+// Sets an instance whose parts have few lengths.
+void Negotiation::SetPartsInstance(const std::string& what,
+                                   int64_t part_elements, Decision& made) {
+  made.fused_elements = FusedLength(part_elements);
+  SetInstance(absl::StrCat(what, " ", made.fused_elements), made);
 }
 
 // Returns false for an unknown instance for which there is no room.

@@ -56,6 +56,8 @@ class Negotiation {
     uint64_t execution = 0;
     int64_t fused_elements = 0;
     std::vector<int64_t> rows;
+    std::vector<std::vector<int64_t>>
+        received_rows;  // By rank, if they differ.
     std::vector<uint32_t> slots;
 
     // True if the instance may not be settled yet and has no other execution
@@ -144,9 +146,15 @@ class Negotiation {
   Decision Decide(const std::vector<TensorPtr>& tensors);
   void DecideReduction(const std::vector<TensorPtr>& tensors, Decision& made);
   void DecideGather(absl::Span<const TensorRequest> by_rank, Decision& made);
+  void DecideBroadcast(const TensorRequest& first, Decision& made);
+  void DecideReduceScatter(const TensorRequest& first, Decision& made);
+  void DecideAllToAll(absl::Span<const TensorRequest> by_rank, Decision& made);
+  void DecideOne(absl::Span<const TensorRequest> by_rank, Decision& made);
   void AddRequests(const Tensor& tensor, Decision& made) const;
   uint32_t Remember(Tensor& tensor);
   bool SetExactInstance(const std::string& signature, size_t num_entries,
+                        Decision& made);
+  void SetPartsInstance(const std::string& what, int64_t part_elements,
                         Decision& made);
   void SetInstance(const std::string& signature, Decision& made);
   StalledTensor Describe(const Tensor& tensor, absl::Time now) const;

@@ -146,6 +146,89 @@ TEST(NegotiationTest, FusesOneTypeAndOneMergeOpUpToTheThreshold) {
                           ElementsAre(5, 7), ElementsAre(6)));
 }
 
+TEST(NegotiationTest, FusesNoTwoFinalOpsAndNoOtherCollectives) {
+  Negotiation negotiation({.num_ranks = 1});
+  uint64_t number = 0;
+  const auto add = [&](TensorRequest request) {
+    request.name = std::to_string(++number);
+    ASSERT_THAT(negotiation.Add(0, number, std::move(request), kStart), IsOk());
+  };
+  TensorRequest average = Reduction("");
+  average.final_op = "divide_by_group_size";
+  TensorRequest scatter = Reduction("");
+  scatter.type = CollectiveType::kReduceScatter;
+  for (int i = 0; i < 2; ++i) {
+    add(Reduction(""));
+    add(average);
+    add(scatter);
+  }
+  std::vector<std::vector<uint64_t>> runs;
+  for (const auto& decision : negotiation.TakeDecisions()) {
+    runs.push_back(decision.requests[0]);
+  }
+  EXPECT_THAT(runs, ElementsAre(ElementsAre(1, 4), ElementsAre(2, 5),
+                                ElementsAre(3), ElementsAre(6)));
+}
+
+TEST(NegotiationTest, OtherCollectivesAreExecutionsOfFewInstances) {
+  const auto request = [](CollectiveType type, std::vector<int64_t> dims) {
+    TensorRequest made{
+        .name = "x", .type = type, .shape = *TensorShape::Create(dims)};
+    if (type == CollectiveType::kReduceScatter) made.merge_op = "sum";
+    return made;
+  };
+  TensorRequest other_root = request(CollectiveType::kBroadcast, {6, 4});
+  other_root.root = 1;
+  TensorRequest average = request(CollectiveType::kReduceScatter, {6, 4});
+  average.final_op = "divide_by_group_size";
+  const std::vector<TensorRequest> requests = {
+      request(CollectiveType::kBroadcast, {6, 4}), other_root,
+      request(CollectiveType::kReduceScatter, {6, 4}), average,
+      request(CollectiveType::kAllToAll, {6, 4})};
+  for (const bool has_room : {true, false}) {
+    Negotiation negotiation(
+        {.num_ranks = 2, .max_exact_entries = has_room ? 100u : 0u});
+    std::set<InstanceKey> instances;
+    for (uint64_t execution = 0; execution < 3; ++execution) {
+      for (const TensorRequest& one : requests) {
+        AddOnBoth(negotiation, 1, one);
+        const Negotiation::Decision made = negotiation.TakeDecisions().at(0);
+        EXPECT_THAT(made.status, IsOk());
+        EXPECT_EQ(made.execution, execution);
+        instances.insert(made.instance);
+        const int64_t part = HasRankBlocks(one.type) ? 12 : 24;
+        EXPECT_EQ(made.fused_elements, has_room ? 0 : part) << Name(one.type);
+      }
+    }
+    EXPECT_EQ(instances.size(), requests.size());
+  }
+}
+
+TEST(NegotiationTest, BlocksThatDifferRunInParts) {
+  Negotiation negotiation({.num_ranks = 2});
+  AddOnBoth(negotiation, 1,
+            {.name = "x",
+             .type = CollectiveType::kReduceScatter,
+             .shape = *TensorShape::Create({5, 2}),
+             .merge_op = "sum"});
+  EXPECT_EQ(negotiation.TakeDecisions().at(0).fused_elements, 3 * 2);
+}
+
+TEST(NegotiationTest, EachRankHearsHowManyRowsItGetsFromEach) {
+  Negotiation negotiation({.num_ranks = 2});
+  TensorRequest request = Rows(5);
+  request.type = CollectiveType::kAllToAll;
+  request.send_rows = {1, 4};
+  ASSERT_THAT(negotiation.Add(0, 1, request, kStart), IsOk());
+  request.send_rows = {3, 2};
+  ASSERT_THAT(negotiation.Add(1, 1, request, kStart), IsOk());
+  const Negotiation::Decision made = negotiation.TakeDecisions().at(0);
+  EXPECT_THAT(made.status, IsOk());
+  EXPECT_THAT(made.received_rows,
+              ElementsAre(ElementsAre(1, 3), ElementsAre(4, 2)));
+  EXPECT_EQ(made.fused_elements, 4 * 2);
+}
+
 TEST(NegotiationTest, WhatWouldBeginTooManyInstancesStaysReady) {
   for (const bool fuses : {false, true}) {
     SCOPED_TRACE(fuses);

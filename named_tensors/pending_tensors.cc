@@ -11,18 +11,20 @@
 namespace tutti {
 namespace {
 
-// Bound on the requests in a message. With the slots it stays well below the 64
-// KiB of a control message.
+// Bound on the requests in a message; a request without its name is smaller.
+// With the slots it stays well below the 64 KiB of a control message.
 constexpr size_t kMaxBatchBytes = size_t{40} << 10;
 
 // Upper bounds on message bytes that are not counted exactly.
 constexpr size_t kOverheadBytes = 64;
-constexpr size_t kMaxDimBytes = 10;
+constexpr size_t kMaxNumberBytes = 9;  // Not negative.
 
 // Upper bound on the bytes of a request without its name.
 size_t MessageBytes(const TensorRequest& request) {
-  return request.merge_op.size() + kOverheadBytes +
-         static_cast<size_t>(request.shape.num_dims()) * kMaxDimBytes;
+  const size_t num_numbers =
+      static_cast<size_t>(request.shape.num_dims()) + request.send_rows.size();
+  return request.merge_op.size() + request.final_op.size() + kOverheadBytes +
+         num_numbers * kMaxNumberBytes;
 }
 
 }  // namespace

@@ -8,27 +8,9 @@
 #include "framework/base/status_macros.h"
 #include "framework/control/wire_codec.h"
 #include "named_tensors/decision_run.h"
+#include "named_tensors/tensor_preparation.h"
 
 namespace tutti {
-namespace {
-
-absl::Status CheckOutput(const PendingTensor& pending) {
-  const Tensor& input = pending.tensor.input;
-  const Tensor& output = *pending.tensor.output;
-  if (output.dtype() != input.dtype() || !(output.shape() == input.shape())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tensor ", Quoted(pending.request.name), ": the output is ",
-        Name(output.dtype()), output.shape().ToString(), ", wanted ",
-        Name(input.dtype()), input.shape().ToString()));
-  }
-  if (OverlapOf(input, output) != Overlap::kPartial) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("tensor ", Quoted(pending.request.name),
-                   ": input and output overlap, but are not the same"));
-}
-
-}  // namespace
-
 std::shared_ptr<RankCoordinator> RankCoordinator::Create(Options options) {
   return std::shared_ptr<RankCoordinator>(
       new RankCoordinator(std::move(options)));
@@ -79,44 +61,33 @@ void RankCoordinator::AllGather(NamedTensor tensor, StatusCallback done) {
   Submit(CollectiveType::kAllGather, std::move(tensor), std::move(done));
 }
 
+void RankCoordinator::Broadcast(NamedTensor tensor, StatusCallback done) {
+  Submit(CollectiveType::kBroadcast, std::move(tensor), std::move(done));
+}
+
+void RankCoordinator::ReduceScatter(NamedTensor tensor, StatusCallback done) {
+  Submit(CollectiveType::kReduceScatter, std::move(tensor), std::move(done));
+}
+
+void RankCoordinator::AllToAll(NamedTensor tensor, StatusCallback done) {
+  Submit(CollectiveType::kAllToAll, std::move(tensor), std::move(done));
+}
+
 void RankCoordinator::Submit(CollectiveType type, NamedTensor tensor,
                              StatusCallback done) {
   const auto pending = std::make_shared<PendingTensor>();
   pending->request = {.name = std::move(tensor.name),
                       .type = type,
-                      .dtype = tensor.input.dtype(),
-                      .shape = tensor.input.shape()};
-  if (type == CollectiveType::kAllReduce) {
-    pending->request.merge_op = std::string(tensor.merge_op.name());
-  }
+                      .root = HasRoot(type) ? tensor.root : 0};
   pending->tensor = std::move(tensor);
   pending->done = std::move(done);
-  absl::Status status = Prepare(*pending);
+  absl::Status status = PrepareTensor(*pending, *options_.device, rank(),
+                                      options_.cluster.num_tasks());
   if (status.ok()) status = Enter(pending);
   if (!status.ok()) return pending->End(std::move(status));
   SayWhetherWaits();
   Begin();  // Before sending: a rank that has sent reports its end.
   SendNext();
-}
-
-// Rejects requests that are invalid on any rank. Allocates the output now: a
-// later failure would make the other ranks wait.
-absl::Status RankCoordinator::Prepare(PendingTensor& pending) {
-  RETURN_IF_ERROR(Validate(pending.request));
-  NamedTensor& tensor = pending.tensor;
-  if (!tensor.input.is_set() || tensor.output == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", Quoted(pending.request.name), ": there is no ",
-                     tensor.input.is_set() ? "place for the output" : "input"));
-  }
-  if (pending.request.type == CollectiveType::kAllGather)
-    return absl::OkStatus();
-  RETURN_IF_ERROR(tensor.merge_op.CheckSupports(pending.request.dtype));
-  if (tensor.output->is_set()) return CheckOutput(pending);
-  ASSIGN_OR_RETURN(
-      *tensor.output,
-      options_.device->Allocate(pending.request.dtype, pending.request.shape));
-  return absl::OkStatus();
 }
 
 absl::Status RankCoordinator::Enter(const PendingTensorPtr& pending) {

@@ -61,6 +61,9 @@ class RankCoordinator : public Coordinator,
 
   void AllReduce(NamedTensor tensor, StatusCallback done) override;
   void AllGather(NamedTensor tensor, StatusCallback done) override;
+  void Broadcast(NamedTensor tensor, StatusCallback done) override;
+  void ReduceScatter(NamedTensor tensor, StatusCallback done) override;
+  void AllToAll(NamedTensor tensor, StatusCallback done) override;
   void Shutdown(StatusCallback done) override;
   void End(absl::Status reason) override;
 
@@ -89,7 +92,6 @@ class RankCoordinator : public Coordinator,
   void Call(proto::ControlRequest request, ControlDone done);
 
   void Submit(CollectiveType type, NamedTensor tensor, StatusCallback done);
-  absl::Status Prepare(PendingTensor& pending);
   absl::Status Enter(const PendingTensorPtr& pending) ABSL_LOCKS_EXCLUDED(mu_);
   void SayWhetherWaits() ABSL_LOCKS_EXCLUDED(mu_);
   void Begin() ABSL_LOCKS_EXCLUDED(mu_);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "framework/base/rank_list.h"
 #include "framework/base/status_macros.h"
 #include "tutti/named_tensors.h"
@@ -71,35 +72,80 @@ absl::Status CheckSame(Requests by_rank, absl::string_view mismatch,
       })));
 }
 
-absl::Status CheckReduction(Requests by_rank) {
-  RETURN_IF_ERROR(
-      CheckSame(by_rank, "mismatched reductions", &TensorRequest::merge_op,
-                [](const auto& op) { return absl::StrCat("asked for ", op); }));
-  return CheckSame(by_rank, "mismatched allreduce tensor shapes",
+// Words for error messages, as Horovod's users know them.
+struct Wording {
+  CollectiveType type;
+  absl::string_view word;
+  absl::string_view with_article;
+};
+constexpr Wording kWordings[] = {
+    {CollectiveType::kAllReduce, "allreduce", "an allreduce"},
+    {CollectiveType::kAllGather, "allgather", "an allgather"},
+    {CollectiveType::kBroadcast, "broadcast", "a broadcast"},
+    {CollectiveType::kReduceScatter, "reducescatter", "a reducescatter"},
+    {CollectiveType::kAllToAll, "alltoall", "an alltoall"},
+};
+
+// Null for a collective that does not go by name.
+const Wording* WordingOf(CollectiveType type) {
+  for (const Wording& wording : kWordings) {
+    if (wording.type == type) return &wording;
+  }
+  return nullptr;
+}
+
+std::string ReductionText(const TensorRequest& request) {
+  return absl::StrCat(request.merge_op, request.final_op.empty() ? "" : ", ",
+                      request.final_op);
+}
+
+std::string Mismatched(Requests by_rank, absl::string_view what) {
+  return absl::StrCat("mismatched ", WordingOf(by_rank.front().type)->word, " ",
+                      what);
+}
+
+absl::Status CheckShapes(Requests by_rank) {
+  return CheckSame(by_rank, Mismatched(by_rank, "tensor shapes"),
                    &TensorRequest::shape, [](const TensorShape& shape) {
                      return absl::StrCat("sent a tensor of shape ",
                                          shape.ToString());
                    });
 }
 
-absl::Status CheckNoScalar(Requests by_rank) {
+absl::Status CheckReduction(Requests by_rank) {
+  RETURN_IF_ERROR(CheckSame(
+      by_rank, "mismatched reductions", &ReductionText,
+      [](const auto& ops) { return absl::StrCat("asked for ", ops); }));
+  return CheckShapes(by_rank);
+}
+
+// Error that names the ranks for which `is_wrong`; OK if there is none.
+template <typename IsWrong>
+absl::Status CheckNone(Requests by_rank, const std::string& text,
+                       IsWrong is_wrong) {
   std::vector<int> ranks;
   for (size_t rank = 0; rank < by_rank.size(); ++rank) {
-    if (by_rank[rank].shape.num_dims() == 0) {
-      ranks.push_back(static_cast<int>(rank));
-    }
+    if (is_wrong(by_rank[rank])) ranks.push_back(static_cast<int>(rank));
   }
   if (ranks.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "tensor ", Quoted(by_rank.front().name),
-      ": gathering a scalar: a tensor that is gathered has at least one "
-      "dimension: ranks ",
-      RanksText(ranks)));
+  return absl::FailedPreconditionError(
+      absl::StrCat("tensor ", Quoted(by_rank.front().name), ": ", text,
+                   ": ranks ", RanksText(ranks)));
+}
+
+absl::Status CheckNoScalar(Requests by_rank, absl::string_view doing,
+                           absl::string_view done) {
+  return CheckNone(by_rank,
+                   absl::StrCat(doing, " a scalar: a tensor that is ", done,
+                                " has at least one dimension"),
+                   [](const TensorRequest& request) {
+                     return request.shape.num_dims() == 0;
+                   });
 }
 
 absl::Status CheckDimension(Requests by_rank, int k) {
   return CheckSame(
-      by_rank, "mismatched allgather tensor shapes",
+      by_rank, Mismatched(by_rank, "tensor shapes"),
       [k](const auto& request) { return request.shape.dim(k); },
       [k](int64_t dim) {
         return absl::StrCat("sent a tensor with dimension ", k, " equal to ",
@@ -107,7 +153,21 @@ absl::Status CheckDimension(Requests by_rank, int k) {
       });
 }
 
-// Checks that a tensor can have the size of the result.
+// Checks that only the first dimensions differ.
+absl::Status CheckRowsAlike(Requests by_rank) {
+  RETURN_IF_ERROR(CheckSame(
+      by_rank, Mismatched(by_rank, "dimension counts"),
+      [](const auto& request) { return request.shape.num_dims(); },
+      [](int num_dims) {
+        return absl::StrCat("sent a tensor with ", num_dims, " dimensions");
+      }));
+  for (int k = 1; k < by_rank.front().shape.num_dims(); ++k) {
+    RETURN_IF_ERROR(CheckDimension(by_rank, k));
+  }
+  return absl::OkStatus();
+}
+
+// Checks that a tensor can have the rows of all ranks, and no result more.
 absl::Status CheckRows(Requests by_rank) {
   int64_t rows = 0;
   bool fits = true;
@@ -123,17 +183,100 @@ absl::Status CheckRows(Requests by_rank) {
 }
 
 absl::Status CheckGather(Requests by_rank) {
-  RETURN_IF_ERROR(CheckNoScalar(by_rank));
-  RETURN_IF_ERROR(CheckSame(
-      by_rank, "mismatched allgather dimension counts",
-      [](const auto& request) { return request.shape.num_dims(); },
-      [](int num_dims) {
-        return absl::StrCat("sent a tensor with ", num_dims, " dimensions");
-      }));
-  for (int k = 1; k < by_rank.front().shape.num_dims(); ++k) {
-    RETURN_IF_ERROR(CheckDimension(by_rank, k));
-  }
+  RETURN_IF_ERROR(CheckNoScalar(by_rank, "gathering", "gathered"));
+  RETURN_IF_ERROR(CheckRowsAlike(by_rank));
   return CheckRows(by_rank);
+}
+
+absl::Status CheckBroadcast(Requests by_rank) {
+  RETURN_IF_ERROR(CheckSame(
+      by_rank, "mismatched broadcast root ranks", &TensorRequest::root,
+      [](int root) { return absl::StrCat("gave root rank ", root); }));
+  RETURN_IF_ERROR(CheckShapes(by_rank));
+  return CheckNone(by_rank,
+                   absl::StrCat("root rank ", by_rank.front().root, " of ",
+                                by_rank.size(), " ranks"),
+                   [&](const TensorRequest& request) {
+                     return static_cast<size_t>(request.root) >= by_rank.size();
+                   });
+}
+
+absl::Status CheckReduceScatter(Requests by_rank) {
+  RETURN_IF_ERROR(CheckNoScalar(by_rank, "scattering", "scattered"));
+  return CheckReduction(by_rank);
+}
+
+absl::Status CheckAllToAll(Requests by_rank) {
+  const auto num_ranks = static_cast<int64_t>(by_rank.size());
+  RETURN_IF_ERROR(CheckNoScalar(by_rank, "exchanging", "exchanged"));
+  RETURN_IF_ERROR(CheckRowsAlike(by_rank));
+  RETURN_IF_ERROR(CheckNone(
+      by_rank, absl::StrCat("wanted send_rows for ", num_ranks, " ranks"),
+      [&](const TensorRequest& request) {
+        return !request.send_rows.empty() &&
+               request.send_rows.size() != by_rank.size();
+      }));
+  RETURN_IF_ERROR(CheckNone(
+      by_rank,
+      absl::StrCat("rows that do not divide among ", num_ranks,
+                   " ranks, without send_rows"),
+      [&](const TensorRequest& request) {
+        return request.send_rows.empty() && request.shape.dim(0) % num_ranks;
+      }));
+  return CheckRows(by_rank);
+}
+
+absl::Status InvalidRequest(const TensorRequest& request,
+                            const std::string& text) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor ", Quoted(request.name), text));
+}
+
+absl::Status ValidateOps(const TensorRequest& request) {
+  const bool reduces = Reduces(request.type);
+  if (reduces == request.merge_op.empty() ||
+      request.merge_op.size() > kMaxMergeOpNameBytes) {
+    return InvalidRequest(
+        request,
+        absl::StrCat(
+            ": the name of the merge op has ", request.merge_op.size(),
+            " bytes; wanted ",
+            reduces ? absl::StrCat("1 to ", kMaxMergeOpNameBytes) : "none"));
+  }
+  if (request.final_op.size() <= (reduces ? kMaxMergeOpNameBytes : 0)) {
+    return absl::OkStatus();
+  }
+  return InvalidRequest(
+      request,
+      absl::StrCat(
+          ": the name of the final op has ", request.final_op.size(),
+          " bytes; wanted ",
+          reduces ? absl::StrCat("at most ", kMaxMergeOpNameBytes) : "none"));
+}
+
+// Checks the given rows, and that only an all-to-all has some.
+absl::Status ValidateRows(const TensorRequest& request) {
+  if (request.send_rows.empty()) return absl::OkStatus();
+  if (request.type != CollectiveType::kAllToAll ||
+      request.send_rows.size() > kMaxSendRows) {
+    return InvalidRequest(
+        request, absl::StrCat(": send_rows has ", request.send_rows.size(),
+                              " entries; wanted none, or at most ",
+                              kMaxSendRows, " of an alltoall"));
+  }
+  int64_t num_rows = 0;
+  for (const int64_t rows : request.send_rows) {
+    if (rows < 0 || __builtin_add_overflow(num_rows, rows, &num_rows)) {
+      return InvalidRequest(request, absl::StrCat(": send_rows has ", rows));
+    }
+  }
+  const TensorShape& shape = request.shape;
+  if (shape.num_dims() == 0 || shape.dim(0) == num_rows) {
+    return absl::OkStatus();  // All ranks hear of a scalar.
+  }
+  return InvalidRequest(
+      request, absl::StrCat(": send_rows has ", num_rows,
+                            " rows in all; the input has ", shape.dim(0)));
 }
 
 }  // namespace
@@ -153,27 +296,47 @@ absl::Status Validate(const TensorRequest& request) {
                      " bytes; this one has ", request.name.size()));
   }
   if (!IsValid(request.dtype)) return InvalidDType(request.dtype);
-  if (request.type != CollectiveType::kAllReduce &&
-      request.type != CollectiveType::kAllGather) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", Quoted(request.name),
-                     ": all_reduce and all_gather go by name, not collective ",
-                     static_cast<int>(request.type)));
+  if (WordingOf(request.type) == nullptr) {
+    return InvalidRequest(
+        request,
+        absl::StrCat(": collective ", static_cast<int>(request.type),
+                     " does not go by name; wanted ",
+                     absl::StrJoin(kWordings, ", ",
+                                   [](std::string* out, const Wording& known) {
+                                     absl::StrAppend(out, Name(known.type));
+                                   })));
   }
   if (request.shape.num_dims() > kMaxTensorDims) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tensor ", Quoted(request.name), " has ", request.shape.num_dims(),
-        " dimensions; at most ", kMaxTensorDims));
+    return InvalidRequest(
+        request, absl::StrCat(" has ", request.shape.num_dims(),
+                              " dimensions; at most ", kMaxTensorDims));
   }
-  const bool reduces = request.type == CollectiveType::kAllReduce;
-  if (reduces == request.merge_op.empty() ||
-      request.merge_op.size() > kMaxMergeOpNameBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tensor ", Quoted(request.name), ": the name of the merge op has ",
-        request.merge_op.size(), " bytes; wanted ",
-        reduces ? absl::StrCat("1 to ", kMaxMergeOpNameBytes) : "none"));
+  const bool has_root = request.type == CollectiveType::kBroadcast;
+  if (request.root < 0 || (request.root > 0 && !has_root)) {
+    return InvalidRequest(
+        request, absl::StrCat(": the root is ", request.root, "; wanted ",
+                              has_root ? "a rank" : "none"));
   }
+  RETURN_IF_ERROR(ValidateOps(request));
+  RETURN_IF_ERROR(ValidateRows(request));
   return SizeInBytes(request.dtype, request.shape).status();
+}
+
+bool IsSizedByAll(CollectiveType type) {
+  return InputIsOwnBlock(type) || ExchangesBlocks(type);
+}
+
+std::vector<int64_t> RowsOfBlocks(int64_t num_rows, int num_ranks) {
+  std::vector<int64_t> rows(static_cast<size_t>(num_ranks),
+                            num_rows / num_ranks);
+  for (int64_t rank = 0; rank < num_rows % num_ranks; ++rank) ++rows[rank];
+  return rows;
+}
+
+std::vector<int64_t> RowsToRanks(const TensorRequest& request, int num_ranks) {
+  return request.send_rows.empty()
+             ? RowsOfBlocks(request.shape.dim(0), num_ranks)
+             : request.send_rows;
 }
 
 RankRequests::RankRequests(TensorRequest first)
@@ -219,13 +382,21 @@ absl::Status CheckRequestsAgree(Requests by_rank) {
       [](DType dtype) { return absl::StrCat("had type ", Name(dtype)); }));
   RETURN_IF_ERROR(CheckSame(by_rank, "mismatched operations",
                             &TensorRequest::type, [](CollectiveType type) {
-                              return type == CollectiveType::kAllReduce
-                                         ? "did an allreduce"
-                                         : "did an allgather";
+                              return absl::StrCat(
+                                  "did ", WordingOf(type)->with_article);
                             }));
-  return by_rank.front().type == CollectiveType::kAllReduce
-             ? CheckReduction(by_rank)
-             : CheckGather(by_rank);
+  switch (by_rank.front().type) {
+    case CollectiveType::kAllGather:
+      return CheckGather(by_rank);
+    case CollectiveType::kBroadcast:
+      return CheckBroadcast(by_rank);
+    case CollectiveType::kReduceScatter:
+      return CheckReduceScatter(by_rank);
+    case CollectiveType::kAllToAll:
+      return CheckAllToAll(by_rank);
+    default:
+      return CheckReduction(by_rank);
+  }
 }
 
 }  // namespace tutti

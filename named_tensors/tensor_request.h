@@ -25,13 +25,21 @@ inline constexpr uint32_t kMaxTensorSlots = 16384;
 inline constexpr size_t kMaxPendingRequests = 65536;
 inline constexpr size_t kMaxPendingNameBytes = size_t{64} << 20;
 
+// Most ranks of an all-to-all whose numbers of rows differ.
+inline constexpr size_t kMaxSendRows = 4096;
+
 // Request of one rank for the tensor of that name. A value.
 struct TensorRequest {
   std::string name;
-  CollectiveType type = CollectiveType::kAllReduce;  // Or kAllGather.
+  CollectiveType type = CollectiveType::kAllReduce;
   DType dtype = DType::kFloat32;
-  TensorShape shape;     // Shape of this rank's tensor.
+  TensorShape shape;     // Shape of this rank's input; of a broadcast's output.
   std::string merge_op;  // Empty if nothing is reduced.
+  std::string final_op;  // Empty for the identity.
+  int root = 0;          // Of a broadcast.
+
+  // Rows of an all-to-all, as in NamedTensor.
+  std::vector<int64_t> send_rows;
 
   friend bool operator==(const TensorRequest&, const TensorRequest&) = default;
 };
@@ -40,9 +48,21 @@ struct TensorRequest {
 std::string Quoted(absl::string_view name);
 
 // Errors: INVALID_ARGUMENT for an empty or too long name, an invalid dtype, a
-// collective without names, and too many dimensions or bytes. Also for a merge
-// op on a gather, and for a missing or too long merge op on a reduction.
+// collective without names, and too many dimensions or bytes. Also for a field
+// of another collective, for a missing or too long name of an op, and for rows
+// that are not those of the shape.
 absl::Status Validate(const TensorRequest& request);
+
+// True if the size of the result depends on the other ranks: all_gather,
+// all_to_all.
+bool IsSizedByAll(CollectiveType type);
+
+// Number of rows of each rank's block in a reduce-scatter of `num_rows` rows.
+std::vector<int64_t> RowsOfBlocks(int64_t num_rows, int num_ranks);
+
+// Rows of an all-to-all that go to each rank. REQUIRES: they divide, or are
+// given.
+std::vector<int64_t> RowsToRanks(const TensorRequest& request, int num_ranks);
 
 // Requests of the ranks for one name. Keeps the first request whole. Keeps of
 // the others only the differences: usually none, or the first dimension. Takes
@@ -84,7 +104,8 @@ class RankRequests {
 // Errors: FAILED_PRECONDITION with the difference, the values found, and the
 // ranks with each value: "mismatched data types: one rank had type float32, but
 // another rank had type int32: ranks [0, 2] / [1]; a further one had type int8:
-// ranks [3]". Compares data types first, then operations, then shapes.
+// ranks [3]". Compares data types first, then operations, then shapes. Also for
+// a root that is no rank, and for rows that do not fit the number of ranks.
 absl::Status CheckRequestsAgree(absl::Span<const TensorRequest> by_rank);
 
 // Returns "[0, 2]"; lists only the first of many ranks.

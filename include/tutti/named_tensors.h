@@ -29,11 +29,23 @@ struct NamedTensor {
   std::string name;  // Any bytes; at most kMaxTensorNameBytes.
   Tensor input;
 
-  // Place of the result; valid until `done`. For a reduction: may be the
-  // input's memory, and is allocated if unset. For a gather: always allocated.
+  // Place of the result; valid until `done`. The result is allocated if this is
+  // unset, and always for AllGather and AllToAll. AllReduce and Broadcast may
+  // write to the input's memory.
   Tensor* output = nullptr;
 
-  MergeOp merge_op;  // Used by reductions.
+  // Used by AllReduce and ReduceScatter.
+  MergeOp merge_op;
+  FinalOp final_op;  // FinalOp::DivideByGroupSize() of a sum: an average.
+
+  // Used by Broadcast: the rank whose input all ranks get.
+  int root = 0;
+
+  // Used by AllToAll. Rows of the first dimension that go to each rank; empty:
+  // equally many to all. Place of the rows that came from each rank, set before
+  // `done`; may be null.
+  std::vector<int64_t> send_rows;
+  std::vector<int64_t>* received_rows = nullptr;
 };
 
 // A tensor that only some ranks have requested.
@@ -93,7 +105,7 @@ class Coordinator {
   virtual ~Coordinator() = default;
 
   // Reduces the tensors with this name of all ranks; every rank gets the
-  // result.
+  // result. The ranks' requests have equal shapes and ops.
   //
   // Errors: ALREADY_EXISTS if this rank has requested the name and that has not
   // run; INVALID_ARGUMENT for an invalid name, dtype or tensor;
@@ -106,6 +118,19 @@ class Coordinator {
   // Concatenates the tensors with this name of all ranks, in rank order. Their
   // first dimensions may differ. Errors: as above.
   virtual void AllGather(NamedTensor tensor, StatusCallback done) = 0;
+
+  // Copies the root's input to all ranks. Other ranks give an output of that
+  // shape, or an input of that shape, which is not read. Errors: as above.
+  virtual void Broadcast(NamedTensor tensor, StatusCallback done) = 0;
+
+  // Reduces as AllReduce(), and gives each rank a block of the rows, in rank
+  // order. Rows that do not divide go to the first ranks, one each. Errors: as
+  // above.
+  virtual void ReduceScatter(NamedTensor tensor, StatusCallback done) = 0;
+
+  // Sends rows to each rank, in rank order. The result has the rows from all
+  // ranks, in rank order. First dimensions may differ. Errors: as above.
+  virtual void AllToAll(NamedTensor tensor, StatusCallback done) = 0;
 
   // Ends all undecided requests, on all ranks, with CANCELLED naming this rank.
   // `done` runs when all requests of this rank have ended; requests decided

@@ -837,6 +837,9 @@ std::vector<proto::ControlRequest> AllRequests(const DeviceAttributes& device) {
   tensor.set_dtype(static_cast<int>(DType::kInt64));
   tensor.add_shape(3);
   tensor.set_merge_op("sum");
+  tensor.set_final_op("last");
+  tensor.set_root(1);
+  tensor.add_send_rows(1);
   submit.set_slots("\x05");
   all.emplace_back().mutable_await_decisions()->set_after(1);
   proto::EndDecisions& end = *all.emplace_back().mutable_end_decisions();

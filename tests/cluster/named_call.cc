@@ -34,27 +34,29 @@ Tensor Filled(DType dtype, const TensorShape& shape, float value) {
   return tensor;
 }
 
-NamedCallPtr CallAllReduce(Coordinator& at, const std::string& name,
-                           const Tensor& input, MergeOp merge_op) {
+NamedCallPtr CallNamed(Coordinator& at, NamedMethod method, NamedTensor tensor,
+                       Tensor output) {
   const auto call = std::make_shared<NamedCall>();
-  at.AllReduce({.name = name,
-                .input = input,
-                .output = &call->output,
-                .merge_op = std::move(merge_op)},
+  call->output = std::move(output);
+  tensor.output = &call->output;
+  tensor.received_rows = &call->received_rows;
+  (at.*method)(std::move(tensor),
                [call, set = call->Set()](absl::Status status) mutable {
                  std::move(set)(std::move(status));
                });
   return call;
 }
 
+NamedCallPtr CallAllReduce(Coordinator& at, const std::string& name,
+                           const Tensor& input, MergeOp merge_op) {
+  return CallNamed(
+      at, &Coordinator::AllReduce,
+      {.name = name, .input = input, .merge_op = std::move(merge_op)});
+}
+
 NamedCallPtr CallAllGather(Coordinator& at, const std::string& name,
                            const Tensor& input) {
-  const auto call = std::make_shared<NamedCall>();
-  at.AllGather({.name = name, .input = input, .output = &call->output},
-               [call, set = call->Set()](absl::Status status) mutable {
-                 std::move(set)(std::move(status));
-               });
-  return call;
+  return CallNamed(at, &Coordinator::AllGather, {.name = name, .input = input});
 }
 
 }  // namespace tutti

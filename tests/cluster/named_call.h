@@ -1,6 +1,7 @@
 #ifndef TUTTI_TESTS_CLUSTER_NAMED_CALL_H_
 #define TUTTI_TESTS_CLUSTER_NAMED_CALL_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ namespace tutti {
 // A test's request for a named tensor, and its result.
 struct NamedCall {
   Tensor output;
+  std::vector<int64_t> received_rows;
   int num_answers = 0;
   absl::Status status = absl::UnknownError("not answered");
 
@@ -33,6 +35,12 @@ using NamedCallPtr = std::shared_ptr<NamedCall>;
 // A tensor of this shape. All elements are `value` for float32, and 0 for other
 // dtypes.
 Tensor Filled(DType dtype, const TensorShape& shape, float value);
+
+// Calls a method of Coordinator. The call has the output, which starts as
+// `output`.
+using NamedMethod = void (Coordinator::*)(NamedTensor, StatusCallback);
+NamedCallPtr CallNamed(Coordinator& at, NamedMethod method, NamedTensor tensor,
+                       Tensor output = Tensor());
 
 NamedCallPtr CallAllReduce(Coordinator& at, const std::string& name,
                            const Tensor& input, MergeOp merge_op = MergeOp());

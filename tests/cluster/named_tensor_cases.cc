@@ -59,6 +59,57 @@ std::vector<Mismatch> Mismatches() {
        "mismatched operations: one rank did an $0, but another rank did an $1",
        "allreduce", "allgather"},
       {[](Coordinator& at, const std::string& name, bool differs) {
+         return CallNamed(
+             at, differs ? &Coordinator::Broadcast : &Coordinator::AllToAll,
+             {.name = name, .input = Zeros(kFloat, {0})});
+       },
+       "mismatched operations: one rank did $0, but another rank did $1",
+       "an alltoall", "a broadcast"},
+      {[](Coordinator& at, const std::string& name, bool differs) {
+         return CallNamed(
+             at, &Coordinator::ReduceScatter,
+             {.name = name,
+              .input = Zeros(kFloat, {2}),
+              .final_op = differs ? FinalOp::DivideByGroupSize() : FinalOp()});
+       },
+       "mismatched reductions: one rank asked for $0, but another rank asked "
+       "for $1",
+       "sum", "sum, divide_by_group_size"},
+      {[](Coordinator& at, const std::string& name, bool differs) {
+         return CallNamed(
+             at, &Coordinator::ReduceScatter,
+             {.name = name, .input = Zeros(kFloat, {2, differs ? 2 : 3})});
+       },
+       "mismatched reducescatter tensor shapes: one rank sent a tensor of "
+       "shape $0, but another rank sent a tensor of shape $1",
+       "[2,3]", "[2,2]"},
+      {[](Coordinator& at, const std::string& name, bool differs) {
+         return CallNamed(
+             at, &Coordinator::ReduceScatter,
+             {.name = name,
+              .input = differs ? Zeros(kFloat, {}) : Zeros(kFloat, {2})});
+       },
+       "scattering a scalar: a tensor that is scattered has at least one "
+       "dimension",
+       "", ""},
+      {[](Coordinator& at, const std::string& name, bool differs) {
+         return CallNamed(
+             at, &Coordinator::Broadcast,
+             {.name = name, .input = Zeros(kFloat, {differs ? 3 : 2})});
+       },
+       "mismatched broadcast tensor shapes: one rank sent a tensor of shape "
+       "$0, but another rank sent a tensor of shape $1",
+       "[2]", "[3]"},
+      {[](Coordinator& at, const std::string& name, bool differs) {
+         return CallNamed(
+             at, &Coordinator::AllToAll,
+             {.name = name, .input = Zeros(kFloat, {0, differs ? 3 : 2})});
+       },
+       "mismatched alltoall tensor shapes: one rank sent a tensor with "
+       "dimension 1 equal to $0, but another rank sent a tensor with dimension "
+       "1 equal to $1",
+       "2", "3"},
+      {[](Coordinator& at, const std::string& name, bool differs) {
          return CallAllReduce(at, name, Zeros(kFloat, {2, differs ? 2 : 3}));
        },
        "mismatched allreduce tensor shapes: one rank sent a tensor of shape "

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -126,6 +127,28 @@ class NamedTensorsTest : public testing::TestWithParam<Case> {
     return calls_.emplace_back(CallAllGather(at(rank), name, input));
   }
 
+  NamedCallPtr Call(int rank, NamedMethod method, NamedTensor tensor,
+                    Tensor output = Tensor()) {
+    return calls_.emplace_back(
+        CallNamed(at(rank), method, std::move(tensor), std::move(output)));
+  }
+
+  // Begins where collectives run at their exact sizes, or where no room is left
+  // for that and they run in parts.
+  void BeginWithRoom(bool has_room) {
+    constexpr int kExact = 20;  // A quarter of the entries.
+    if (has_room) return Begin();
+    Begin({.fusion_bytes = 0}, {.max_entries = 4 * kExact});
+    std::vector<NamedCallPtr> calls;
+    for (int i = 0; i < kExact; ++i) {
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        calls.push_back(Reduce(rank, absl::StrCat(i), Ones(rank, 100 + i)));
+      }
+    }
+    environment_.RunAll();
+    ExpectEnds(calls, IsOk());
+  }
+
   // Calls by rank, then by name.
   std::vector<NamedCallPtr> ReduceOnAll(const std::vector<std::string>& names) {
     std::vector<NamedCallPtr> calls;
@@ -146,6 +169,23 @@ class NamedTensorsTest : public testing::TestWithParam<Case> {
   static Tensor Ones(int rank, int64_t num_elements = 3) {
     return Filled(DType::kFloat32, TensorShape::Vector(num_elements),
                   static_cast<float>(rank + 1));
+  }
+  // Element i is 1000 * rank + i.
+  static Tensor Counted(int rank, const std::vector<int64_t>& dims) {
+    Tensor tensor = Filled(DType::kFloat32, *TensorShape::Create(dims), 0);
+    auto* const values = reinterpret_cast<float*>(tensor.mutable_data());
+    std::iota(values, values + tensor.num_elements(),
+              static_cast<float>(1000 * rank));
+    return tensor;
+  }
+  static void ExpectEqual(const Tensor& given, const Tensor& wanted) {
+    const auto values = [](const Tensor& tensor) {
+      NamedCall call;
+      call.output = tensor;
+      return call.Values();
+    };
+    EXPECT_EQ(given.shape().ToString(), wanted.shape().ToString());
+    EXPECT_EQ(values(given), values(wanted));
   }
   static Tensor Zeros(DType dtype, std::vector<int64_t> dims) {
     return Filled(dtype, *TensorShape::Create(dims), 0);
@@ -381,6 +421,146 @@ TEST_P(NamedTensorsTest, ReducesInPlaceAndWithOtherOps) {
   }
 }
 
+// --- Other collectives -------------------------------------------------------
+
+TEST_P(NamedTensorsTest, AveragesAloneAndFused) {
+  for (const int64_t fusion_bytes : {0, 64 << 20}) {
+    Begin({.fusion_bytes = fusion_bytes});
+    std::vector<NamedCallPtr> averages, sums;
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      for (const std::string name : {"a", "b"}) {
+        averages.push_back(Call(rank, &Coordinator::AllReduce,
+                                {.name = name,
+                                 .input = Ones(rank),
+                                 .final_op = FinalOp::DivideByGroupSize()}));
+        sums.push_back(Reduce(rank, name + " sum"));
+      }
+    }
+    environment_.RunAll();
+    ExpectEnds(averages, IsOk());
+    ExpectEnds(sums, IsOk());
+    for (const auto& call : averages) EXPECT_THAT(call->Values(), Each(2.0f));
+    for (const auto& call : sums) EXPECT_THAT(call->Values(), Each(6.0f));
+  }
+}
+
+TEST_P(NamedTensorsTest, EveryRootBroadcasts) {
+  for (const bool has_room : {true, false}) {
+    BeginWithRoom(has_room);
+    for (const std::vector<int64_t>& dims :
+         {std::vector<int64_t>{}, {0}, {7}, {2, 3}}) {
+      for (int root = 0; root < kNumRanks; ++root) {
+        SCOPED_TRACE(absl::StrCat(has_room, " root ", root));
+        std::vector<NamedCallPtr> calls;
+        for (int rank = 0; rank < kNumRanks; ++rank) {
+          NamedTensor tensor{.name = "x", .root = root};
+          Tensor output;
+          // The first root's output is new; the others' is in place. Other
+          // ranks give an input that is not read, or an output.
+          if (rank == root || rank == 0) tensor.input = Counted(rank, dims);
+          if (rank > 0) {
+            output = rank == root ? tensor.input : Counted(rank, dims);
+          }
+          calls.push_back(
+              Call(rank, &Coordinator::Broadcast, std::move(tensor), output));
+        }
+        environment_.RunAll();
+        ExpectEnds(calls, IsOk());
+        for (const auto& call : calls)
+          ExpectEqual(call->output, Counted(root, dims));
+      }
+    }
+  }
+}
+
+// Rank r's block has one row more than the last rank's if r is less than the
+// remainder.
+TEST_P(NamedTensorsTest, ReduceScatterGivesEachRankItsBlock) {
+  for (const bool has_room : {true, false}) {
+    BeginWithRoom(has_room);
+    for (const int64_t num_rows : {0, 1, 3, 5, 7, 12}) {
+      for (const bool averages : {false, true}) {
+        SCOPED_TRACE(absl::StrCat(has_room, " rows ", num_rows));
+        std::vector<NamedCallPtr> calls;
+        int64_t begin = 0;
+        std::vector<Tensor> wanted;
+        for (int rank = 0; rank < kNumRanks; ++rank) {
+          const int64_t end =
+              begin + num_rows / kNumRanks + (rank < num_rows % kNumRanks);
+          // Sums of 1000 * rank + i.
+          Tensor sums = Counted(averages ? 1 : 3, {num_rows, 2});
+          auto* const values = reinterpret_cast<float*>(sums.mutable_data());
+          for (int i = 0; !averages && i < 2 * num_rows; ++i) {
+            values[i] += 2.0f * static_cast<float>(i);
+          }
+          wanted.push_back(*sums.Slice(begin, end));
+          const Tensor input = Counted(rank, {num_rows, 2});
+          // Rank 1's output is its block of the input; rank 2's is given.
+          calls.push_back(Call(
+              rank, &Coordinator::ReduceScatter,
+              {.name = "x",
+               .input = input,
+               .final_op = averages ? FinalOp::DivideByGroupSize() : FinalOp()},
+              rank == 0   ? Tensor()
+              : rank == 1 ? *input.Slice(begin, end)
+                          : Counted(9, {end - begin, 2})));
+          begin = end;
+        }
+        environment_.RunAll();
+        ExpectEnds(calls, IsOk());
+        for (int rank = 0; rank < kNumRanks; ++rank) {
+          ExpectEqual(calls[rank]->output, wanted[rank]);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(NamedTensorsTest, AllToAllSendsEachRankItsRows) {
+  for (const bool has_room : {true, false}) {
+    BeginWithRoom(has_room);
+    for (int round = 0; round < 6; ++round) {
+      SCOPED_TRACE(absl::StrCat(has_room, " round ", round));
+      // Equal rows, given by nobody or by rank 1 alone; or others. The round
+      // before the last has none.
+      const auto rows = [round](int from, int to) -> int64_t {
+        if (round < 2) return 2;
+        return round == 4 ? 0 : (from + 2 * to + round) % 4;
+      };
+      std::vector<NamedCallPtr> calls;
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        NamedTensor tensor{.name = "x"};
+        int64_t num_rows = 0;
+        for (int to = 0; to < kNumRanks; ++to) {
+          num_rows += rows(rank, to);
+          if (round == 0 || (round == 1 && rank != 1)) continue;
+          tensor.send_rows.push_back(rows(rank, to));
+        }
+        tensor.input = Counted(rank, {num_rows, 2});
+        calls.push_back(Call(rank, &Coordinator::AllToAll, std::move(tensor)));
+      }
+      environment_.RunAll();
+      ExpectEnds(calls, IsOk());
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        std::vector<float> wanted;
+        std::vector<int64_t> received_rows;
+        for (int from = 0; from < kNumRanks; ++from) {
+          int64_t begin = 0;
+          for (int to = 0; to < rank; ++to) begin += rows(from, to);
+          received_rows.push_back(rows(from, rank));
+          for (int64_t i = 2 * begin; i < 2 * (begin + rows(from, rank)); ++i) {
+            wanted.push_back(static_cast<float>(1000 * from + i));
+          }
+        }
+        EXPECT_EQ(calls[rank]->Values(), wanted);
+        EXPECT_EQ(calls[rank]->received_rows, received_rows);
+        EXPECT_EQ(calls[rank]->output.shape().ToString(),
+                  absl::StrCat("[", wanted.size() / 2, ",2]"));
+      }
+    }
+  }
+}
+
 TEST_P(NamedTensorsTest, NamesAreAnyBytes) {
   Begin();
   ExpectNamesAreAnyBytes(ranks(), settle_);
@@ -415,6 +595,82 @@ TEST_P(NamedTensorsTest, RefusesWhatCannotRun) {
                   call.Set());
   EXPECT_THAT(call.status,
               IsInvalidArgument("the output is float32[3], wanted"));
+}
+
+TEST_P(NamedTensorsTest, AllRanksHearOfARootOrRowsThatCannotBe) {
+  Begin();
+  const auto expect = [&](NamedMethod method, auto tensor_of,
+                          const std::string& text) {
+    std::vector<NamedCallPtr> calls;
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      NamedTensor tensor = tensor_of(rank);
+      tensor.name = "x";
+      calls.push_back(Call(rank, method, std::move(tensor)));
+    }
+    environment_.RunAll();
+    for (const auto& call : calls) {
+      EXPECT_EQ(call->status,
+                absl::FailedPreconditionError("tensor \"x\": " + text));
+    }
+    ExpectAllMeet({"x"});
+  };
+  expect(
+      &Coordinator::Broadcast,
+      [](int rank) { return NamedTensor{.input = Ones(0), .root = rank / 2}; },
+      "mismatched broadcast root ranks: one rank gave root rank 0, but another "
+      "rank gave root rank 1: ranks [0, 1] / [2]");
+  expect(
+      &Coordinator::Broadcast,
+      [](int) { return NamedTensor{.input = Ones(0), .root = 3}; },
+      "root rank 3 of 3 ranks: ranks [0, 1, 2]");
+  expect(
+      &Coordinator::AllToAll,
+      [](int rank) {
+        NamedTensor tensor{.input = Ones(0)};
+        if (rank == 1) tensor.send_rows = {1, 2};
+        return tensor;
+      },
+      "wanted send_rows for 3 ranks: ranks [1]");
+  expect(
+      &Coordinator::AllToAll,
+      [](int rank) { return NamedTensor{.input = Ones(0, 3 + rank)}; },
+      "rows that do not divide among 3 ranks, without send_rows: ranks [1, "
+      "2]");
+}
+
+TEST_P(NamedTensorsTest, RefusesWhatNoOtherRankCanMend) {
+  Begin();
+  EXPECT_THAT(
+      Call(1, &Coordinator::Broadcast, {.name = "x", .root = 1}, Ones(0))
+          ->status,
+      IsInvalidArgument("there is no input"));
+  EXPECT_THAT(Call(1, &Coordinator::Broadcast, {.name = "x"})->status,
+              IsInvalidArgument("there is no input"));
+  EXPECT_THAT(Call(1, &Coordinator::Broadcast,
+                   {.name = "x", .input = Ones(0), .root = -1})
+                  ->status,
+              IsInvalidArgument("the root is -1"));
+  EXPECT_THAT(Call(1, &Coordinator::AllToAll,
+                   {.name = "x", .input = Ones(0), .send_rows = {1, 1, 2}})
+                  ->status,
+              IsInvalidArgument("4 rows in all; the input has 3"));
+  EXPECT_THAT(Call(1, &Coordinator::AllToAll,
+                   {.name = "x", .input = Ones(0), .send_rows = {4, -1, 0}})
+                  ->status,
+              IsInvalidArgument("send_rows has -1"));
+  EXPECT_THAT(Call(1, &Coordinator::ReduceScatter,
+                   {.name = "x", .input = Zeros(DType::kBool, {3})})
+                  ->status,
+              IsInvalidArgument("bool"));
+  const Tensor input = Ones(0, 7);
+  EXPECT_THAT(Call(1, &Coordinator::ReduceScatter,
+                   {.name = "x", .input = input}, *input.Slice(0, 3))
+                  ->status,
+              IsInvalidArgument("the output is float32[3], wanted float32[2]"));
+  EXPECT_THAT(Call(1, &Coordinator::ReduceScatter,
+                   {.name = "x", .input = input}, *input.Slice(0, 2))
+                  ->status,
+              IsInvalidArgument("overlap"));
 }
 
 // --- Ranks that are missing --------------------------------------------------
@@ -642,12 +898,17 @@ TEST_P(NamedTensorsTest, ARankWithoutMemoryEndsItsGatherOnAllRanks) {
     std::vector<NamedCallPtr> calls;
     for (int rank = 0; rank < kNumRanks; ++rank) {
       calls.push_back(Gather(rank, "rows", Ones(rank, rank)));
+      calls.push_back(Call(
+          rank, &Coordinator::AllToAll,
+          {.name = "exchanged", .input = Ones(rank), .send_rows = {2, 1, 0}}));
     }
     environment_.RunAll();
-    for (const NamedCallPtr& call : calls) {
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const NamedCallPtr& call = calls[i];
       ASSERT_TRUE(call->answered());
       if (has_memory) {
         ASSERT_THAT(call->status, IsOk());
+        if (i % 2 == 1) continue;
         EXPECT_THAT(call->Values(), ElementsAre(2, 3, 3));
       } else {
         EXPECT_THAT(call->status, IsResourceExhausted("none left"));

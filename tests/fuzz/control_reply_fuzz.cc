@@ -119,7 +119,19 @@ void CheckDecided(const proto::Decision& message) {
       {.name = "b", .shape = TensorShape::Vector(2), .merge_op = "sum"},
       {.name = "c",
        .type = CollectiveType::kAllGather,
-       .shape = *TensorShape::Create({3, 2})}};
+       .shape = *TensorShape::Create({3, 2})},
+      {.name = "d",
+       .type = CollectiveType::kBroadcast,
+       .shape = TensorShape::Vector(9),
+       .root = 2},
+      {.name = "e",
+       .type = CollectiveType::kReduceScatter,
+       .shape = *TensorShape::Create({7, 2}),
+       .merge_op = "sum"},
+      {.name = "f",
+       .type = CollectiveType::kAllToAll,
+       .shape = *TensorShape::Create({7, 2}),
+       .send_rows = {4, 2, 0, 1}}};
   std::vector<const TensorRequest*> requests;
   for (const uint64_t number : message.requests()) {
     if (number >= requested->size()) return;
@@ -223,6 +235,15 @@ std::vector<std::string> FuzzSeeds() {
   proto::Decision& gather = *decisions.add_decisions();
   gather.add_requests(2);
   for (const int64_t rows : {1, 3, 0, 9}) gather.add_rows(rows);
+  for (const int other : {3, 4}) {
+    proto::Decision& decision = *decisions.add_decisions();
+    decision.add_requests(static_cast<uint64_t>(other));
+    decision.set_fused_elements(other == 3 ? 10 : 4);
+  }
+  proto::Decision& exchange = *decisions.add_decisions();
+  exchange.add_requests(5);
+  exchange.set_fused_elements(16);
+  for (const int64_t rows : {8, 2, 0, 3}) exchange.add_rows(rows);
   proto::Decision& refused = *decisions.add_decisions();
   refused.add_requests(0);
   *refused.mutable_error() =

@@ -210,6 +210,16 @@ std::vector<std::string> FuzzSeeds() {
                        .dtype = DType::kBool,
                        .shape = TensorShape::Vector(7)},
                       submit.mutable_submit_tensors()->add_requests());
+  EncodeTensorRequest({.name = "tokens",
+                       .type = CollectiveType::kAllToAll,
+                       .shape = TensorShape::Vector(7),
+                       .send_rows = {4, 3, 0}},
+                      submit.mutable_submit_tensors()->add_requests());
+  EncodeTensorRequest({.name = "start",
+                       .type = CollectiveType::kBroadcast,
+                       .shape = TensorShape::Vector(7),
+                       .root = 2},
+                      submit.mutable_submit_tensors()->add_requests());
   seeds.push_back(submit.SerializeAsString());
   return seeds;
 }

@@ -1,0 +1,21 @@
+#ifndef TUTTI_NAMED_TENSORS_TENSOR_PREPARATION_H_
+#define TUTTI_NAMED_TENSORS_TENSOR_PREPARATION_H_
+
+#include "absl/status/status.h"
+#include "named_tensors/pending_tensors.h"
+#include "tutti/device.h"
+
+namespace tutti {
+
+// Completes the request of `rank`, which has name, type and root, from its
+// tensors. Allocates an output that is unset if its size is known: a later
+// failure would make the other ranks wait.
+//
+// Errors: INVALID_ARGUMENT for what is wrong whatever the other ranks request;
+// errors of the device.
+absl::Status PrepareTensor(PendingTensor& pending, Device& device, int rank,
+                           int num_ranks);
+
+}  // namespace tutti
+
+#endif  // TUTTI_NAMED_TENSORS_TENSOR_PREPARATION_H_
