@@ -82,6 +82,7 @@ REGISTER_COLLECTIVE(
                           .collectives = {CollectiveType::kReduceScatter},
                           .preserves_rank_order = true,
                           .reduces_at_once = true,
+                          .supports_uneven = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
                .plan = PlanDirectReduceScatter,

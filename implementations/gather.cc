@@ -36,6 +36,7 @@ REGISTER_COLLECTIVE(
     Gather,
     Scheduled({.traits = {.summary = "everyone sends to the root: fewest bytes",
                           .collectives = {CollectiveType::kGather},
+                          .supports_uneven = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = FromRootSeconds},
                .plan = Plan}));

@@ -86,6 +86,7 @@ REGISTER_COLLECTIVE(
                                      "fewest bytes, n - 1 steps",
                           .collectives = {CollectiveType::kAllToAll},
                           .supports_uneven = true,
+                          .supports_recv_rows = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = ToAllSeconds},
                .plan = Plan}));

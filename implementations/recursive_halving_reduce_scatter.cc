@@ -96,6 +96,7 @@ REGISTER_COLLECTIVE(
                                      "steps",
                           .collectives = {CollectiveType::kReduceScatter},
                           .preserves_rank_order = true,
+                          .supports_uneven = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = CostSeconds},
                .plan = PlanRecursiveHalvingReduceScatter,

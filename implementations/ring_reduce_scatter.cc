@@ -63,6 +63,7 @@ REGISTER_COLLECTIVE(
                           .collectives = {CollectiveType::kReduceScatter},
                           .supports_subdivisions = true,
                           .rank_list = RankListUse::kAllRanks,
+                          .supports_uneven = true,
                           .determinism = Determinism::kFixedLayout,
                           .cost_seconds = RingSeconds},
                .plan = Plan,

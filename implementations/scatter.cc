@@ -41,6 +41,7 @@ REGISTER_COLLECTIVE(
     Scatter,
     Scheduled({.traits = {.summary = "the root sends to everyone: fewest bytes",
                           .collectives = {CollectiveType::kScatter},
+                          .supports_uneven = true,
                           .determinism = Determinism::kByRankOrder,
                           .cost_seconds = FromRootSeconds},
                .plan = PlanScatter}));

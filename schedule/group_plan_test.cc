@@ -233,12 +233,9 @@ class ChunkMapCasesTest
   template <typename Check>
   static void ForAllSizes(Check check) {
     const auto [type, group_size, pieces] = GetParam();
-    const bool may_be_uneven = type == CollectiveType::kAllGather ||
-                               type == CollectiveType::kGather ||
-                               type == CollectiveType::kAllToAll;
     for (int64_t rows : {0, 1, 2, 7, 1001}) {
       for (bool uneven : {false, true}) {
-        if (uneven && !may_be_uneven) continue;
+        if (uneven && !MovesBlocks(type)) continue;
         SCOPED_TRACE(absl::StrCat(rows, " rows", uneven ? ", uneven" : ""));
         check(Maps({type, group_size, pieces, rows, uneven}));
       }

@@ -408,6 +408,22 @@ TEST_F(SelectionTest, UnevenContributionsNeedWhoTakesThem) {
   EXPECT_THAT(WhyNot("Even"), HasSubstr("equal size"));
 }
 
+TEST_F(SelectionTest, RowsOfOneRankAloneNeedWhoTakesThem) {
+  Register("OfAll", {.collectives = {CollectiveType::kAllToAll},
+                     .supports_uneven = true,
+                     .cost_seconds = OneSecond});
+  Register("OfOne", {.collectives = {CollectiveType::kAllToAll},
+                     .supports_uneven = true,
+                     .supports_recv_rows = true,
+                     .cost_seconds = TwoSeconds});
+  request_.type = CollectiveType::kAllToAll;
+  request_.uneven = true;
+  EXPECT_EQ(Selected(), "OfAll");
+  request_.recv_rows = true;
+  EXPECT_EQ(Selected(), "OfOne");
+  EXPECT_THAT(WhyNot("OfAll"), HasSubstr("rows of all pairs"));
+}
+
 TEST_F(SelectionTest, ExplicitSubdivisionsNeedWhoHasThem) {
   ImplementationTraits divided = AllReduceTraits(TwoSeconds);
   divided.supports_subdivisions = true;
@@ -913,6 +929,13 @@ TEST_F(RulesOfDemandsTest, NobodyAsksForWhatTheCollectiveHasNot) {
   Register("Gather1", Demands(type_)[3].first);
   Register("Gather2", Demands(type_)[3].second);
   EXPECT_THAT(CheckPair("Gather1", "Gather2", "2x2"), IsOk());
+  ImplementationTraits of_one = Demands(CollectiveType::kAllToAll)[3].second;
+  Register("OfAll", of_one);
+  of_one.supports_recv_rows = true;
+  Register("OfOne", of_one);
+  type_ = CollectiveType::kAllToAll;
+  EXPECT_THAT(CheckPair("OfAll", "OfOne", "2x2"), IsOk());
+  type_ = CollectiveType::kAllGather;
   Register("InAnyOrder", Demands(type_)[1].first);
   Register("InRankOrder", Demands(type_)[1].second);
   EXPECT_THAT(CheckPair("InAnyOrder", "InRankOrder", "2x2"),

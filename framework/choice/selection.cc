@@ -241,6 +241,9 @@ std::string WhyNot(const ImplementationTraits& traits,
   if (request.uneven && !traits.supports_uneven) {
     return "needs contributions of equal size";
   }
+  if (request.recv_rows && !traits.supports_recv_rows) {
+    return "needs the rows of all pairs of members";
+  }
   if (request.wants_subdivisions && !traits.supports_subdivisions) {
     return "has no subdivisions";
   }

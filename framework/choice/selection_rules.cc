@@ -146,11 +146,6 @@ bool ServesAll(const ImplementationTraits& traits, bool one_process) {
          !traits.needs_communicator_key && traits.delegate.empty();
 }
 
-bool MayBeUneven(CollectiveType type) {
-  return type == CollectiveType::kAllGather ||
-         type == CollectiveType::kAllToAll;
-}
-
 // True if a reduction may have ops that `before` cannot reduce and `after` can.
 bool LeavesOps(const ImplementationTraits& before,
                const ImplementationTraits& after) {
@@ -166,8 +161,10 @@ bool LeavesRequests(const ImplementationTraits& before,
                     const ImplementationTraits& after, CollectiveType type) {
   return !Satisfies(before.determinism, after.determinism) ||
          (Reduces(type) && LeavesOps(before, after)) ||
-         (MayBeUneven(type) && after.supports_uneven &&
+         (HasRankBlocks(type) && after.supports_uneven &&
           !before.supports_uneven) ||
+         (ExchangesBlocks(type) && after.supports_recv_rows &&
+          !before.supports_recv_rows) ||
          (after.supports_subdivisions && !before.supports_subdivisions) ||
          (after.is_made_of_steps && !before.is_made_of_steps) ||
          // A later use accepts every list that an earlier one accepts.

@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "framework/base/status_macros.h"
 #include "framework/collective/op_fields.h"
 #include "framework/collective/request_fields.h"
@@ -69,53 +71,69 @@ absl::Status ValidateHasRows(const CollectiveRequest& request) {
 
 // Checks that the first dimension can be cut into one block per rank.
 absl::Status ValidateBlocks(const CollectiveRequest& request) {
-  RETURN_IF_ERROR(ValidateHasRows(request));
   if (request.shape.dim(0) % request.group_size == 0) return absl::OkStatus();
   return Invalid(request, "the first dimension of ", request.shape.ToString(),
                  " is not divisible by the group size ", request.group_size);
 }
 
-absl::Status ValidateGather(const CollectiveRequest& request,
-                            const AllGather& op) {
-  const absl::Status status = ValidateHasRows(request);
-  if (!status.ok() || op.rows.empty()) return status;
-  if (!op.uneven) {
-    return Invalid(request, "rows are given, but not that it is uneven");
-  }
-  if (static_cast<int>(op.rows.size()) != request.group_size) {
-    return Invalid(request, "rows has ", op.rows.size(),
+// Returns the sum of a list that has an entry for each rank.
+absl::StatusOr<int64_t> SumOfRows(const CollectiveRequest& request,
+                                  absl::string_view name,
+                                  absl::Span<const int64_t> rows) {
+  if (static_cast<int>(rows.size()) != request.group_size) {
+    return Invalid(request, name, " has ", rows.size(),
                    " entries for a group of ", request.group_size);
   }
   int64_t total = 0;
-  for (size_t rank = 0; rank < op.rows.size(); ++rank) {
-    const int64_t count = op.rows[rank];
-    if (count < 0 || __builtin_add_overflow(total, count, &total)) {
-      return Invalid(request, "rows has a value out of range for rank ", rank,
-                     ": ", count);
+  for (size_t rank = 0; rank < rows.size(); ++rank) {
+    if (rows[rank] < 0 || __builtin_add_overflow(total, rows[rank], &total)) {
+      return Invalid(request, name, " has a value out of range for rank ", rank,
+                     ": ", rows[rank]);
     }
   }
-  return absl::OkStatus();
+  return total;
 }
 
-absl::Status ValidateSendRows(const CollectiveRequest& request,
-                              const std::vector<int64_t>& rows) {
-  if (rows.empty()) return ValidateBlocks(request);
-  RETURN_IF_ERROR(ValidateHasRows(request));
-  if (static_cast<int>(rows.size()) != request.group_size) {
-    return Invalid(request, "send_rows has ", rows.size(),
-                   " entries for a group of ", request.group_size);
-  }
-  int64_t total = 0;
-  for (int64_t count : rows) {
-    if (count < 0 || __builtin_add_overflow(total, count, &total)) {
-      return Invalid(request, "send_rows [", absl::StrJoin(rows, ","),
-                     "] has a value out of range: ", count);
-    }
-  }
+// Checks rows that are all of the rows of the shape.
+absl::Status ValidateAllRows(const CollectiveRequest& request,
+                             absl::string_view name,
+                             absl::Span<const int64_t> rows) {
+  ASSIGN_OR_RETURN(const int64_t total, SumOfRows(request, name, rows));
   if (total == request.shape.dim(0)) return absl::OkStatus();
-  return Invalid(request, "send_rows [", absl::StrJoin(rows, ","),
-                 "] add up to ", total, ", but the first dimension of ",
-                 request.shape.ToString(), " is ", request.shape.dim(0));
+  return Invalid(request, name, " add up to ", total,
+                 ", but the first dimension of ", request.shape.ToString(),
+                 " is ", request.shape.dim(0));
+}
+
+absl::Status ValidateExchange(const CollectiveRequest& request,
+                              const AllToAll& op) {
+  if (!op.recv_rows.empty()) {
+    if (op.send_rows.empty()) {
+      return Invalid(request, "recv_rows are given, but not send_rows");
+    }
+    RETURN_IF_ERROR(SumOfRows(request, "recv_rows", op.recv_rows).status());
+  }
+  if (op.send_rows.empty()) return ValidateBlocks(request);
+  return ValidateAllRows(request, "send_rows", op.send_rows);
+}
+
+// Checks the rows of collectives with a block for each rank.
+absl::Status ValidateRows(const CollectiveRequest& request) {
+  RETURN_IF_ERROR(ValidateHasRows(request));
+  if (const auto* exchange = std::get_if<AllToAll>(&request.op)) {
+    return ValidateExchange(request, *exchange);
+  }
+  const bool cuts_shape = OutputIsOwnBlock(TypeOf(request.op));
+  const absl::Span<const int64_t> rows = RowsOf(request.op);
+  if (!IsUneven(request.op)) {
+    if (!rows.empty()) {
+      return Invalid(request, "rows are given, but not that it is uneven");
+    }
+    return cuts_shape ? ValidateBlocks(request) : absl::OkStatus();
+  }
+  if (rows.empty()) return absl::OkStatus();
+  return cuts_shape ? ValidateAllRows(request, "rows", rows)
+                    : SumOfRows(request, "rows", rows).status();
 }
 
 absl::Status ValidateOffsets(const CollectiveRequest& request) {
@@ -172,16 +190,10 @@ absl::Status ValidateDetails(const CollectiveRequest& request) {
 absl::Status ValidateOp(const CollectiveRequest& request) {
   const CollectiveType type = TypeOf(request.op);
   absl::Status status;
-  if (const auto* gather = std::get_if<AllGather>(&request.op)) {
-    status = ValidateGather(request, *gather);
-  } else if (const auto* exchange = std::get_if<AllToAll>(&request.op)) {
-    status = ValidateSendRows(request, exchange->send_rows);
-  } else if (const auto* permute = std::get_if<Permute>(&request.op)) {
+  if (const auto* permute = std::get_if<Permute>(&request.op)) {
     status = ValidatePermutation(request, permute->permutation);
-  } else if (InputIsOwnBlock(type)) {
-    status = ValidateHasRows(request);
-  } else if (OutputIsOwnBlock(type)) {
-    status = ValidateBlocks(request);
+  } else if (HasRankBlocks(type)) {
+    status = ValidateRows(request);
   }
   const std::optional<int> root = RootOf(request.op);
   return status.ok() && root.has_value() ? ValidateRoot(request, *root)
@@ -189,12 +201,6 @@ absl::Status ValidateOp(const CollectiveRequest& request) {
 }
 
 }  // namespace
-
-absl::Span<const int64_t> GivenRows(const CollectiveRequest& request) {
-  const auto* const gather = std::get_if<AllGather>(&request.op);
-  if (gather == nullptr) return {};
-  return gather->rows;
-}
 
 absl::StatusOr<std::shared_ptr<const CollectiveRequest>> RequestOfGroup(
     const CollectiveRequest& request) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/collective/op_fields.h"
 #include "framework/collective/params_test_data.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/collective.h"
@@ -21,6 +22,7 @@ namespace collective_request_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr int64_t kInt64Max = std::numeric_limits<int64_t>::max();
 
@@ -98,9 +100,51 @@ TEST(CollectiveRequestTest, ScalarsAreFineWhereNothingIsCutIntoRows) {
 
 TEST(CollectiveRequestTest, RowsPerPairMayDiffer) {
   EXPECT_THAT(Validate(Good(AllToAll{.send_rows = {0, 7, 0, 1}})), IsOk());
-  EXPECT_THAT(Validate(Good(
-                  AllGather{.uneven = true, .rows = {8, 0, kInt64Max - 8, 0}})),
+  EXPECT_THAT(Validate(Good(AllToAll{.send_rows = {0, 7, 0, 1},
+                                     .recv_rows = {0, 0, 0, 90}})),
               IsOk());
+}
+
+TEST(CollectiveRequestTest, RowsOfRanksMayDiffer) {
+  const std::vector<int64_t> many = {8, 0, kInt64Max - 8, 0};
+  EXPECT_THAT(Validate(Good(AllGather{.uneven = true, .rows = many})), IsOk());
+  EXPECT_THAT(Validate(Good(GatherToRoot{.uneven = true, .rows = many})),
+              IsOk());
+  const std::vector<int64_t> eight = {8, 0, 0, 0};
+  EXPECT_THAT(Validate(Good(ReduceScatter{.uneven = true, .rows = eight})),
+              IsOk());
+  EXPECT_THAT(Validate(Good(ScatterFromRoot{.uneven = true, .rows = eight})),
+              IsOk());
+}
+
+TEST(CollectiveRequestTest, AnUnevenScatterNeedsNoDivisibleRows) {
+  for (const CollectiveOp& op :
+       {CollectiveOp(ReduceScatter{.uneven = true}),
+        CollectiveOp(ScatterFromRoot{.uneven = true})}) {
+    CollectiveRequest request = Good(op);
+    request.shape = ShapeOf({7, 3});
+    EXPECT_THAT(Validate(request), IsOk());
+  }
+}
+
+TEST(KnownRowsTest, AreGivenOrBalanced) {
+  const std::vector<int64_t> rows = {5, 0, 1, 2};
+  EXPECT_EQ(KnownRows(Good(AllGather{.uneven = true, .rows = rows})), rows);
+  EXPECT_THAT(KnownRows(Good(AllGather{.uneven = true})), IsEmpty());
+  EXPECT_EQ(KnownRows(Good(AllToAll{.send_rows = {5, 0, 1, 2},
+                                    .recv_rows = {0, 0, 1, 9}})),
+            (std::vector<int64_t>{5, 0, 1, 2, 0, 0, 1, 9}));
+  EXPECT_THAT(KnownRows(Good(AllToAll{.send_rows = rows})), IsEmpty());
+  for (const CollectiveOp& op :
+       {CollectiveOp(ReduceScatter{.uneven = true}),
+        CollectiveOp(ScatterFromRoot{.uneven = true})}) {
+    CollectiveRequest request = Good(op);
+    request.shape = ShapeOf({73, 2});
+    EXPECT_THAT(KnownRows(request), ElementsAre(19, 18, 18, 18));
+    request.shape = ShapeOf({2, 2});
+    EXPECT_THAT(KnownRows(request), ElementsAre(1, 1, 0, 0));
+  }
+  EXPECT_THAT(KnownRows(Good(ReduceScatter{})), IsEmpty());
 }
 
 TEST(CollectiveRequestTest, AGatherNeedsNoDivisibleRows) {
@@ -254,14 +298,38 @@ std::vector<BadRequest> BadRequests() {
       {"out of range for rank 2: 1"});
   add("GatherRowsEven", AllGather{.rows = {8, 8, 8, 8}}, none,
       {"rows are given, but not that it is uneven"});
+  add("GatherToRootRowsEven", GatherToRoot{.rows = {8, 8, 8, 8}}, none,
+      {"rows are given, but not that it is uneven"});
+  add("ReduceScatterRowsEven", ReduceScatter{.rows = {2, 2, 2, 2}}, none,
+      {"rows are given, but not that it is uneven"});
+  add("ReduceScatterRowsTooMany",
+      ReduceScatter{.uneven = true, .rows = {2, 2, 2, 2, 0}}, none,
+      {"rows has 5 entries", "group of 4"});
+  add("ReduceScatterRowsWrongTotal",
+      ReduceScatter{.uneven = true, .rows = {1, 2, 3, 4}}, none,
+      {"rows add up to 10", "[8,3] is 8"});
+  add("ReduceScatterRowsNegative",
+      ReduceScatter{.uneven = true, .rows = {9, -1, 0, 0}}, none,
+      {"out of range for rank 1: -1"});
+  add("ScatterRowsWrongTotal",
+      ScatterFromRoot{.uneven = true, .rows = {1, 2, 3, 1}}, none,
+      {"rows add up to 7", "[8,3] is 8"});
+  add("ScalarUnevenScatter", ScatterFromRoot{.uneven = true}, SetShape({}),
+      {"scalar"});
   add("SendRowsTooFew", AllToAll{{4, 4}}, none,
       {"send_rows has 2 entries", "group of 4"});
   add("SendRowsNegative", AllToAll{{9, -1, 0, 0}}, none,
-      {"[9,-1,0,0]", "out of range: -1"});
+      {"send_rows", "out of range for rank 1: -1"});
   add("SendRowsOverflow", AllToAll{{kInt64Max, kInt64Max, 0, 0}}, none,
-      {"9223372036854775807", "out of range"});
+      {"out of range for rank 1: 9223372036854775807"});
   add("SendRowsWrongTotal", AllToAll{{1, 2, 3, 4}}, none,
-      {"[1,2,3,4]", "add up to 10", "[8,3] is 8"});
+      {"send_rows add up to 10", "[8,3] is 8"});
+  add("RecvRowsAlone", AllToAll{.recv_rows = {2, 2, 2, 2}}, none,
+      {"recv_rows are given, but not send_rows"});
+  add("RecvRowsTooFew", AllToAll{{2, 2, 2, 2}, {8}}, none,
+      {"recv_rows has 1 entries", "group of 4"});
+  add("RecvRowsOverflow", AllToAll{{2, 2, 2, 2}, {kInt64Max, 0, 0, 1}}, none,
+      {"recv_rows has a value out of range for rank 3: 1"});
   add("ReductionOfBool", AllReduce{}, Set(&Request::dtype, DType::kBool),
       {"bool"});
   add("ReductionOfBitsOfFloats", ReduceToRoot{},
@@ -433,6 +501,18 @@ TEST(CollectiveShapesTest, AScatterHasOneBlockOfTheRows) {
   EXPECT_EQ(ShapesOf(scatter, 0), (Shapes{kNone, ShapeOf({2, 2})}));
 }
 
+TEST(CollectiveShapesTest, AnUnevenScatterHasTheRowsOfItsRank) {
+  const auto all =
+      Instance(CollectiveType::kReduceScatter, ShapeOf({7, 2}), {4, 0, 3});
+  EXPECT_EQ(ShapesOf(all, 0), (Shapes{ShapeOf({7, 2}), ShapeOf({4, 2})}));
+  EXPECT_EQ(ShapesOf(all, 1), (Shapes{ShapeOf({7, 2}), ShapeOf({0, 2})}));
+  const auto scatter =
+      Instance(CollectiveType::kScatter, ShapeOf({7, 2}), {4, 0, 3});
+  EXPECT_EQ(ShapesOf(scatter, kRoot),
+            (Shapes{ShapeOf({7, 2}), ShapeOf({0, 2})}));
+  EXPECT_EQ(ShapesOf(scatter, 2), (Shapes{kNone, ShapeOf({3, 2})}));
+}
+
 TEST(CollectiveShapesTest, AnEvenAllToAllKeepsItsShape) {
   const auto exchange = Instance(CollectiveType::kAllToAll, ShapeOf({6, 2}));
   EXPECT_EQ(ShapesOf(exchange, 2), (Shapes{ShapeOf({6, 2}), ShapeOf({6, 2})}));
@@ -446,6 +526,19 @@ TEST(CollectiveShapesTest, AnUnevenAllToAllHasWhatIsSentToIt) {
   EXPECT_EQ(ShapesOf(exchange, 0), (Shapes{ShapeOf({6, 2}), ShapeOf({6, 2})}));
   EXPECT_EQ(ShapesOf(exchange, 1), (Shapes{ShapeOf({4, 2}), ShapeOf({6, 2})}));
   EXPECT_EQ(ShapesOf(exchange, 2), (Shapes{ShapeOf({5, 2}), ShapeOf({3, 2})}));
+}
+
+TEST(CollectiveShapesTest, ARankMayKnowItsOwnRowsOfAnAllToAllAlone) {
+  auto exchange = Instance(CollectiveType::kAllToAll, ShapeOf({6, 2}),
+                           {1, 2, 3,    // Sent by rank 1.
+                            7, 2, 0});  // Received by rank 1.
+  exchange.rows_are_given = true;
+  exchange.rows_rank = 1;
+  EXPECT_EQ(ShapesOf(exchange, 1), (Shapes{ShapeOf({6, 2}), ShapeOf({9, 2})}));
+  EXPECT_EQ(BlockRows(exchange, kSize, 1, 2), 3);
+  EXPECT_EQ(BlockRows(exchange, kSize, 0, 1), 7);
+  EXPECT_EQ(BlockRows(exchange, kSize, 1, 1), 2);
+  EXPECT_EQ(BlockRows(exchange, kSize, 0, 2), 0);
 }
 
 TEST(CollectiveShapesTest, ABarrierHasNeitherInputNorOutput) {
@@ -464,6 +557,10 @@ TEST(CollectiveShapesTest, BlocksAreWhatOneRankHasForAnother) {
   EXPECT_EQ(BlockRows(Instance(CollectiveType::kReduceScatter, ShapeOf({6})),
                       kSize, 0, 2),
             2);
+  EXPECT_EQ(BlockRows(Instance(CollectiveType::kReduceScatter, ShapeOf({7}),
+                               {4, 0, 3}),
+                      kSize, 0, 2),
+            3);
   EXPECT_EQ(BlockRows(Instance(CollectiveType::kAllToAll, ShapeOf({6}),
                                {1, 2, 3, 0, 4, 0, 5, 0, 0}),
                       kSize, 2, 0),

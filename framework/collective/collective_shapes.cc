@@ -68,7 +68,12 @@ int64_t BlockRows(const CollInstanceParams& instance, int group_size, int from,
     return instance.rows.empty() ? instance.shape.dim(0) : instance.rows[from];
   }
   if (instance.rows.empty()) return instance.shape.dim(0) / group_size;
-  return instance.rows[static_cast<size_t>(from) * group_size + to];
+  if (OutputIsOwnBlock(instance.type)) return instance.rows[to];
+  if (!instance.rows_are_given) {
+    return instance.rows[static_cast<size_t>(from) * group_size + to];
+  }
+  if (from == instance.rows_rank) return instance.rows[to];
+  return to == instance.rows_rank ? instance.rows[group_size + from] : 0;
 }
 
 absl::StatusOr<TensorShape> InputShape(const CollInstanceParams& instance,
@@ -89,7 +94,7 @@ absl::StatusOr<TensorShape> OutputShape(const CollInstanceParams& instance,
   }
   if (!HasRankBlocks(instance.type)) return instance.shape;
   if (OutputIsOwnBlock(instance.type)) {
-    return WithRows(instance, instance.shape.dim(0) / group_size);
+    return WithRows(instance, BlockRows(instance, group_size, rank, rank));
   }
   ASSIGN_OR_RETURN(const int64_t rows,
                    InputIsOwnBlock(instance.type)

@@ -412,6 +412,43 @@ TEST(ParamsOfCallTest, RowsThatDoNotSuitTheShapeAreAnError) {
                                 "shape is [2,2]"));
 }
 
+TEST(ParamsOfCallTest, AScatterMayHaveAnotherTotal) {
+  const auto settled = ParamsOf({.type = CollectiveType::kReduceScatter,
+                                 .shape = ShapeOf({6, 2}),
+                                 .rows = {1, 2, 3},
+                                 .rows_are_given = true},
+                                /*group_size=*/3, kRank);
+  CollectiveRequest request = Request(9, {});
+  request.op = ReduceScatter{.uneven = true, .rows = {4, 5, 0}};
+  const auto params = ParamsOfCall(settled, request).value();
+  EXPECT_EQ(params->input_shape, ShapeOf({9, 2}));
+  EXPECT_EQ(params->output_shape, ShapeOf({5, 2}));
+}
+
+// Rank 0's rows of an all_to_all stand in for those of all until members call.
+TEST(ParamsOfCallTest, AnExchangeHasTheRowsOfItsRankAlone) {
+  const auto settled = ParamsOf({.type = CollectiveType::kAllToAll,
+                                 .shape = ShapeOf({6, 2}),
+                                 .rows = {1, 2, 3, 1, 0, 0},
+                                 .rows_are_given = true},
+                                /*group_size=*/3, kRank);
+  CollectiveRequest request = Request(6, {});
+  request.op = AllToAll{.send_rows = {2, 4, 0}, .recv_rows = {3, 4, 1}};
+  const auto params = ParamsOfCall(settled, request).value();
+  EXPECT_EQ(params->input_shape, ShapeOf({6, 2}));
+  EXPECT_EQ(params->output_shape, ShapeOf({8, 2}));
+  EXPECT_EQ(params->instance->rows_rank, kRank);
+  EXPECT_EQ(ParamsOfCall(params, request).value(), params);
+  // The same numbers, but of another rank.
+  request.op = AllToAll{.send_rows = {1, 2, 3}, .recv_rows = {1, 2, 0}};
+  EXPECT_EQ(ParamsOfCall(settled, request).value()->output_shape,
+            ShapeOf({3, 2}));
+  request.op = AllToAll{.send_rows = {2, 4, 0}, .recv_rows = {3, 5, 1}};
+  EXPECT_THAT(
+      ParamsOfCall(settled, request),
+      IsInvalidArgument("rank 1 sends 4 rows to itself, but receives 5"));
+}
+
 TEST(ParamsOfCallTest, AnOutputThatIsTooLargeIsAnError) {
   constexpr int64_t kMost = int64_t{1} << 62;
   EXPECT_THAT(ParamsOfCall(Settled({1, 2, 3}), Request(0, {kMost, 0, 0})),

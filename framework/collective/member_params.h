@@ -22,10 +22,10 @@ std::shared_ptr<const CollectiveParams> MembershipIn(
     std::shared_ptr<const CollTaskParams> task, int rank);
 
 // Params of a call with `request`, whose instance was settled for the member as
-// `settled`. Replaces the rows if the request gives other rows (GivenRows()),
-// else returns `settled`. Errors: INVALID_ARGUMENT if the number of rows is not
-// the group size, or if the request's shape differs from its row; errors of
-// MakeMemberParams(). REQUIRES: Validate(request) is OK.
+// `settled`. Replaces the rows if the request gives other rows (GivesRows()),
+// else returns `settled`. Errors: INVALID_ARGUMENT if the request is for
+// another group size, or if this member's rows do not suit each other; errors
+// of MakeMemberParams(). REQUIRES: Validate(request) is OK.
 absl::StatusOr<std::shared_ptr<const CollectiveParams>> ParamsOfCall(
     std::shared_ptr<const CollectiveParams> settled,
     const CollectiveRequest& request);

@@ -34,6 +34,15 @@ absl::Span<const int> PermutationOf(const CollectiveOp& op) {
       op);
 }
 
+absl::Span<const int64_t> RowsOf(const CollectiveOp& op) {
+  return std::visit(
+      [](const auto& typed) -> absl::Span<const int64_t> {
+        if constexpr (requires { typed.rows; }) return typed.rows;
+        return {};
+      },
+      op);
+}
+
 bool IsUneven(const CollectiveOp& op) {
   return std::visit(
       [](const auto& typed) {
@@ -44,6 +53,37 @@ bool IsUneven(const CollectiveOp& op) {
         return false;
       },
       op);
+}
+
+bool GivesRows(const CollectiveOp& op) {
+  const auto* const exchange = std::get_if<AllToAll>(&op);
+  return exchange != nullptr ? !exchange->recv_rows.empty()
+                             : !RowsOf(op).empty();
+}
+
+bool MayDifferInRows(const CollectiveOp& op) {
+  return IsUneven(op) && (GivesRows(op) || !OutputIsOwnBlock(TypeOf(op)));
+}
+
+std::vector<int64_t> KnownRows(const CollectiveRequest& request) {
+  const CollectiveOp& op = request.op;
+  const absl::Span<const int64_t> given = RowsOf(op);
+  std::vector<int64_t> rows(given.begin(), given.end());
+  const auto* const exchange = std::get_if<AllToAll>(&op);
+  if (exchange != nullptr && GivesRows(op)) {
+    rows = exchange->send_rows;
+    rows.insert(rows.end(), exchange->recv_rows.begin(),
+                exchange->recv_rows.end());
+  }
+  if (!rows.empty() || !IsUneven(op) || !OutputIsOwnBlock(TypeOf(op))) {
+    return rows;
+  }
+  const int64_t total = request.shape.dim(0);
+  const int size = request.group_size;
+  for (int rank = 0; rank < size; ++rank) {
+    rows.push_back(total / size + (rank < total % size ? 1 : 0));
+  }
+  return rows;
 }
 
 CollectiveOp DefaultOp(CollectiveType type) {
@@ -60,7 +100,7 @@ CollInstanceParams InstanceOf(const CollectiveRequest& request) {
   instance.root = RootOf(request.op).value_or(0);
   const auto permutation = PermutationOf(request.op);
   instance.permutation.assign(permutation.begin(), permutation.end());
-  instance.rows_are_given = !GivenRows(request).empty();
+  instance.rows_are_given = GivesRows(request.op);
   instance.merge_op = request.merge_op;
   instance.final_op = request.final_op;
   instance.impl_details = request.impl_details;

@@ -1,7 +1,9 @@
 #ifndef TUTTI_FRAMEWORK_COLLECTIVE_OP_FIELDS_H_
 #define TUTTI_FRAMEWORK_COLLECTIVE_OP_FIELDS_H_
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "tutti/collective.h"
@@ -17,8 +19,23 @@ std::optional<int> RootOf(const CollectiveOp& op);
 // Empty if the op has no permutation.
 absl::Span<const int> PermutationOf(const CollectiveOp& op);
 
-// True if members may differ in the first dimension of their shapes.
+// Empty if the op has no `rows`.
+absl::Span<const int64_t> RowsOf(const CollectiveOp& op);
+
+// True if blocks may differ in size.
 bool IsUneven(const CollectiveOp& op);
+
+// True if the op gives rows that hold for one execution: `rows`, or
+// `recv_rows`.
+bool GivesRows(const CollectiveOp& op);
+
+// True if members, or executions, may differ in the first dimension of the
+// shape.
+bool MayDifferInRows(const CollectiveOp& op);
+
+// CollInstanceParams::rows as far as this request alone determines them: given,
+// or balanced. Else empty. REQUIRES: Validate(request) is OK.
+std::vector<int64_t> KnownRows(const CollectiveRequest& request);
 
 // Op of this type with default fields.
 CollectiveOp DefaultOp(CollectiveType type);

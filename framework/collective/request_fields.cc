@@ -26,16 +26,14 @@ bool IsBarrier(const Request& request) {
 
 bool ReducesData(const Request& request) { return Reduces(TypeOf(request.op)); }
 
-bool GivesRows(const Request& request) { return !GivenRows(request).empty(); }
-
 // Dimensions that are equal for all members.
 absl::Span<const int64_t> CommonDims(const Request& request) {
   const auto dims = request.shape.dims();
-  return IsUneven(request.op) && !dims.empty() ? dims.subspan(1) : dims;
+  return MayDifferInRows(request.op) && !dims.empty() ? dims.subspan(1) : dims;
 }
 
 std::string ShapeText(const Request& request) {
-  if (!IsUneven(request.op)) return request.shape.ToString();
+  if (!MayDifferInRows(request.op)) return request.shape.ToString();
   const auto dims = CommonDims(request);
   return absl::StrCat("[*", dims.empty() ? "" : ",", absl::StrJoin(dims, ","),
                       "]");
@@ -85,12 +83,12 @@ constexpr RequestField kFields[] = {
      [](const Request& request) {
        return std::string(IsUneven(request.op) ? "uneven" : "even");
      }},
-    {"AllGather::rows",
+    {"rows of one execution",
      [](const Request& a, const Request& b) {
-       return GivesRows(a) == GivesRows(b);
+       return GivesRows(a.op) == GivesRows(b.op);
      },
      [](const Request& request) {
-       return std::string(GivesRows(request) ? "given" : "not given");
+       return std::string(GivesRows(request.op) ? "given" : "not given");
      }},
     {"shape",
      [](const Request& a, const Request& b) {
@@ -203,7 +201,7 @@ absl::Status CheckSameRequest(const CollectiveRequest& first,
                      " ", ValueText(*field, first), ", but is now called with ",
                      ValueText(*field, now), "; give it another instance key"));
   }
-  if (GivesRows(now) && first.rank == now.rank) return absl::OkStatus();
+  if (GivesRows(now.op) && first.rank == now.rank) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(InstanceLabel(now),
                    " is now called with another role or other rows than when "

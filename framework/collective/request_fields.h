@@ -38,8 +38,8 @@ absl::StatusOr<std::shared_ptr<const CollectiveRequest>> RequestOfGroup(
 std::string InstanceLabel(const CollectiveRequest& request);
 
 // Checks that a member's request `now` equals its request `first`, with which
-// the instance was completed. AllGather::rows, and the first dimension with
-// them, may differ. Errors: INVALID_ARGUMENT naming both values.
+// the instance was completed. Rows of one execution, and the first dimension
+// with them, may differ. Errors: INVALID_ARGUMENT naming both values.
 absl::Status CheckSameRequest(const CollectiveRequest& first,
                               const CollectiveRequest& now);
 

@@ -8,6 +8,7 @@
 #include "framework/base/callbacks.h"
 #include "framework/base/status_macros.h"
 #include "framework/collective/member_params.h"
+#include "framework/collective/op_fields.h"
 #include "framework/collective/request_fields.h"
 #include "framework/executor/call_args.h"
 #include "framework/executor/point_to_point.h"
@@ -207,7 +208,7 @@ absl::Status Call::Settle(std::shared_ptr<const CollectiveParams> params,
 // Uses the rows of this call for this call alone, if they differ from the
 // settled ones.
 absl::Status Call::TakeOwnRows(const CollectiveArgs& args) {
-  if (GivenRows(*args.request).empty()) return absl::OkStatus();
+  if (!GivesRows(args.request->op)) return absl::OkStatus();
   RETURN_IF_ERROR(Validate(*args.request));
   ASSIGN_OR_RETURN(auto params, ParamsOfCall(settled_->params, *args.request));
   if (params == settled_->params) return absl::OkStatus();

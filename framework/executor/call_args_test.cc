@@ -141,6 +141,18 @@ TEST_F(BufferCheckTest, AnUnevenGatherIsInPlaceAtItsOwnBlock) {
   }
 }
 
+TEST_F(BufferCheckTest, AnUnevenScatterIsInPlaceAtItsOwnBlock) {
+  for (int rank = 0; rank < kSize; ++rank) {
+    const auto params = Params(CollectiveType::kReduceScatter, {4, 2, 3}, rank);
+    const int64_t begin = BlockBegin(*params);
+    EXPECT_THAT(Prepare(*params, InputAt(0, *params), OutputAt(begin, *params)),
+                IsOk());
+    EXPECT_THAT(
+        Prepare(*params, InputAt(0, *params), OutputAt(begin + 1, *params)),
+        IsInvalidArgument("in place"));
+  }
+}
+
 TEST_F(BufferCheckTest, AnUnevenAllToAllIsInPlaceIfItSendsWhatItReceives) {
   // Rank 1 sends every rank as much as it receives from that rank.
   const auto symmetric =

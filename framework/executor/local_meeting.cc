@@ -40,18 +40,44 @@ size_t PlaceOf(const CollectiveParams& params) {
       is_local.begin(), is_local.begin() + params.default_rank, true));
 }
 
+template <typename... Args>
+absl::Status WrongRows(const CollectiveParams& params, const Args&... args) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      Name(params.instance->type), ", group ", params.group->key, ", instance ",
+      params.instance->key, ": rank ", params.default_rank, args...));
+}
+
 absl::Status OtherRows(const CollectiveParams& a, const CollectiveParams& b) {
   const std::vector<int64_t>& rows = a.instance->rows;
   const auto [of_a, of_b] = absl::c_mismatch(rows, b.instance->rows);
-  return absl::InvalidArgumentError(
-      absl::StrCat(Name(a.instance->type), ", group ", a.group->key,
-                   ", instance ", a.instance->key, ": rank ", a.default_rank,
-                   " says that rank ", of_a - rows.begin(), " has ", *of_a,
-                   " rows, rank ", b.default_rank, " that it has ", *of_b));
+  return WrongRows(a, " says that rank ", of_a - rows.begin(), " has ", *of_a,
+                   " rows, rank ", b.default_rank, " that it has ", *of_b);
+}
+
+// Checks that each member receives what each other member sends to it.
+absl::Status CheckSameExchange(absl::Span<const Attendee> attendees) {
+  for (const Attendee& sender : attendees) {
+    const CollectiveParams& from = *sender.context->params;
+    for (const Attendee& receiver : attendees) {
+      const CollectiveParams& to = *receiver.context->params;
+      const auto rows = [&](const CollectiveParams& params) {
+        return BlockRows(*params.instance, params.group->size(),
+                         from.default_rank, to.default_rank);
+      };
+      if (rows(from) == rows(to)) continue;
+      return WrongRows(from, " sends ", rows(from), " rows to rank ",
+                       to.default_rank, ", which says that it receives ",
+                       rows(to));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckSameRows(absl::Span<const Attendee> attendees) {
   const CollectiveParams& first = *attendees[0].context->params;
+  if (ExchangesBlocks(first.instance->type)) {
+    return CheckSameExchange(attendees);
+  }
   for (const Attendee& attendee : attendees.subspan(1)) {
     const CollectiveParams& params = *attendee.context->params;
     if (params.instance == first.instance ||

@@ -45,8 +45,8 @@ class LocalMeeting {
   // the execution fails before all are here, every `done` runs with that error:
   // `done` of a present member on the thread that fails it, `done` of a later
   // member inside its call. If the members give different rows
-  // (AllGather::rows), all end with INVALID_ARGUMENT. Their `done` then runs
-  // inside the call of the last one, which returns nothing.
+  // (CollInstanceParams::rows_are_given), all end with INVALID_ARGUMENT. Their
+  // `done` then runs inside the call of the last one, which returns nothing.
   absl::Span<const Attendee> Join(const CollectiveContext& context,
                                   StatusCallback&& done)
       ABSL_LOCKS_EXCLUDED(mu_);

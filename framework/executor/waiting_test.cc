@@ -93,6 +93,25 @@ TEST_F(LocalMeetingTest, MembersWithDifferentRowsAllFail) {
   }
 }
 
+TEST_F(LocalMeetingTest, MembersWithDifferentRowsOfAnExchangeAllFail) {
+  for (int rank = 0; rank < 3; ++rank) {
+    CollInstanceParams instance = {.key = 7,
+                                   .type = CollectiveType::kAllToAll,
+                                   .rows = {1, 1, 1, 1, 1, 1},
+                                   .rows_are_given = true,
+                                   .rows_rank = rank};
+    if (rank == 2) instance.rows[1] = 4;  // Sent to rank 1.
+    params_[rank].instance =
+        std::make_shared<const CollInstanceParams>(std::move(instance));
+  }
+  for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(Join(rank).empty());
+  for (const auto& ended : ended_) {
+    EXPECT_THAT(ended, ElementsAre(IsInvalidArgument(
+                           "instance 7: rank 2 sends 4 rows to rank 1, which "
+                           "says that it receives 1")));
+  }
+}
+
 TEST_F(LocalMeetingTest, WaitsForTheMembersOfThisProcessAlone) {
   for (CollectiveParams& params : params_) {
     params.task = std::make_shared<const CollTaskParams>(

@@ -149,9 +149,10 @@ absl::Status NcclAgreement::WhyNotSame(const NcclLaunchId& theirs,
   NcclLaunchId same_but_rows = theirs;
   same_but_rows.rows_digest = mine.rows_digest;
   if (same_but_rows == mine) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "all_gather, group ", exec.group, ", instance ", exec.instance,
-        ": rank ", rank, " gives other rows than rank 0"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(Name(context_.params->instance->type), ", group ",
+                     exec.group, ", instance ", exec.instance, ": rank ", rank,
+                     " gives other rows than rank 0"));
   }
   NcclLaunchId same_but_before = theirs;
   same_but_before.digest = mine.digest;

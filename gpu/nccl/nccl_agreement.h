@@ -30,7 +30,7 @@ namespace tutti {
 // "launch" is the NcclLaunchId, sent under the key of the ticket. The n-th
 // launch of a process therefore meets the n-th of another, even if they are
 // different instances. The process of rank 0 compares them, including the rows
-// that the ranks give (AllGather::rows). If they differ, it fails both
+// that the ranks give (GivesRows()). If they differ, it fails both
 // executions.
 //
 // The other messages use the execution's key. From the arrival of the members

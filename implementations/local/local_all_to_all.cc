@@ -128,10 +128,12 @@ class Exchange : public LocalExchange {
     absl::InlinedVector<int64_t, kInlineMembers> received(
         static_cast<size_t>(group_size()));
     for (int from = 0; from < group_size(); ++from) {
+      // The sender knows its rows, whoever else does.
+      const CollInstanceParams& known = *params(from).instance;
       int64_t sent = 0;
       for (int to = 0; to < group_size(); ++to) {
         const int64_t size =
-            BlockRows(instance(), group_size(), from, to) * row_bytes;
+            BlockRows(known, group_size(), from, to) * row_bytes;
         int64_t& begin = received[static_cast<size_t>(to)];
         blocks.push_back({{inputs_[static_cast<size_t>(from)] + sent,
                            outputs_[static_cast<size_t>(to)] + begin},
@@ -165,6 +167,7 @@ ImplementationTraits Traits() {
   ImplementationTraits traits = LocalTraits(
       "copies every block straight to its output", {CollectiveType::kAllToAll});
   traits.supports_uneven = true;
+  traits.supports_recv_rows = true;
   return traits;
 }
 

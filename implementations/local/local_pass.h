@@ -85,7 +85,10 @@ class LocalPass {
   virtual absl::Status Run(ByteRange slice) const = 0;
 
   int group_size() const { return static_cast<int>(members_.size()); }
-  const CollInstanceParams& instance() const { return *params().instance; }
+  const CollectiveParams& params(int rank) const {
+    return *members_[static_cast<size_t>(rank)].context->params;
+  }
+  const CollInstanceParams& instance() const { return *params(0).instance; }
   int64_t element_bytes() const;
 
   // Null if the member has none. If all members share one output, output() is
@@ -104,9 +107,6 @@ class LocalPass {
   bool streams() const { return streams_; }
 
  private:
-  const CollectiveParams& params() const {
-    return *members_[0].context->params;
-  }
   void Cut(int64_t line_bytes, int num_workers);
   static void RunSlices(const std::shared_ptr<LocalPass>& self);
   absl::Status RunUnlessCancelled(ByteRange slice) const;

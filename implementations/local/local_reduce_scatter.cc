@@ -22,23 +22,28 @@ namespace {
 class ReduceScatter : public LocalPass {
  public:
   explicit ReduceScatter(absl::Span<const Attendee> members)
-      : LocalPass(members),
-        block_bytes_(instance().shape.num_elements() * element_bytes() /
-                     group_size()) {
+      : LocalPass(members) {
+    const int64_t row_bytes = RowElements(instance().shape) * element_bytes();
+    int64_t end = 0;
     for (int rank = 0; rank < group_size(); ++rank) {
       inputs_.push_back(input(rank));
+      end += BlockRows(instance(), group_size(), rank, rank) * row_bytes;
+      block_ends_.push_back(end);
     }
   }
 
  private:
   // Size of an input.
-  int64_t num_bytes() const override { return block_bytes_ * group_size(); }
+  int64_t num_bytes() const override { return block_ends_.back(); }
 
   absl::Status Run(ByteRange slice) const override {
-    while (slice.begin < slice.end) {
-      const int64_t rank = slice.begin / block_bytes_;
-      const int64_t end = std::min(slice.end, (rank + 1) * block_bytes_);
-      RETURN_IF_ERROR(FoldBlock(static_cast<int>(rank), {slice.begin, end}));
+    const auto first =
+        std::upper_bound(block_ends_.begin(), block_ends_.end(), slice.begin);
+    for (auto block = first; slice.begin < slice.end; ++block) {
+      const int64_t end = std::min(slice.end, *block);
+      if (end == slice.begin) continue;  // An empty block.
+      RETURN_IF_ERROR(FoldBlock(static_cast<int>(block - block_ends_.begin()),
+                                {slice.begin, end}));
       slice.begin = end;
     }
     return absl::OkStatus();
@@ -46,7 +51,9 @@ class ReduceScatter : public LocalPass {
 
   // Folds a range of the inputs that lies within the rank's block.
   absl::Status FoldBlock(int rank, ByteRange range) const {
-    uint8_t* const to = output(rank) + (range.begin - rank * block_bytes_);
+    const int64_t block_begin =
+        rank == 0 ? 0 : block_ends_[static_cast<size_t>(rank) - 1];
+    uint8_t* const to = output(rank) + (range.begin - block_begin);
     // In place, the line was just read and is in the caches.
     const bool is_near = !streams() || to == input(rank) + range.begin;
     const absl::Span<uint8_t* const> one(&to, 1), none;
@@ -57,14 +64,19 @@ class ReduceScatter : public LocalPass {
                  .num_bytes = range.end - range.begin});
   }
 
-  const int64_t block_bytes_;
+  absl::InlinedVector<int64_t, kInlineMembers> block_ends_;  // In the line.
   Pointers<const uint8_t> inputs_;
 };
 
+ImplementationTraits Traits() {
+  ImplementationTraits traits = LocalTraits(
+      "one pass over memory, in rank order", {CollectiveType::kReduceScatter});
+  traits.supports_uneven = true;
+  return traits;
+}
+
 REGISTER_COLLECTIVE(LocalReduceScatter,
-                    Implemented<LocalImplementation<ReduceScatter>>(
-                        LocalTraits("one pass over memory, in rank order",
-                                    {CollectiveType::kReduceScatter})));
+                    Implemented<LocalImplementation<ReduceScatter>>(Traits()));
 
 }  // namespace
 }  // namespace tutti

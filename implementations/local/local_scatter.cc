@@ -12,18 +12,27 @@ class Scatter : public LocalExchange {
  public:
   explicit Scatter(absl::Span<const Attendee> members)
       : LocalExchange(members) {
-    const int64_t block =
-        instance().shape.num_elements() * element_bytes() / group_size();
+    const int64_t row_bytes = RowElements(instance().shape) * element_bytes();
+    const uint8_t* from = input(instance().root);
     for (int rank = 0; rank < group_size(); ++rank) {
-      Append({input(instance().root) + rank * block, output(rank)}, block);
+      const int64_t block =
+          BlockRows(instance(), group_size(), rank, rank) * row_bytes;
+      Append({from, output(rank)}, block);
+      from += block;
     }
   }
 };
 
+ImplementationTraits Traits() {
+  ImplementationTraits traits =
+      LocalTraits("copies the root's blocks straight to the outputs",
+                  {CollectiveType::kScatter});
+  traits.supports_uneven = true;
+  return traits;
+}
+
 REGISTER_COLLECTIVE(LocalScatter,
-                    Implemented<LocalImplementation<Scatter>>(LocalTraits(
-                        "copies the root's blocks straight to the outputs",
-                        {CollectiveType::kScatter})));
+                    Implemented<LocalImplementation<Scatter>>(Traits()));
 
 }  // namespace
 }  // namespace tutti

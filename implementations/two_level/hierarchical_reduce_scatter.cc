@@ -107,6 +107,7 @@ REGISTER_COLLECTIVE(
     Scheduled({.traits = {.summary = "within tasks, then across them: fewest "
                                      "bytes between tasks, log2 n steps",
                           .collectives = {kReduceScatter},
+                          .supports_uneven = true,
                           .determinism = Determinism::kFixedLayout,
                           .cost_seconds = CostSeconds},
                .plan = Plan}));

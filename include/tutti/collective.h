@@ -16,7 +16,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "tutti/reduction.h"
 #include "tutti/tensor.h"
 
@@ -106,20 +105,31 @@ inline constexpr int64_t kMaxChunks = int64_t{1} << 24;
 struct AllReduce {
   friend bool operator==(AllReduce, AllReduce) = default;
 };
+
+// Rows that differ by rank. A row is an entry of the first dimension of a
+// shape; 0 rows are fine. `rows`, or `send_rows` with `recv_rows`, hold for one
+// execution: other rows need no other instance, and no exchange between
+// members. Either all members give them or none does. If members give different
+// rows for a block that moves between them, the execution fails on all members
+// with INVALID_ARGUMENT. A member of a gather or scatter that has ended its
+// part before then has succeeded.
 struct AllGather {
-  // Members may differ in the first dimension of their shapes.
+  // Members may differ in the number of rows of their shapes.
   bool uneven = false;
 
-  // First dimension of each rank's shape, this member's included; only with
-  // `uneven`. The rows hold for one execution, and save the exchange between
-  // members. Empty: the members exchange their rows once, when the instance is
-  // settled. Either all members give rows or none does. If the rows differ
-  // between members, the execution fails with INVALID_ARGUMENT.
+  // Rows of each rank's input, this member's included; only with `uneven`.
+  // Empty: the members exchange their rows once, when the instance is settled.
   std::vector<int64_t> rows;
   friend bool operator==(const AllGather&, const AllGather&) = default;
 };
 struct ReduceScatter {
-  friend bool operator==(ReduceScatter, ReduceScatter) = default;
+  // The blocks of the ranks may differ in size.
+  bool uneven = false;
+
+  // Rows of each rank's output, which add up to the rows of every input; only
+  // with `uneven`. Empty: balanced. 73 rows among 4 ranks are 19, 18, 18, 18.
+  std::vector<int64_t> rows;
+  friend bool operator==(const ReduceScatter&, const ReduceScatter&) = default;
 };
 struct Broadcast {
   // True at exactly one member: the source, whose input all members get.
@@ -131,6 +141,10 @@ struct AllToAll {
   // dimension. Empty: the same number to all. Either all members give rows or
   // none does.
   std::vector<int64_t> send_rows;
+
+  // Number of rows that come from each rank; only with `send_rows`. Empty: the
+  // members exchange `send_rows` once, when the instance is settled.
+  std::vector<int64_t> recv_rows;
   friend bool operator==(const AllToAll&, const AllToAll&) = default;
 };
 struct Permute {
@@ -146,11 +160,16 @@ struct ReduceToRoot {
 };
 struct GatherToRoot {
   int root = 0;
-  friend bool operator==(GatherToRoot, GatherToRoot) = default;
+  bool uneven = false;        // As in AllGather.
+  std::vector<int64_t> rows;  // As in AllGather.
+  friend bool operator==(const GatherToRoot&, const GatherToRoot&) = default;
 };
 struct ScatterFromRoot {
   int root = 0;
-  friend bool operator==(ScatterFromRoot, ScatterFromRoot) = default;
+  bool uneven = false;        // As in ReduceScatter.
+  std::vector<int64_t> rows;  // As in ReduceScatter; of the root's input.
+  friend bool operator==(const ScatterFromRoot&,
+                         const ScatterFromRoot&) = default;
 };
 
 using CollectiveOp =
@@ -216,8 +235,9 @@ struct CollImplDetails {
 
 // Request of one member: its group and its collective. All members of an
 // instance give equal requests, except for `rank`, Broadcast::is_source,
-// AllToAll::send_rows and the first dimension of an uneven gather. AllGather's
-// `rows` belong to one execution.
+// AllToAll's rows and the first dimension of an uneven gather. Rows that hold
+// for one execution may differ between executions, and with them the first
+// dimension.
 struct CollectiveRequest {
   // Group. The first member to join fixes size and device type.
   GroupKey group_key = 0;
@@ -243,9 +263,6 @@ struct CollectiveRequest {
   friend bool operator==(const CollectiveRequest&,
                          const CollectiveRequest&) = default;
 };
-
-// Returns AllGather's `rows`; empty for other types.
-absl::Span<const int64_t> GivenRows(const CollectiveRequest& request);
 
 // Checks one request without the other members' requests. Errors:
 // INVALID_ARGUMENT for a size, rank or root out of range, for a list that is

@@ -303,8 +303,12 @@ struct ImplementationTraits {
 
   RankListUse rank_list = RankListUse::kNone;
 
-  // Contributions of members may differ in size (all_gather, all_to_all).
+  // Blocks may differ in size (HasRankBlocks()).
   bool supports_uneven = false;
+
+  // Members of an all_to_all may know only what they send and receive
+  // themselves (AllToAll::recv_rows). Then finds where two members differ.
+  bool supports_recv_rows = false;
 
   // Gives members one shared output if they allow it (CollectiveArgs): honours
   // CollectiveContext::late_output.

@@ -125,14 +125,15 @@ struct CollInstanceParams {
   // Used by Permute only.
   std::vector<int> permutation;
 
-  // Set where members differ: rows[i] is the size of rank i's contribution
-  // (uneven gathers); rows[i * n + j] goes from rank i to rank j (all_to_all).
-  // Else empty.
+  // Set where blocks differ: rows[i] is the size of rank i's block;
+  // rows[i * n + j] goes from rank i to rank j (all_to_all). Else empty.
   std::vector<int64_t> rows;
 
   // Each member gives the rows itself, for one execution (AllGather::rows).
-  // They may be wrong.
+  // They may be wrong. In all_to_all they are the rows of `rows_rank` alone:
+  // rows[j] goes to rank j, rows[n + i] comes from rank i.
   bool rows_are_given = false;
+  int rows_rank = 0;
 
   MergeOp merge_op;
   FinalOp final_op;
@@ -169,7 +170,8 @@ absl::StatusOr<TensorShape> OutputShape(const CollInstanceParams& instance,
                                         int group_size, int rank);
 
 // Rows of the first dimension that `from` has for `to`, in collectives that
-// move blocks: all_gather, gather, reduce_scatter, scatter and all_to_all.
+// move blocks: all_gather, gather, reduce_scatter, scatter and all_to_all. 0
+// for a pair that the rows of one rank alone do not tell.
 int64_t BlockRows(const CollInstanceParams& instance, int group_size, int from,
                   int to);
 

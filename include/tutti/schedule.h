@@ -305,8 +305,9 @@ struct PlanRequest {
   // kAllRanks every rank. Empty: the algorithm's default order.
   absl::Span<const int> rank_list;
 
-  // kReduceScatter: blocks may differ in size, because they are part of an
-  // all-reduce. Else all blocks have the same size.
+  // Blocks may differ in size: they are uneven, or part of an all-reduce. Else
+  // all blocks have the same size. Matters where partial sums take turns in
+  // scratch.
   bool blocks_differ = false;
 
   // True if this member's output is its input (where chunks have the same

@@ -101,7 +101,8 @@ struct SelectionRequest {
   MergeOp merge_op;
   FinalOp final_op;
 
-  bool uneven = false;              // Members' contributions differ in size.
+  bool uneven = false;              // Blocks differ in size.
+  bool recv_rows = false;           // AllToAll::recv_rows is given.
   bool wants_subdivisions = false;  // Subdivision offsets were given.
   bool wants_steps = false;     // See ImplementationTraits::is_made_of_steps.
   size_t num_listed_ranks = 0;  // Size of CollImplDetails::rank_list.

@@ -92,10 +92,8 @@ absl::StatusOr<int> FindRoot(Requests requests) {
 // rank 0: the other members' rows may be of another execution.
 absl::StatusOr<std::vector<int64_t>> CollectRows(Requests requests) {
   const CollectiveOp& op = requests[0]->op;
-  std::vector<int64_t> rows;
-  const absl::Span<const int64_t> given = GivenRows(*requests[0]);
-  if (!given.empty()) return std::vector<int64_t>(given.begin(), given.end());
-  if (!IsUneven(op)) return rows;
+  std::vector<int64_t> rows = KnownRows(*requests[0]);
+  if (!rows.empty() || !IsUneven(op)) return rows;
   if (!ExchangesBlocks(TypeOf(op))) {
     for (const auto& request : requests) rows.push_back(request->shape.dim(0));
   } else {
@@ -131,22 +129,24 @@ SelectionRequest RequestFor(const SelectionPolicy& policy,
                             const CollTaskParams& task,
                             const CollInstanceParams& instance) {
   const CollImplDetails& details = instance.impl_details;
-  return {.type = instance.type,
-          .layout = *group.layout,
-          .group = &group,
-          .device_type = group.device_type,
-          .one_process =
-              task.num_local == group.size() || group.layout->num_tasks() == 1,
-          .delegate = policy.delegate,
-          .implementation = details.implementation,
-          .dtype = instance.dtype,
-          .merge_op = instance.merge_op,
-          .final_op = instance.final_op,
-          .uneven = !instance.rows.empty(),
-          .wants_subdivisions = !details.subdiv_offsets.empty(),
-          .num_listed_ranks = details.rank_list.size(),
-          .determinism = details.determinism,
-          .model = policy.model};
+  return {
+      .type = instance.type,
+      .layout = *group.layout,
+      .group = &group,
+      .device_type = group.device_type,
+      .one_process =
+          task.num_local == group.size() || group.layout->num_tasks() == 1,
+      .delegate = policy.delegate,
+      .implementation = details.implementation,
+      .dtype = instance.dtype,
+      .merge_op = instance.merge_op,
+      .final_op = instance.final_op,
+      .uneven = !instance.rows.empty(),
+      .recv_rows = ExchangesBlocks(instance.type) && instance.rows_are_given,
+      .wants_subdivisions = !details.subdiv_offsets.empty(),
+      .num_listed_ranks = details.rank_list.size(),
+      .determinism = details.determinism,
+      .model = policy.model};
 }
 
 absl::Status ChooseImplementation(const SelectionPolicy& policy,

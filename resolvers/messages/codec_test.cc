@@ -55,13 +55,18 @@ TEST(ControlCodecTest, ACallOfEachTypeSurvivesTheWire) {
       AllGather{.uneven = true},
       AllGather{.uneven = true, .rows = {5, 0, 1, 2}},
       ReduceScatter{},
+      ReduceScatter{.uneven = true},
+      ReduceScatter{.uneven = true, .rows = {5, 0, 1, 2}},
       Broadcast{.is_source = true},
       AllToAll{.send_rows = {5, 0, 1, 2}},
+      AllToAll{.send_rows = {5, 0, 1, 2}, .recv_rows = {0, 0, 1, 9}},
       Permute{.permutation = {3, 1, 0, 2}},
       Barrier{},
       ReduceToRoot{.root = 3},
       GatherToRoot{.root = 2},
-      ScatterFromRoot{.root = 1}};
+      GatherToRoot{.root = 2, .uneven = true, .rows = {5, 0, 1, 2}},
+      ScatterFromRoot{.root = 1},
+      ScatterFromRoot{.root = 1, .uneven = true, .rows = {5, 0, 1, 2}}};
   for (const CollectiveOp& op : ops) {
     MemberCall call = Call();
     CollectiveRequest request = *call.request;
@@ -198,6 +203,10 @@ TEST(ControlCodecTest, EveryFieldOfARequestIsChecked) {
        {"request.shape has 301 entries",
         [](auto& r) {
           for (int i = 0; i < 300; ++i) r.add_shape(1);
+        }},
+       {"request.recv_rows has 70000 entries",
+        [](auto& r) {
+          for (int i = 0; i < 70'000; ++i) r.add_recv_rows(1);
         }},
        {"request.send_rows has 70000 entries",
         [](auto& r) {
@@ -513,6 +522,15 @@ TEST(GroupCodecTest, RowsAgreeWithTheMembersOwnAndAddUp) {
   EXPECT_THAT(decode({9, 2}, 1), IsOk());
   EXPECT_THAT(decode({2, 9}, 1), IsInvalidArgument("rank 1 asks for"));
   EXPECT_THAT(decode({INT64_MAX, 2}, 1), IsInvalidArgument("range"));
+  // Each member knows balanced rows.
+  request.op = ReduceScatter{.uneven = true};
+  EXPECT_THAT(decode({1, 1}, 1), IsOk());
+  EXPECT_THAT(decode({2, 0}, 1), IsInvalidArgument("rank 1 asks for"));
+  // Rows of rank 0: what it sends, and what it receives.
+  request.op = AllToAll{.send_rows = {1, 1}, .recv_rows = {1, 1}};
+  EXPECT_THAT(decode({9, 1, 9, 0}, 1), IsOk());
+  EXPECT_THAT(decode({9, 1}, 1), IsInvalidArgument("wanted 4"));
+  EXPECT_THAT(decode({9, 1, INT64_MAX, 1}, 1), IsInvalidArgument("range"));
   // Rows that all members know may be of another execution.
   request.op = AllGather{.uneven = true, .rows = {9, 2}};
   EXPECT_THAT(decode({2, 9}, 1), IsOk());

@@ -120,6 +120,10 @@ void EncodeOp(const CollectiveOp& op, proto::Request* message) {
       message->mutable_send_rows()->Add(typed.send_rows.begin(),
                                         typed.send_rows.end());
     }
+    if constexpr (requires { typed.recv_rows; }) {
+      message->mutable_recv_rows()->Add(typed.recv_rows.begin(),
+                                        typed.recv_rows.end());
+    }
     if constexpr (requires { typed.permutation; }) {
       message->mutable_permutation()->Add(typed.permutation.begin(),
                                           typed.permutation.end());
@@ -137,6 +141,8 @@ absl::StatusOr<CollectiveOp> DecodeOp(const proto::Request& message) {
   RETURN_IF_ERROR(
       CheckCount("request.send_rows", message.send_rows_size(), kMaxGroupSize));
   RETURN_IF_ERROR(
+      CheckCount("request.recv_rows", message.recv_rows_size(), kMaxGroupSize));
+  RETURN_IF_ERROR(
       CheckCount("request.rows", message.rows_size(), kMaxGroupSize));
   RETURN_IF_ERROR(CheckCount("request.permutation", message.permutation_size(),
                              kMaxGroupSize));
@@ -151,6 +157,9 @@ absl::StatusOr<CollectiveOp> DecodeOp(const proto::Request& message) {
     }
     if constexpr (requires { typed.send_rows; }) {
       typed.send_rows = ToVector<int64_t>(message.send_rows());
+    }
+    if constexpr (requires { typed.recv_rows; }) {
+      typed.recv_rows = ToVector<int64_t>(message.recv_rows());
     }
     if constexpr (requires { typed.permutation; }) {
       typed.permutation = ToVector<int>(message.permutation());

@@ -105,31 +105,37 @@ bool Continues(const proto::MemberRange& range,
 // Returns the number of elements of CollInstanceParams::rows.
 int64_t NumRows(const CollectiveRequest& request, int64_t size) {
   if (!IsUneven(request.op)) return 0;
-  return ExchangesBlocks(TypeOf(request.op)) ? size * size : size;
+  if (!ExchangesBlocks(TypeOf(request.op))) return size;
+  return size * (GivesRows(request.op) ? 2 : size);
 }
 
-// Returns the rows that this rank has given for itself.
-std::vector<int64_t> OwnRows(const CollectiveRequest& request) {
+// Returns true if the rows that this rank has requested are in their place.
+// Rows of one execution may be of another one.
+bool HasOwnRows(const CollectiveRequest& request, int rank,
+                const std::vector<int64_t>& rows) {
+  if (GivesRows(request.op)) return true;
+  const std::vector<int64_t> known = KnownRows(request);
+  if (!known.empty()) return rows == known;
   const auto* exchange = std::get_if<AllToAll>(&request.op);
-  if (exchange != nullptr) return exchange->send_rows;
-  return {request.shape.dim(0)};
+  if (exchange == nullptr) return rows[rank] == request.shape.dim(0);
+  const std::vector<int64_t>& sent = exchange->send_rows;
+  return std::equal(sent.begin(), sent.end(),
+                    rows.begin() + rank * sent.size());
 }
 
 // Checks that each rank's rows can be added up, and that this rank's rows are
-// the request's. Rows that all members give may be of another execution.
+// the request's.
 absl::Status CheckRows(const CollectiveRequest& request, int rank,
                        const std::vector<int64_t>& rows) {
   if (rows.empty()) return absl::OkStatus();
-  const std::vector<int64_t> own = OwnRows(request);
-  const size_t per_rank = own.size();
-  if (GivenRows(request).empty() &&
-      !std::equal(own.begin(), own.end(), rows.begin() + rank * per_rank)) {
+  if (!HasOwnRows(request, rank, rows)) {
     return InvalidMessage("instance.rows differs from what rank ", rank,
                           " asks for");
   }
+  const bool is_by_rank = ExchangesBlocks(TypeOf(request.op));
   int64_t total = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (i % per_rank == 0 && per_rank > 1) total = 0;
+    if (is_by_rank && i % request.group_size == 0) total = 0;
     if (rows[i] < 0 || __builtin_add_overflow(total, rows[i], &total)) {
       return InvalidMessage("instance.rows has ", rows[i],
                             ", which is out of range");

@@ -33,6 +33,7 @@ absl::StatusOr<std::shared_ptr<const CompiledSchedule>> ScheduleCache::Get(
                        .permutation = instance.permutation,
                        .subdiv_offsets = instance.impl_details.subdiv_offsets,
                        .rank_list = instance.impl_details.rank_list,
+                       .blocks_differ = key.uneven,
                        .in_place = in_place});
   const int group_size = params.group->size();
   GroupMemory memory{.type = instance.type,

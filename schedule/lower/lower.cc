@@ -76,8 +76,8 @@ absl::Status Check(const LowerRequest& request) {
   RETURN_IF_ERROR(CheckGroup(request));
   if (!IsUneven(request.collective.op)) return absl::OkStatus();
   return absl::UnimplementedError(
-      absl::StrCat("cannot lower an ", Name(TypeOf(request.collective.op)),
-                   " in which members may differ in size"));
+      absl::StrCat("cannot lower ", Name(TypeOf(request.collective.op)),
+                   " with blocks that may differ in size"));
 }
 
 absl::StatusOr<Lowering> Begin(const LowerRequest& request) {

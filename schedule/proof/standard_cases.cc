@@ -129,6 +129,13 @@ std::vector<std::vector<int>> RankLists(const Algorithm& algorithm, int size) {
   return lists;
 }
 
+std::vector<bool> BlocksDifferModes(const Algorithm& algorithm,
+                                    CollectiveType type) {
+  const bool may_differ =
+      HasRankBlocks(type) && algorithm.traits.supports_uneven;
+  return may_differ ? std::vector<bool>{false, true} : std::vector<bool>{false};
+}
+
 std::vector<InPlace> InPlaceModes(CollectiveType type) {
   if (type == CollectiveType::kBarrier) return {InPlace::kNone};
   return {InPlace::kNone, InPlace::kAll, InPlace::kEvenRanks,
@@ -142,7 +149,7 @@ std::vector<VerifyCase> Times(const std::vector<VerifyCase>& cases,
   std::vector<VerifyCase> product;
   product.reserve(cases.size() * choices.size());
   for (const VerifyCase& request : cases) {
-    for (const Choice& choice : choices) {
+    for (const auto& choice : choices) {
       product.push_back(request);
       set(product.back(), choice);
     }
@@ -168,6 +175,10 @@ std::vector<VerifyCase> Cases(const Algorithm& algorithm,
   cases = Times(cases, RankLists(algorithm, size),
                 [](VerifyCase& request, const std::vector<int>& list) {
                   request.rank_list = list;
+                });
+  cases = Times(cases, BlocksDifferModes(algorithm, type),
+                [](VerifyCase& request, bool blocks_differ) {
+                  request.blocks_differ = blocks_differ;
                 });
   return Times(cases, InPlaceModes(type),
                [](VerifyCase& request, InPlace in_place) {

@@ -142,6 +142,7 @@ std::string ToString(const VerifyCase& request) {
   if (!request.rank_list.empty()) {
     absl::StrAppend(&text, ", ranks ", absl::StrJoin(request.rank_list, ","));
   }
+  if (request.blocks_differ) absl::StrAppend(&text, ", blocks differ");
   return absl::StrCat(text, Words(request.in_place));
 }
 
@@ -197,14 +198,13 @@ absl::StatusOr<std::vector<Schedule>> PlanAll(const Algorithm& algorithm,
   return schedules;
 }
 
-absl::StatusOr<GroupPlan> JoinPlans(const Algorithm& algorithm,
-                                    const VerifyCase& request,
+absl::StatusOr<GroupPlan> JoinPlans(const VerifyCase& request,
                                     const std::vector<Schedule>& schedules) {
   GroupMemory memory = {.type = request.type,
                         .num_ranks = request.layout.size(),
                         .root = request.root,
                         .num_chunks = schedules.front().num_chunks,
-                        .uneven = algorithm.traits.supports_uneven};
+                        .uneven = request.blocks_differ};
   for (int rank = 0; rank < memory.num_ranks; ++rank) {
     memory.in_place.push_back(IsInPlace(request.in_place, rank));
   }
@@ -214,7 +214,7 @@ absl::StatusOr<GroupPlan> JoinPlans(const Algorithm& algorithm,
 absl::StatusOr<GroupPlan> PlanGroup(const Algorithm& algorithm,
                                     const VerifyCase& request) {
   ASSIGN_OR_RETURN(const auto schedules, PlanAll(algorithm, request));
-  return JoinPlans(algorithm, request, schedules);
+  return JoinPlans(request, schedules);
 }
 
 absl::StatusOr<SymbolicRun> Symbolically(const Algorithm& algorithm,

@@ -51,8 +51,7 @@ absl::StatusOr<std::vector<Schedule>> PlanAll(
 
 // Makes a GroupPlan from the result of PlanAll(). Errors: as
 // GroupPlan::Create().
-absl::StatusOr<GroupPlan> JoinPlans(const Algorithm& algorithm,
-                                    const VerifyCase& request,
+absl::StatusOr<GroupPlan> JoinPlans(const VerifyCase& request,
                                     const std::vector<Schedule>& schedules);
 
 // Calls PlanAll() and JoinPlans().

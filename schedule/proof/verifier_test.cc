@@ -802,8 +802,8 @@ TEST(PlantedBugTest, WrongChunkSentWhereSizesDiffer) {
     if (request.rank == 1) schedule.lanes[0][0].left = Input(3);
     return schedule;
   });
-  algorithm.traits.supports_uneven = true;
-  EXPECT_THAT(Wrong(algorithm), HasSubstr("may differ in size"));
+  EXPECT_THAT(Wrong(algorithm, {.blocks_differ = true}),
+              HasSubstr("may differ in size"));
 }
 
 TEST(PlantedBugTest, OverwritingTheInputInPlace) {

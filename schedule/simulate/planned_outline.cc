@@ -146,7 +146,7 @@ absl::StatusOr<std::unique_ptr<const Outline>> PlannedOutline(
     const Algorithm& algorithm, const VerifyCase& request, int64_t max_steps) {
   ASSIGN_OR_RETURN(const auto schedules,
                    PlanAll(algorithm, request, max_steps));
-  ASSIGN_OR_RETURN(const auto plan, JoinPlans(algorithm, request, schedules));
+  ASSIGN_OR_RETURN(const auto plan, JoinPlans(request, schedules));
   ASSIGN_OR_RETURN(const auto order, CompletionOrder(plan));
   ASSIGN_OR_RETURN(const auto scratch, ScratchChunks(schedules, plan.memory()));
   const std::vector<int> depths = StepDepths(plan, order);

@@ -36,6 +36,7 @@
 namespace tutti {
 namespace tasks_grpc_test {
 
+using testing::Each;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -186,6 +187,111 @@ TEST_F(EndedStepGrpcTest, NorWhereItsGroupsWereNotSettledBefore) {
 }
 
 constexpr int kNumRanks = 3;
+
+// Executions of one instance in which every member gives the rows.
+class GivenRowsGrpcTest : public testing::Test {
+ protected:
+  using Rows = std::vector<int64_t>;
+
+  void SetUp() override {
+    auto runtimes = JoinedGrpcTasks(kTasks, environment_.get());
+    ASSERT_THAT(runtimes, IsOk());
+    runtimes_ = *std::move(runtimes);
+  }
+
+  // Calls on all tasks in a step of its own. Inputs hold the task's number plus
+  // one.
+  std::vector<absl::Status> Run(
+      const std::function<std::pair<CollectiveOp, int64_t>(int task)>& op_of) {
+    ++step_;
+    std::deque<Call> calls(kTasks);
+    for (int task = 0; task < kTasks; ++task) {
+      auto [op, rows] = op_of(task);
+      auto request = std::make_shared<CollectiveRequest>();
+      request->group_key = 1;
+      request->group_size = kTasks;
+      request->instance_key = static_cast<InstanceKey>(op.index());
+      request->op = std::move(op);
+      request->shape = TensorShape::Vector(rows);
+      Tensor input = *Tensor::Allocate(request->dtype, request->shape);
+      std::fill_n(reinterpret_cast<float*>(input.mutable_data()), rows,
+                  static_cast<float>(task + 1));
+      Call& call = calls[task];
+      runtimes_[task]->manager().FindOrCreate(step_)->ExecuteAsync(
+          {.device = runtimes_[task]->devices()[0],
+           .request = request,
+           .input = std::move(input),
+           .output = &call.output,
+           .deadline = environment_.get().clock->Now() + absl::Seconds(60)},
+          [&call](absl::Status status) {
+            call.status = std::move(status);
+            call.ended.DecrementCount();
+          });
+    }
+    std::vector<absl::Status> ends;
+    outputs_.assign(kTasks, {});
+    for (int task = 0; task < kTasks; ++task) {
+      calls[task].ended.Wait();
+      ends.push_back(calls[task].status);
+      const Tensor& output = calls[task].output;
+      const auto* const begin = reinterpret_cast<const float*>(output.data());
+      outputs_[task].assign(begin, begin + output.num_elements());
+    }
+    return ends;
+  }
+
+  const DefaultEnvironment environment_;
+  std::vector<std::unique_ptr<ClusterRuntime>> runtimes_;
+  int64_t step_ = 0;
+  std::vector<std::vector<float>> outputs_;  // By task.
+};
+
+TEST_F(GivenRowsGrpcTest, AReduceScatterHasOtherRowsInEachExecution) {
+  for (const Rows& rows : std::vector<Rows>{{2, 0, 1}, {0, 40'000, 3}}) {
+    EXPECT_THAT(Run([&](int) {
+                  return std::pair(
+                      CollectiveOp(ReduceScatter{.uneven = true, .rows = rows}),
+                      rows[0] + rows[1] + rows[2]);
+                }),
+                Each(IsOk()));
+    for (int task = 0; task < kTasks; ++task) {
+      EXPECT_EQ(outputs_[task], std::vector<float>(rows[task], 6));
+    }
+  }
+  // Task 2 takes itself for larger, the others do not.
+  EXPECT_THAT(Run([&](int task) {
+                return std::pair(
+                    CollectiveOp(ReduceScatter{
+                        .uneven = true, .rows = {1, 1, task == 2 ? 3 : 2}}),
+                    task == 2 ? int64_t{5} : int64_t{4});
+              }),
+              Each(IsInvalidArgument("bytes")));
+}
+
+TEST_F(GivenRowsGrpcTest, AnAllToAllHasOtherRowsInEachExecution) {
+  for (const Rows& rows : std::vector<Rows>{{1, 2, 0}, {0, 3, 50'000}}) {
+    // A task sends every task rows[its number].
+    EXPECT_THAT(Run([&](int task) {
+                  return std::pair(
+                      CollectiveOp(AllToAll{.send_rows = Rows(3, rows[task]),
+                                            .recv_rows = rows}),
+                      3 * rows[task]);
+                }),
+                Each(IsOk()));
+    std::vector<float> wanted(rows[0], 1);
+    wanted.insert(wanted.end(), rows[1], 2);
+    wanted.insert(wanted.end(), rows[2], 3);
+    EXPECT_THAT(outputs_, Each(wanted));
+  }
+  // Task 0 expects nothing from task 1, which sends something.
+  EXPECT_THAT(Run([&](int task) {
+                return std::pair(CollectiveOp(AllToAll{
+                                     .send_rows = Rows(3, 1),
+                                     .recv_rows = {1, task == 0 ? 0 : 1, 1}}),
+                                 int64_t{3});
+              }),
+              Each(IsInvalidArgument("rank 1 to rank 0", "bytes")));
+}
 
 class NamedTensorsGrpcTest : public testing::Test {
  protected:

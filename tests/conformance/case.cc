@@ -130,21 +130,31 @@ int64_t SumOfBlocks(int num_ranks, Block block) {
   return sum;
 }
 
+AllToAll ExchangeOf(const Case& c, int rank) {
+  const int n = c.grid.size();
+  AllToAll op;
+  for (int peer = 0; peer < n && !c.rows.empty(); ++peer) {
+    op.send_rows.push_back(c.rows[rank * n + peer]);
+    if (c.gives_rows) op.recv_rows.push_back(c.rows[peer * n + rank]);
+  }
+  return op;
+}
+
 CollectiveOp OpOf(const Case& c, int rank) {
+  const bool uneven = !c.rows.empty();
+  const std::vector<int64_t> rows =
+      c.gives_rows ? c.rows : std::vector<int64_t>();
   switch (c.type) {
     case CollectiveType::kAllReduce:
       return AllReduce();
     case CollectiveType::kAllGather:
-      return AllGather{.uneven = !c.rows.empty()};
+      return AllGather{.uneven = uneven, .rows = rows};
     case CollectiveType::kReduceScatter:
-      return ReduceScatter();
+      return ReduceScatter{.uneven = uneven, .rows = rows};
     case CollectiveType::kBroadcast:
       return Broadcast{.is_source = rank == c.root};
-    case CollectiveType::kAllToAll: {
-      const int n = c.rows.empty() ? 0 : c.grid.size();
-      const auto first = c.rows.begin() + rank * n;
-      return AllToAll{.send_rows = {first, first + n}};
-    }
+    case CollectiveType::kAllToAll:
+      return ExchangeOf(c, rank);
     case CollectiveType::kPermute:
       return Permute{.permutation = c.permutation};
     case CollectiveType::kBarrier:
@@ -152,9 +162,9 @@ CollectiveOp OpOf(const Case& c, int rank) {
     case CollectiveType::kReduce:
       return ReduceToRoot{.root = c.root};
     case CollectiveType::kGather:
-      return GatherToRoot{.root = c.root};
+      return GatherToRoot{.root = c.root, .uneven = uneven, .rows = rows};
     case CollectiveType::kScatter:
-      return ScatterFromRoot{.root = c.root};
+      return ScatterFromRoot{.root = c.root, .uneven = uneven, .rows = rows};
   }
   return AllReduce();
 }
@@ -207,7 +217,8 @@ std::string ToString(const Case& c) {
     absl::StrAppend(&text, ", rows of ", c.row_elements);
   }
   if (!c.rows.empty()) {
-    absl::StrAppend(&text, ", rows ", absl::StrJoin(c.rows, ","));
+    absl::StrAppend(&text, c.gives_rows ? ", given" : ",", " rows ",
+                    absl::StrJoin(c.rows, ","));
   }
   if (HasRoot(c.type)) absl::StrAppend(&text, ", root ", c.root);
   if (!c.permutation.empty()) {
@@ -237,8 +248,9 @@ bool IsInPlace(const Case& c, int rank) {
 
 int64_t BlockElements(const Case& c, int from, int to) {
   if (c.rows.empty()) return c.length * c.row_elements;
-  const int index = IsGather(c.type) ? from : from * c.grid.size() + to;
-  return c.rows[index] * c.row_elements;
+  if (IsGather(c.type)) return c.rows[from] * c.row_elements;
+  if (IsScatter(c.type)) return c.rows[to] * c.row_elements;
+  return c.rows[from * c.grid.size() + to] * c.row_elements;
 }
 
 int64_t InputElements(const Case& c, int rank) {
@@ -251,15 +263,14 @@ int64_t InputElements(const Case& c, int rank) {
 
 int64_t OutputElements(const Case& c, int rank) {
   if (c.type == CollectiveType::kBarrier) return 0;
-  if (!HasBlocks(c.type) || IsScatter(c.type)) {
-    return c.length * c.row_elements;
-  }
+  if (!HasBlocks(c.type)) return c.length * c.row_elements;
+  if (IsScatter(c.type)) return BlockElements(c, rank, rank);
   return SumOfBlocks(c.grid.size(),
                      [&](int from) { return BlockElements(c, from, rank); });
 }
 
 int64_t OwnBlockBegin(const Case& c, int rank) {
-  return SumOfBlocks(rank, [&](int r) { return BlockElements(c, r, 0); });
+  return SumOfBlocks(rank, [&](int r) { return BlockElements(c, r, r); });
 }
 
 TensorShape ShapeOf(const Case& c, int64_t num_elements) {

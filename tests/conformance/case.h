@@ -54,6 +54,10 @@ struct Case {
   // Rows of blocks that differ, as CollInstanceParams::rows; replaces `length`.
   std::vector<int64_t> rows;
 
+  // Members give the rows themselves, each as far as it has to know them. Else
+  // they exchange them, or where the input is cut the rows are balanced.
+  bool gives_rows = false;
+
   int64_t row_elements = 1;
   int root = 0;                  // Where HasRoot(type).
   std::vector<int> permutation;  // Permute only.

@@ -289,15 +289,14 @@ std::vector<std::pair<MergeOp, FinalOp>> Ops(const ImplementationTraits& traits,
   return ops;
 }
 
-// rows[from] or rows[from * n + to]: between 0 and `most`, without a pattern.
+// rows[rank] or rows[from * n + to]: between 0 and `most`, without a pattern.
 std::vector<int64_t> UnevenRows(CollectiveType type, int size, int64_t most,
                                 bool symmetric) {
   std::mt19937 random(1);
   const auto row_count = [&] {
     return static_cast<int64_t>(random() % 4) * most / 3;
   };
-  std::vector<int64_t> rows(type == CollectiveType::kAllGather ? size
-                                                               : size * size);
+  std::vector<int64_t> rows(ExchangesBlocks(type) ? size * size : size);
   std::generate(rows.begin(), rows.end(), row_count);
   for (int from = 0; symmetric && from < size; ++from) {
     for (int to = 0; to < from; ++to) {
@@ -307,19 +306,39 @@ std::vector<int64_t> UnevenRows(CollectiveType type, int size, int64_t most,
   return rows;
 }
 
+// Rows that differ by at most one, the larger ones first.
+std::vector<int64_t> BalancedRows(int size, int64_t total) {
+  std::vector<int64_t> rows(size, total / size);
+  for (int rank = 0; rank < total % size; ++rank) ++rows[rank];
+  return rows;
+}
+
+// Whether members give their rows. Rows that nobody gives are exchanged, or
+// balanced.
+Dimension GivenRowsChoices(const ImplementationTraits& traits,
+                           CollectiveType type) {
+  const bool may_give = !ExchangesBlocks(type) || traits.supports_recv_rows;
+  return {may_give ? 2 : 1, [type](Case& c, int gives_rows) {
+            const int size = c.grid.size();
+            c.gives_rows = gives_rows != 0;
+            if (!c.gives_rows && OutputIsOwnBlock(type)) {
+              c.rows = BalancedRows(size, c.rows[0] + size + size / 2);
+            }
+          }};
+}
+
 std::vector<Case> UnevenCases(const ImplementationTraits& traits,
                               const Case& simplest, Tier tier) {
   const CollectiveType type = simplest.type;
   const int size = simplest.grid.size();
-  const bool exchanges = type == CollectiveType::kAllToAll;
-  if (!traits.supports_uneven ||
-      (type != CollectiveType::kAllGather && !exchanges)) {
-    return {};
-  }
+  const bool exchanges = ExchangesBlocks(type);
+  if (!traits.supports_uneven || !HasRankBlocks(type)) return {};
   std::vector<Dimension> dimensions = {
-      DimensionOf(std::vector<int64_t>{3, 999}, [=](Case& c, int64_t most) {
-        c.rows = UnevenRows(type, size, most, /*symmetric=*/false);
-      })};
+      DimensionOf(std::vector<int64_t>{3, 999},
+                  [=](Case& c, int64_t most) {
+                    c.rows = UnevenRows(type, size, most, /*symmetric=*/false);
+                  }),
+      GivenRowsChoices(traits, type)};
   // An exchange in place needs equal counts in both directions.
   if (exchanges) {
     dimensions.push_back({2, [=](Case& c, int symmetric) {

@@ -35,6 +35,7 @@ absl::StatusOr<const SymbolicRun*> RunOf(const Algorithm& algorithm,
       .root = c.root,
       .permutation = c.permutation,
       .subdiv_offsets = SubdivOffsetsOf(algorithm, c),
+      .blocks_differ = !c.rows.empty(),
       .in_place = c.in_place,
   };
   const std::string key =
@@ -164,9 +165,10 @@ class ChunkArithmetic {
       return Cut(InputElements(case_, 0), num_chunks_, chunk);
     }
     const int pieces = num_chunks_ / case_.grid.size();
-    const int64_t block = BlockElements(case_, 0, 0);
-    Range range = Cut(block, pieces, chunk % pieces);
-    range.begin += chunk / pieces * block;
+    const int block = chunk / pieces;
+    Range range =
+        Cut(BlockElements(case_, block, block), pieces, chunk % pieces);
+    range.begin += OwnBlockBegin(case_, block);
     return range;
   }
 
@@ -272,7 +274,7 @@ absl::Status Expectation::SetReduced(const ImplementationUnderTest& under_test,
   for (int rank = 0; rank < c.grid.size(); ++rank) {
     if (!HasOutput(c.type, rank, c.root)) continue;
     const int64_t size = OutputElements(c, rank);
-    const int64_t begin = HasBlocks(c.type) ? rank * size : 0;
+    const int64_t begin = HasBlocks(c.type) ? OwnBlockBegin(c, rank) : 0;
     outputs_[rank] = {Part(c, folded_, begin, size)};
   }
   return absl::OkStatus();
@@ -285,7 +287,7 @@ void Expectation::SetMoved(const Case& c, int rank) {
       output = {input(c.root)};
       break;
     case CollectiveType::kScatter:
-      output = {Part(c, input(c.root), rank * OutputElements(c, rank),
+      output = {Part(c, input(c.root), OwnBlockBegin(c, rank),
                      OutputElements(c, rank))};
       break;
     case CollectiveType::kPermute: {

@@ -39,8 +39,7 @@ TEST_P(TraitsTest, SayWhatTheImplementationIsAndDoes) {
 TEST_P(TraitsTest, OnlyWhatCanBeUnevenClaimsToSupportIt) {
   if (!traits().supports_uneven) return;
   EXPECT_THAT(traits().collectives,
-              testing::Contains(testing::AnyOf(CollectiveType::kAllGather,
-                                               CollectiveType::kAllToAll)));
+              testing::Contains(testing::Truly(HasRankBlocks)));
 }
 
 TEST_P(TraitsTest, SubdivisionsComeWithAFunctionThatChoosesThem) {

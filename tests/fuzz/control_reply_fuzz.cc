@@ -30,7 +30,8 @@ const std::vector<CollectiveRequest>& Requests() {
              AllReduce{}, AllGather{.uneven = true}, Broadcast{},
              AllToAll{.send_rows = {1, 2, 0, 1}},
              Permute{.permutation = {3, 1, 0, 2}}, Barrier{},
-             GatherToRoot{.root = 2}}) {
+             GatherToRoot{.root = 2}, ReduceScatter{.uneven = true},
+             AllToAll{{1, 2, 0, 1}, {0, 2, 5, 1}}}) {
       CollectiveRequest request;
       request.group_key = 4;
       request.group_size = kSize;
@@ -203,6 +204,8 @@ std::vector<std::string> FuzzSeeds() {
       instance.rows = {1, 1, 1, 1, 1, 2, 0, 1, 0, 0, 3, 1, 1, 1, 1, 1};
     }
     if (i == 6) instance.root = 2;
+    if (i == 7) instance.rows = {1, 1, 1, 1};
+    if (i == 8) instance.rows = {4, 0, 0, 0, 4, 1, 1, 1};
     proto::ControlReply reply;
     proto::Settled& settled =
         *reply.mutable_complete_params()->mutable_settled();

@@ -164,9 +164,9 @@ std::vector<std::string> FuzzSeeds() {
                                 .unit = "0000:1B:00.0"};
   const std::vector<CollectiveOp> ops = {AllReduce{},
                                          AllGather{.uneven = true},
-                                         ReduceScatter{},
+                                         ReduceScatter{.uneven = true},
                                          Broadcast{.is_source = true},
-                                         AllToAll{.send_rows = {5, 0, 1, 2}},
+                                         AllToAll{{5, 0, 1, 2}, {0, 0, 1, 4}},
                                          Permute{.permutation = {3, 1, 0, 2}},
                                          Barrier{},
                                          ReduceToRoot{.root = 3},

@@ -64,6 +64,25 @@ TEST_F(MpiCollectivesTest, ReduceScatterGivesEachItsBlock) {
   }
 }
 
+TEST_F(MpiCollectivesTest, ReduceScatterGivesEachAnyNumberOfRows) {
+  std::vector<int64_t> rows;
+  for (int r = 0; r < size(); ++r) rows.push_back((r * 3 + 2) % 7);
+  rows.back() = 0;
+  const int64_t total = std::accumulate(rows.begin(), rows.end(), int64_t{0});
+  const int64_t begin =
+      std::accumulate(rows.begin(), rows.begin() + rank(), int64_t{0});
+  for (const bool in_place : {false, true}) {
+    Call call =
+        CallOf("MpiReduceScatter", ReduceScatter{.uneven = true, .rows = rows},
+               DType::kInt32, *TensorShape::Create({total, 11}));
+    if (in_place) {
+      call.output = *call.input.Slice(begin, begin + rows[rank()]);
+    }
+    RunAndCheck(call, [&](int64_t i) { return SumOf(i + 11 * begin); });
+    EXPECT_EQ(call.output.num_elements(), 11 * rows[rank()]);
+  }
+}
+
 TEST_F(MpiCollectivesTest, GatherGivesAllEveryBlock) {
   for (const DType dtype : kAllDTypes) {
     for (const int64_t count : kCounts) {

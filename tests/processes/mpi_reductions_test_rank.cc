@@ -104,6 +104,14 @@ TEST_F(MpiCollectivesTest, CustomMergeOpsAreRunByMpi) {
         CallOf("MpiReduceScatter", ReduceScatter(), DType::kInt32, blocks);
     scatter.request.merge_op = call.request.merge_op;
     RunAndCheck(scatter, [&](int64_t i) { return SumOf(i + count * rank()); });
+
+    // Balanced: the first ranks have one element more, if any.
+    const int64_t total = count * size() + (size() - 1);
+    Call uneven = CallOf("MpiReduceScatter", ReduceScatter{.uneven = true},
+                         DType::kInt32, TensorShape::Vector(total));
+    uneven.request.merge_op = call.request.merge_op;
+    const int64_t begin = (count + 1) * rank();
+    RunAndCheck(uneven, [&](int64_t i) { return SumOf(begin + i); });
   }
 }
 

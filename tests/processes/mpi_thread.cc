@@ -134,6 +134,14 @@ int MPI_Ireduce_scatter_block(const void* from, void* into, int count,
                                     request);
 }
 
+int MPI_Ireduce_scatter(const void* from, void* into, const int counts[],
+                        MPI_Datatype type, MPI_Op op, MPI_Comm communicator,
+                        MPI_Request* request) {
+  tutti::CheckMpiThread("MPI_Ireduce_scatter");
+  return PMPI_Ireduce_scatter(from, into, counts, type, op, communicator,
+                              request);
+}
+
 int MPI_Iallgather(const void* from, int send_count, MPI_Datatype send_type,
                    void* into, int count, MPI_Datatype type,
                    MPI_Comm communicator, MPI_Request* request) {

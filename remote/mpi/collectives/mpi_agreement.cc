@@ -269,8 +269,8 @@ absl::Status MpiAgreement::CheckRows(const MpiPart& own, const Ready& others) {
   for (size_t rank = 1; rank < own.tasks().size(); ++rank) {
     if (others.members.at(own.tasks()[rank]).rows_digest == wanted) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "all_gather, group ", own.key().group, ", instance ",
-        own.key().instance, ": rank ", rank, " gives other rows than rank 0"));
+        "group ", own.key().group, ", instance ", own.key().instance, ": rank ",
+        rank, " gives other rows than rank 0"));
   }
   return absl::OkStatus();
 }

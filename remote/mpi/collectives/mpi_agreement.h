@@ -50,7 +50,7 @@ namespace tutti {
 //
 // "Ready" says whether the member's input is its output, "begin" whether any
 // member's is: MPI requires that all reduce in place, or none. "Ready" also has
-// a digest of the rows that the member gives (AllGather::rows). If digests
+// a digest of the rows that the member gives (GivesRows()). If digests
 // differ, the leader says withdrawn to all, with the reason.
 //
 // Pure except for its callbacks. For one thread, except for Awaited(). No task

@@ -56,7 +56,8 @@ REGISTER_COLLECTIVE(MpiBroadcast,
                         MpiTraits("MPI_Ibcast", {CollectiveType::kBroadcast})));
 REGISTER_COLLECTIVE(MpiReduceScatter,
                     Implemented<MpiImplementation>(MpiTraits(
-                        "MPI_Ireduce_scatter_block, with our arithmetic",
+                        "MPI_Ireduce_scatter_block and MPI_Ireduce_scatter, "
+                        "with our arithmetic",
                         {CollectiveType::kReduceScatter})));
 REGISTER_COLLECTIVE(MpiAllToAll, Implemented<MpiImplementation>(
                                      MpiTraits("MPI_Ialltoall, MPI_Ialltoallv",

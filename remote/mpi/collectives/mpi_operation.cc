@@ -75,8 +75,10 @@ absl::Status MpiOperation::Check(const CollInstanceParams& instance,
       return absl::InvalidArgumentError(
           absl::StrCat("MPI is not asked for ", Name(instance.type)));
   }
-  // Ranks have the same shapes unless rows differ by rank.
-  const int num_different = instance.rows.empty() ? 1 : group_size;
+  // Ranks have the same shapes unless rows differ by rank. Reduced blocks are
+  // parts of inputs of one shape.
+  const bool is_same = instance.rows.empty() || OutputIsOwnBlock(instance.type);
+  const int num_different = is_same ? 1 : group_size;
   for (int rank = 0; rank < num_different; ++rank) {
     ASSIGN_OR_RETURN(const auto input, InputShape(instance, group_size, rank));
     ASSIGN_OR_RETURN(const auto output,
@@ -130,14 +132,27 @@ absl::Status MpiOperation::Allocate() {
     return AllocateBytes(context_.input.size_bytes(), input_copy_);
   }
   if (!uses_packs()) return absl::OkStatus();
-  const int num_blocks =
-      instance().type == CollectiveType::kReduceScatter ? size() : 1;
-  const size_t block_bytes =
-      MpiMerge::NumPacks(context_.input.num_elements() / num_blocks) *
-      MpiMerge::PackBytes(instance().dtype);
-  const absl::Status status =
-      AllocateBytes(block_bytes * num_blocks, input_packs_);
-  return status.ok() ? AllocateBytes(block_bytes, output_packs_) : status;
+  const size_t pack_bytes = MpiMerge::PackBytes(instance().dtype);
+  int64_t num_packs = 0;
+  for (const int64_t block : BlockElements()) {
+    num_packs += MpiMerge::NumPacks(block);
+  }
+  const int64_t num_results = is_whole_reduction()
+                                  ? context_.input.num_elements()
+                                  : context_.output.num_elements();
+  RETURN_IF_ERROR(AllocateBytes(num_packs * pack_bytes, input_packs_));
+  return AllocateBytes(MpiMerge::NumPacks(num_results) * pack_bytes,
+                       output_packs_);
+}
+
+std::vector<int64_t> MpiOperation::BlockElements() const {
+  if (is_whole_reduction()) return {context_.input.num_elements()};
+  const int64_t row = RowElements(instance().shape);
+  std::vector<int64_t> blocks;
+  for (int rank = 0; rank < size(); ++rank) {
+    blocks.push_back(BlockRows(instance(), size(), rank, rank) * row);
+  }
+  return blocks;
 }
 
 std::vector<MPI_Request> MpiOperation::Start(MPI_Comm communicator,
@@ -146,11 +161,11 @@ std::vector<MPI_Request> MpiOperation::Start(MPI_Comm communicator,
   switch (instance().type) {
     case CollectiveType::kAllReduce:
     case CollectiveType::kReduce:
-      PrepareReduction(merges, /*num_blocks=*/1);
+      PrepareReduction(merges);
       Reduce(communicator, any_in_place, ring);
       break;
     case CollectiveType::kReduceScatter:
-      PrepareReduction(merges, size());
+      PrepareReduction(merges);
       ReduceScatter(communicator);
       break;
     case CollectiveType::kAllGather:
@@ -165,18 +180,21 @@ std::vector<MPI_Request> MpiOperation::Start(MPI_Comm communicator,
   return std::move(requests_);
 }
 
-void MpiOperation::PrepareReduction(MpiMerges* merges, int num_blocks) {
+void MpiOperation::PrepareReduction(MpiMerges* merges) {
   merge_ = merges->For(instance().dtype, instance().merge_op);
-  const int64_t num_elements = context_.input.num_elements();
-  num_units_ = num_elements;
-  if (!uses_packs()) return;
-  const int64_t block = num_elements / num_blocks;
-  const int64_t packs = MpiMerge::NumPacks(block);
-  const size_t pack_bytes = merge_->pack_bytes();
-  num_units_ = packs * num_blocks;
-  for (int i = 0; i < num_blocks; ++i) {
-    merge_->Pack(input_ + i * block * element_bytes_, block,
-                 input_packs_.mutable_data() + i * packs * pack_bytes);
+  const std::byte* from = input_;
+  for (const int64_t block : BlockElements()) {
+    const int64_t units = uses_packs() ? MpiMerge::NumPacks(block) : block;
+    if (uses_packs()) {
+      merge_->Pack(
+          from, block,
+          input_packs_.mutable_data() + num_units_ * merge_->pack_bytes());
+      from += block * element_bytes_;
+    }
+    if (!is_whole_reduction()) {
+      AddBlock(units, receive_counts_, receive_offsets_);
+    }
+    num_units_ += units;
   }
 }
 
@@ -225,9 +243,14 @@ void MpiOperation::ReduceScatter(MPI_Comm communicator) {
   const bool packs = uses_packs();
   const std::byte* from = packs ? input_packs_.data() : InputToRead();
   std::byte* into = packs ? output_packs_.mutable_data() : output_;
-  MPI_Ireduce_scatter_block(from, into, static_cast<int>(num_units_ / size()),
-                            merge_->type(), MpiMerge::Operation(), communicator,
-                            NewRequest());
+  if (instance().rows.empty()) {
+    MPI_Ireduce_scatter_block(from, into, receive_counts_[0], merge_->type(),
+                              MpiMerge::Operation(), communicator,
+                              NewRequest());
+  } else {
+    MPI_Ireduce_scatter(from, into, receive_counts_.data(), merge_->type(),
+                        MpiMerge::Operation(), communicator, NewRequest());
+  }
 }
 
 void MpiOperation::Gather(MPI_Comm communicator) {

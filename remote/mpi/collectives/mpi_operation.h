@@ -102,9 +102,12 @@ class MpiOperation {
   // Returns true where MPI would read and write the same memory.
   bool copies_input() const;
 
-  // Prepares units of the whole input, or of one of `num_blocks` equal blocks.
-  // A unit is an element or a pack.
-  void PrepareReduction(MpiMerges* merges, int num_blocks);
+  // Returns the sizes of the blocks of the input: one for each rank, or one in
+  // all.
+  std::vector<int64_t> BlockElements() const;
+
+  // Prepares the units of the blocks. A unit is an element or a pack.
+  void PrepareReduction(MpiMerges* merges);
   void Reduce(MPI_Comm communicator, bool any_in_place, MpiRing* ring);
   void ReduceScatter(MPI_Comm communicator);
   void Gather(MPI_Comm communicator);

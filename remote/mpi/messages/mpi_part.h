@@ -37,7 +37,7 @@ class MpiPart {
   // Returns whether the member's input is its output.
   virtual bool is_in_place() const = 0;
 
-  // Returns a digest of the rows that the member gives (AllGather::rows), or 0
+  // Returns a digest of the rows that the member gives (GivesRows()), or 0
   // if it gives none. All members must have the same digest.
   virtual uint64_t rows_digest() const = 0;
 
