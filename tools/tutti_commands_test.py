@@ -76,6 +76,16 @@ class RunTest(ToolTest):
         uneven = [array[:rank] for rank, array in enumerate(arrays_of(4, (5, 2)))]
         self.assert_outputs(self.run_collective(uneven, "all_gather"),
                             [np.concatenate(uneven)] * 4)
+        self.assert_outputs(
+            self.run_collective(uneven, "gather", "--root", 3),
+            {3: np.concatenate(uneven)})
+        arrays = arrays_of(4, (6, 2))
+        self.assert_outputs(
+            self.run_collective(arrays, "reduce_scatter", "--uneven"),
+            np.array_split(sum(arrays), 4))
+        self.assert_outputs(
+            self.run_collective(arrays, "scatter", "--root", 1, "--uneven"),
+            np.array_split(arrays[1], 4))
 
     def test_bool_is_moved(self):
         arrays = [array > 4 for array in arrays_of(2, 5, "int8")]

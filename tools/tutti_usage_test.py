@@ -61,6 +61,7 @@ run all_reduce FILES --rank-list 0,3 => --rank-list: [0,3] does not list ranks o
 run all_reduce FILES --rank-list 1,0,1 => --rank-list: [1,0,1] does not list ranks of a group of 3: 1 stands twice
 run all_reduce FILES --rank-list 0,x => --rank-list
 run all_reduce FILES --watch=false => --watch takes no value
+run all_gather FILES --uneven => --uneven does not go with all_gather, only with reduce_scatter, scatter
 run broadcast FILES --root 3 => --root 3 is no rank of a group of 3; wanted 0 to 2
 run broadcast FILES --root -1
 run reduce FILES --root x => --root: "x" is no whole number from 0 to 65535

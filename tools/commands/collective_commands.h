@@ -25,6 +25,7 @@ struct RunOptions {
   int groups = 1;
   std::optional<int> devices;
   int tasks = 1;
+  bool uneven = false;  // Balances rows that the ranks do not divide.
   std::string algorithm;
   ChoiceOptions choice;
   std::optional<double> deadline_seconds;

@@ -643,6 +643,27 @@ TEST(RunPlanTest, AnAllGatherMayDifferInTheFirstDimensionAlone) {
   ErrorOf(settings, Files({Floats({}), Floats({1})}), 1);
 }
 
+TEST(RunPlanTest, AGatherMayDifferInTheFirstDimensionAlone) {
+  const RunSettings settings = {
+      .spec = {.type = CollectiveType::kGather, .root = 1}};
+  const auto plan = PlanRun(settings, Files({Floats({3, 2}), Floats({0, 2})}));
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(plan->ranks[0].request.op,
+            CollectiveOp(GatherToRoot{.root = 1, .uneven = true}));
+  ErrorOf(settings, Files({Floats({3, 2}), Floats({3, 3})}), 1);
+}
+
+TEST(RunPlanTest, AScatterIsUnevenIfAskedFor) {
+  const std::vector<InputFile> files = Files({Floats({3, 2}), Floats({3, 2})});
+  RunSettings settings = {.spec = {.type = CollectiveType::kReduceScatter}};
+  EXPECT_THAT(ErrorOf(settings, files, 1), HasSubstr("not divisible"));
+  settings.uneven = true;
+  const auto plan = PlanRun(settings, files);
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(plan->ranks[1].request.op,
+            CollectiveOp(ReduceScatter{.uneven = true}));
+}
+
 TEST(RunPlanTest, AnEvenAllGatherIsNotCalledUneven) {
   const auto plan =
       PlanRun({.spec = {.type = CollectiveType::kAllGather}}, Alike(2));

@@ -74,7 +74,7 @@ bool DifferOnlyInFirstDim(const TensorShape& a, const TensorShape& b) {
 // Checks that the inputs of one group fit together.
 absl::Status CheckAlike(CollectiveType type,
                         absl::Span<const InputFile> files) {
-  const bool may_be_uneven = type == CollectiveType::kAllGather;
+  const bool may_be_uneven = InputIsOwnBlock(type);
   for (const InputFile& file : files) {
     const NpyHeader& first = files[0].header;
     const bool same_shape =
@@ -105,13 +105,21 @@ struct GroupFiles {
   bool uneven = false;
 };
 
+void SetUneven(CollectiveOp& op) {
+  std::visit(
+      [](auto& typed) {
+        if constexpr (requires { typed.uneven; }) typed.uneven = true;
+      },
+      op);
+}
+
 PlannedRank PlanRank(const RunSettings& settings, const GroupFiles& group,
                      int group_size, int rank) {
   const CollectiveSpec& spec = settings.spec;
   const int file = group.one_per_rank ? rank : 0;
   PlannedRank planned;
   planned.request = RequestOf(spec, group_size, rank);
-  if (group.uneven) planned.request.op = AllGather{.uneven = true};
+  if (group.uneven) SetUneven(planned.request.op);
   if (!group.files.empty()) {
     planned.request.dtype = group.files[file].header.dtype;
     planned.request.shape = group.files[file].header.shape;
@@ -140,7 +148,7 @@ absl::Status PlanGroup(const RunSettings& settings, int group_key,
                        GroupFiles group, RunPlan* plan) {
   RETURN_IF_ERROR(CheckAlike(settings.spec.type, group.files));
   group.one_per_rank = static_cast<int>(group.files.size()) == plan->group_size;
-  group.uneven = AreUneven(group.files);
+  group.uneven = settings.uneven || AreUneven(group.files);
   for (int rank = 0; rank < plan->group_size; ++rank) {
     PlannedRank planned = PlanRank(settings, group, plan->group_size, rank);
     planned.request.group_key = group_key;

@@ -27,6 +27,7 @@ struct RunSettings {
   // a cluster.
   std::optional<int> tasks_of_cluster;
 
+  bool uneven = false;    // reduce_scatter, scatter: balanced blocks.
   std::string algorithm;  // Empty: library's choice.
   // Lowest level accepted.
   Determinism determinism = Determinism::kNotGuaranteed;
@@ -51,8 +52,9 @@ struct RunPlan {
 //
 // Errors: UsageError if files, groups and devices do not fit each other or the
 // collective; INVALID_ARGUMENT naming two files and their contents if ranks of
-// one group differ in dtype or shape (all_gather may differ in the first
-// dimension), or naming one file with an array that the collective cannot take.
+// one group differ in dtype or shape (all_gather and gather may differ in the
+// first dimension), or naming one file with an array that the collective cannot
+// take.
 absl::StatusOr<RunPlan> PlanRun(const RunSettings& settings,
                                 const std::vector<InputFile>& files);
 
