@@ -104,8 +104,7 @@ struct RandomCall {
         {Determinism::kByRankOrder, Determinism::kFixedLayout,
          Determinism::kNotGuaranteed},
         random);
-    is_uneven = is_true() && (type == CollectiveType::kAllGather ||
-                              type == CollectiveType::kAllToAll);
+    is_uneven = is_true() && HasRankBlocks(type);
     gives_rows = is_true();
     matrix.assign(static_cast<size_t>(size), Rows(static_cast<size_t>(size)));
     for (Rows& sent : matrix) {
@@ -116,6 +115,14 @@ struct RandomCall {
     // In place, each rank sends what it receives.
     for (size_t a = 0; a < matrix.size() && is_in_place; ++a) {
       for (size_t b = 0; b < a; ++b) matrix[a][b] = matrix[b][a];
+    }
+    for (const Rows& sent : matrix) blocks.push_back(sent[0]);
+    if (is_uneven && !gives_rows && OutputIsOwnBlock(type)) {  // Balanced.
+      const int total = rows * size + root;
+      for (int rank = 0; rank < size; ++rank) {
+        blocks[static_cast<size_t>(rank)] =
+            total / size + (rank < total % size ? 1 : 0);
+      }
     }
     permutation.resize(static_cast<size_t>(size));
     std::iota(permutation.begin(), permutation.end(), 0);
@@ -129,13 +136,6 @@ struct RandomCall {
                         gives_rows ? " given rows, " : ", ", Name(determinism));
   }
 
-  // Rows that each rank contributes to a gather.
-  Rows Contributions() const {
-    Rows counts;
-    for (const Rows& sent : matrix) counts.push_back(sent[0]);
-    return counts;
-  }
-
   CollectiveType type = CollectiveType::kAllReduce;
   ReductionKind kind = ReductionKind::kSum;
   DType dtype = DType::kFloat32;
@@ -146,6 +146,7 @@ struct RandomCall {
   bool gives_rows = false;
   Determinism determinism = Determinism::kNotGuaranteed;
   std::vector<Rows> matrix;  // matrix[a][b] rows go from rank a to rank b.
+  Rows blocks;  // Of each rank, in the other collectives with blocks.
   std::vector<int> permutation;
 };
 
@@ -168,9 +169,10 @@ class MpiRandomCallsTest : public MpiCollectivesTest {
     switch (c.type) {
       case CollectiveType::kReduceScatter:
       case CollectiveType::kScatter:
-        return c.rows * size();
+        return TotalOf(c.blocks);
       case CollectiveType::kAllGather:
-        return c.Contributions()[me];
+      case CollectiveType::kGather:
+        return c.blocks[me];
       case CollectiveType::kAllToAll:
         return TotalOf(c.matrix[me]);
       default:
@@ -181,10 +183,12 @@ class MpiRandomCallsTest : public MpiCollectivesTest {
   int OutputSize(const RandomCall& c) const {
     if (!HasOutput(c.type, rank(), c.root)) return -1;
     switch (c.type) {
-      case CollectiveType::kGather:
-        return c.rows * size();
+      case CollectiveType::kReduceScatter:
+      case CollectiveType::kScatter:
+        return c.blocks[static_cast<size_t>(rank())];
       case CollectiveType::kAllGather:
-        return TotalOf(c.Contributions());
+      case CollectiveType::kGather:
+        return TotalOf(c.blocks);
       case CollectiveType::kAllToAll:
         return TotalOf(Received(c));
       default:
@@ -201,25 +205,26 @@ class MpiRandomCallsTest : public MpiCollectivesTest {
   }
 
   CollectiveOp OpOf(const RandomCall& c) const {
-    const auto wide = [](const Rows& counts) {
-      return std::vector<int64_t>(counts.begin(), counts.end());
+    const auto given = [&c](const Rows& counts) {
+      return c.is_uneven && c.gives_rows
+                 ? std::vector<int64_t>(counts.begin(), counts.end())
+                 : std::vector<int64_t>();
     };
+    const Rows& sent = c.matrix[static_cast<size_t>(rank())];
     switch (c.type) {
       case CollectiveType::kAllReduce:
         return AllReduce();
       case CollectiveType::kAllGather:
-        if (!c.is_uneven) return AllGather();
-        return AllGather{.uneven = true,
-                         .rows = c.gives_rows ? wide(c.Contributions())
-                                              : std::vector<int64_t>()};
+        return AllGather{.uneven = c.is_uneven, .rows = given(c.blocks)};
       case CollectiveType::kReduceScatter:
-        return ReduceScatter();
+        return ReduceScatter{.uneven = c.is_uneven, .rows = given(c.blocks)};
       case CollectiveType::kBroadcast:
         return Broadcast{.is_source = rank() == c.root};
       case CollectiveType::kAllToAll:
         if (!c.is_uneven) return AllToAll();
-        return AllToAll{.send_rows =
-                            wide(c.matrix[static_cast<size_t>(rank())])};
+        if (!c.is_uneven) return AllToAll();
+        return AllToAll{.send_rows = {sent.begin(), sent.end()},
+                        .recv_rows = given(Received(c))};
       case CollectiveType::kPermute:
         return Permute{.permutation = c.permutation};
       case CollectiveType::kBarrier:
@@ -227,9 +232,11 @@ class MpiRandomCallsTest : public MpiCollectivesTest {
       case CollectiveType::kReduce:
         return ReduceToRoot{.root = c.root};
       case CollectiveType::kGather:
-        return GatherToRoot{.root = c.root};
+        return GatherToRoot{
+            .root = c.root, .uneven = c.is_uneven, .rows = given(c.blocks)};
       case CollectiveType::kScatter:
-        return ScatterFromRoot{.root = c.root};
+        return ScatterFromRoot{
+            .root = c.root, .uneven = c.is_uneven, .rows = given(c.blocks)};
     }
     return Barrier();
   }
@@ -250,20 +257,18 @@ class MpiRandomCallsTest : public MpiCollectivesTest {
   void PlaceInPlace(const RandomCall& c, Call* call) const {
     if (!call->input.is_set() || OutputSize(c) < 0) return;
     const auto me = static_cast<size_t>(rank());
+    const int begin = OffsetsOf(c.blocks)[me];
+    const int end = begin + c.blocks[me];
     if (InputIsOwnBlock(c.type)) {
-      const Rows counts = c.type == CollectiveType::kGather
-                              ? Rows(static_cast<size_t>(size()), c.rows)
-                              : c.Contributions();
-      const int begin = OffsetsOf(counts)[me];
       call->output =
-          *Tensor::Allocate(c.dtype, TensorShape::Vector(TotalOf(counts)));
-      Tensor own = *call->output.Slice(begin, begin + counts[me]);
+          *Tensor::Allocate(c.dtype, TensorShape::Vector(TotalOf(c.blocks)));
+      Tensor own = *call->output.Slice(begin, end);
       if (own.size_bytes() > 0) {
         std::memcpy(own.mutable_data(), call->input.data(), own.size_bytes());
       }
       call->input = own;
     } else if (OutputIsOwnBlock(c.type)) {
-      call->output = *call->input.Slice(rank() * c.rows, (rank() + 1) * c.rows);
+      call->output = *call->input.Slice(begin, end);
     } else {
       call->output = call->input;
     }
@@ -278,18 +283,18 @@ class MpiRandomCallsTest : public MpiCollectivesTest {
     const MPI_Op op = MpiOpOf(c.kind);
     const MPI_Comm all = MPI_COMM_WORLD;
     const auto me = static_cast<size_t>(rank());
+    const Rows& blocks = c.blocks;
+    const Rows offsets = OffsetsOf(blocks);
     switch (c.type) {
       case CollectiveType::kAllReduce:
         PMPI_Allreduce(from, into, c.rows, type, op, all);
         break;
-      case CollectiveType::kAllGather: {
-        const Rows counts = c.Contributions();
-        PMPI_Allgatherv(from, counts[me], type, into, counts.data(),
-                        OffsetsOf(counts).data(), type, all);
+      case CollectiveType::kAllGather:
+        PMPI_Allgatherv(from, blocks[me], type, into, blocks.data(),
+                        offsets.data(), type, all);
         break;
-      }
       case CollectiveType::kReduceScatter:
-        PMPI_Reduce_scatter_block(from, into, c.rows, type, op, all);
+        PMPI_Reduce_scatter(from, into, blocks.data(), type, op, all);
         break;
       case CollectiveType::kBroadcast:
         if (rank() == c.root) output = input;
@@ -318,10 +323,12 @@ class MpiRandomCallsTest : public MpiCollectivesTest {
         PMPI_Reduce(from, into, c.rows, type, op, c.root, all);
         break;
       case CollectiveType::kGather:
-        PMPI_Gather(from, c.rows, type, into, c.rows, type, c.root, all);
+        PMPI_Gatherv(from, blocks[me], type, into, blocks.data(),
+                     offsets.data(), type, c.root, all);
         break;
       case CollectiveType::kScatter:
-        PMPI_Scatter(from, c.rows, type, into, c.rows, type, c.root, all);
+        PMPI_Scatterv(from, blocks.data(), offsets.data(), type, into,
+                      blocks[me], type, c.root, all);
         break;
     }
     return output;
@@ -356,7 +363,7 @@ class MpiRandomCallsTest : public MpiCollectivesTest {
   // Where only the root has an input, all ranks give the root's shape.
   TensorShape ShapeOf(const RandomCall& c) const {
     if (c.type == CollectiveType::kScatter) {
-      return TensorShape::Vector(c.rows * size());
+      return TensorShape::Vector(TotalOf(c.blocks));
     }
     const int count = InputSize(c);
     return TensorShape::Vector(count < 0 ? c.rows : count);
