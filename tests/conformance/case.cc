@@ -55,6 +55,9 @@ uint64_t FloatCode(FloatFormat format, Rounding rounding, uint64_t random) {
   if (rounding == Rounding::kNever) {
     exponent = one + choice % 2;  // 1 or 2.
     mantissa = 0;
+    // Floats of 8 bits hold sums of few ones.
+    const bool is_small = format.mantissa_bits + format.exponent_bits < 8;
+    if (is_small) exponent = choice % 8 == 0 ? one : 0;
   }
   const uint64_t sign = (random >> 55) & 1;
   return ((sign << format.exponent_bits | exponent) << format.mantissa_bits) |

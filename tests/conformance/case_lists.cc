@@ -74,6 +74,10 @@ std::vector<DType> DTypes(CollectiveType type, Tier tier) {
   if (tier == Tier::kQuick) {
     dtypes = {DType::kBFloat16, DType::kFloat32, DType::kInt64};
   }
+  // Sums are the reductions of most cases.
+  std::erase_if(dtypes, [type](DType dtype) {
+    return Reduces(type) && !CheckSupported(ReductionKind::kSum, dtype).ok();
+  });
   return dtypes;
 }
 
@@ -283,7 +287,8 @@ std::vector<std::pair<MergeOp, FinalOp>> Ops(const ImplementationTraits& traits,
       CheckSupported(ReductionKind::kSum, dtype).ok() &&
       (traits.reduces_at_once || !IsMeanOfIntegers(dtype, MergeOp(), divide));
   if (has_mean) ops.emplace_back(ReductionKind::kSum, divide);
-  ops.emplace_back(ReductionKind::kMax, Stamp());
+  ops.emplace_back(
+      IsComplex(dtype) ? ReductionKind::kProd : ReductionKind::kMax, Stamp());
   ops.emplace_back(SaturatingAdd(), FinalOp());
   if (traits.preserves_rank_order) ops.emplace_back(Compose(), Stamp());
   return ops;
@@ -391,7 +396,10 @@ std::vector<Case> ReductionCases(const ImplementationUnderTest& under_test,
   const bool has_all_dtypes =
       tier == Tier::kDeep || grid.size() <= kMostRanksForAll;
   std::vector<Case> all;
-  for (const DType dtype : DTypes(type, has_all_dtypes ? tier : Tier::kQuick)) {
+  std::vector<DType> dtypes =
+      DTypes(type, has_all_dtypes ? tier : Tier::kQuick);
+  dtypes.push_back(DType::kBool);
+  for (const DType dtype : dtypes) {
     Case simplest = Simplest(type, grid, 0);
     simplest.dtype = dtype;
     const Dimension ops = DimensionOf(Ops(traits, dtype),

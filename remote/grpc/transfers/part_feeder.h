@@ -1,12 +1,14 @@
 #ifndef TUTTI_REMOTE_GRPC_TRANSFERS_PART_FEEDER_H_
 #define TUTTI_REMOTE_GRPC_TRANSFERS_PART_FEEDER_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "tutti/peer_access.h"
+#include "tutti/tensor.h"
 
 namespace tutti {
 
@@ -31,8 +33,11 @@ class PartFeeder {
   const RecvRequest recv_;
   size_t given_bytes_ = 0;
 
+  static constexpr size_t kLargestElementBytes = std::ranges::max(
+      ForEachDType([](auto element) { return sizeof(element); }));
+
   // Beginning of an element whose rest has not come yet.
-  std::array<std::byte, 8> torn_ = {};
+  std::array<std::byte, kLargestElementBytes> torn_ = {};
   size_t num_torn_ = 0;
 };
 

@@ -188,7 +188,7 @@ TEST(PartFeederTest, MendsElementsThatAreTorn) {
 TEST(PartFeederTest, AllBytesComeInOrderHoweverTheyAreCut) {
   for (const DType dtype : kAllDTypes) {
     for (size_t piece = 1; piece < 20; ++piece) {
-      const size_t total = 40;
+      const size_t total = 48;
       std::vector<size_t> sizes(total / piece, piece);
       sizes.push_back(total % piece);
       const Collector collector = Fed(dtype, sizes);
