@@ -271,7 +271,8 @@ TEST(SupportTableTest, ShowsTheDTypesOfEveryPlace) {
       registry, "Passes",
       {.collectives = {CollectiveType::kAllReduce, CollectiveType::kAllGather},
        .device_types = {"CPU"},
-       .needs_one_process = true});
+       .needs_one_process = true,
+       .reduces_at_once = true});
   AddNamedOnly(
       registry, "Steps",
       {.collectives = {CollectiveType::kAllGather}, .is_made_of_steps = true});
@@ -292,19 +293,23 @@ TEST(SupportTableTest, ShowsTheDTypesOfEveryPlace) {
       std::regex_replace(FormatSupport(table), std::regex(" {2,}"), "|"),
       AllOf(StartsWith("dtypes of|CPU, one process|CPU, Tubes|CPU, Wires|"
                        "GPU, one process|GPU, Tubes|GPU, Wires\n"
-                       "all_reduce avg,sum,prod,min,max|all but bool|none|none|"
-                       "none|none|none\n"
-                       "all_reduce band,bor|integers|none|none|none|none|none\n"
-                       "all_reduce bxor|integers|none|none|none|int8|none\n"
+                       "all_reduce avg,sum,prod|all but bool|none|none|none|"
+                       "none|none\n"
+                       "all_reduce min,max|all but complex|none|none|none|none|"
+                       "none\n"
+                       "all_reduce band,bor|integers, bool|none|none|none|none|"
+                       "none\n"
+                       "all_reduce bxor|integers, bool|none|none|none|int8|"
+                       "none\n"
                        "all_gather|all|all|all|all|all|all\n"),
             HasSubstr("\nbroadcast|all|all|all|none|none|none\n"),
             HasSubstr("\nbarrier|none|none|none|none|none|none\n")));
   const Json json = SupportAsJson(table);
-  EXPECT_EQ(json[2]["collective"], "all_reduce");
-  EXPECT_EQ(json[2]["reductions"].dump(), R"(["bxor"])");
-  EXPECT_EQ(json[2]["places"][4].dump(),
+  EXPECT_EQ(json[3]["collective"], "all_reduce");
+  EXPECT_EQ(json[3]["reductions"].dump(), R"(["bxor"])");
+  EXPECT_EQ(json[3]["places"][4].dump(),
             R"({"device_type":"GPU","transport":"Tubes","dtypes":["int8"]})");
-  EXPECT_TRUE(json[3]["places"][0]["transport"].is_null());
+  EXPECT_TRUE(json[4]["places"][0]["transport"].is_null());
 }
 
 TEST(SupportTableTest, EveryCollectiveOfThisBuildRunsOnCpusEverywhere) {

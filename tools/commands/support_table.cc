@@ -34,7 +34,6 @@ bool TakesMemory(const ImplementationTraits& traits,
 // Whether an implementation serves the request at the place.
 bool IsServed(const Entries& entries, const CollectiveRequest& request,
               const SupportTable::Place& place) {
-  if (!Validate(request).ok()) return false;
   const bool one_process = place.transport.empty();
   const GroupLayout layout = one_process ? GroupLayout::Uniform(1, kNumMembers)
                                          : GroupLayout::Uniform(kNumMembers, 1);
@@ -63,18 +62,29 @@ std::vector<std::string> ReductionsOf(CollectiveType type) {
   return words;
 }
 
-std::vector<DTypes> DTypesAt(const std::vector<SupportTable::Place>& places,
-                             const Entries& entries, CollectiveType type,
-                             const std::string& reduction) {
-  std::vector<DTypes> dtypes(places.size());
+// A valid request for each dtype; none if the collective has no such reduction.
+std::vector<CollectiveRequest> RequestsOf(CollectiveType type,
+                                          const std::string& reduction) {
+  std::vector<CollectiveRequest> requests;
   for (const DType dtype : kAllDTypes) {
     const auto workload = ParseWorkload(
         {.collective = std::string(Name(type)), .reduction = reduction},
         std::string(Name(dtype)), kNumMembers);
     if (!workload.ok()) continue;
+    CollectiveRequest request = RequestOf(*workload, /*rank=*/0);
+    if (Validate(request).ok()) requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+std::vector<DTypes> DTypesAt(const std::vector<SupportTable::Place>& places,
+                             const Entries& entries,
+                             const std::vector<CollectiveRequest>& requests) {
+  std::vector<DTypes> dtypes(places.size());
+  for (const CollectiveRequest& request : requests) {
     for (size_t i = 0; i < places.size(); ++i) {
-      if (IsServed(entries, RequestOf(*workload, /*rank=*/0), places[i])) {
-        dtypes[i].push_back(dtype);
+      if (IsServed(entries, request, places[i])) {
+        dtypes[i].push_back(request.dtype);
       }
     }
   }
@@ -102,7 +112,8 @@ std::vector<SupportTable::Place> PlacesOf(
 std::string ListOf(DTypes dtypes) {
   std::vector<std::string> names;
   for (const auto& [name, is_in] :
-       {std::pair("floats", &IsFloating), std::pair("integers", &IsInteger)}) {
+       {std::pair("floats", &IsFloating), std::pair("integers", &IsInteger),
+        std::pair("complex", &IsComplex)}) {
     if (absl::c_count_if(dtypes, is_in) != absl::c_count_if(kAllDTypes, is_in))
       continue;
     names.emplace_back(name);
@@ -139,7 +150,9 @@ SupportTable SupportOf(const CollectiveRegistry& registry,
   for (const CollectiveType type : kAllCollectiveTypes) {
     const size_t first = table.rows.size();
     for (const std::string& reduction : ReductionsOf(type)) {
-      auto dtypes = DTypesAt(table.places, entries, type, reduction);
+      const auto requests = RequestsOf(type, reduction);
+      if (requests.empty()) continue;
+      auto dtypes = DTypesAt(table.places, entries, requests);
       const auto row = std::find_if(
           table.rows.begin() + static_cast<std::ptrdiff_t>(first),
           table.rows.end(),
