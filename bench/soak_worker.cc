@@ -71,6 +71,9 @@ std::vector<Workload> MakeWorkloads(int num_ranks, uint64_t seed) {
     const int turn = i / static_cast<int>(kAllCollectiveTypes.size());
     if (Reduces(workload.spec.type)) {
       words.reduction = reductions[turn % reductions.size()];
+      if (IsScan(workload.spec.type) && words.reduction == "avg") {
+        words.reduction = "sum";  // Scans have no averages.
+      }
     }
     if (workload.spec.type == CollectiveType::kPermute) {
       for (int rank = 0; rank < num_ranks; ++rank) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,7 @@ const std::vector<std::string>& Names() {
                                    "BruckAllToAll",
                                    "BruckGather",
                                    "ChainBroadcast",
+                                   "ChainScan",
                                    "DirectReduce",
                                    "DirectReduceScatter",
                                    "DoubleTreeBroadcast",
@@ -58,6 +60,7 @@ const std::vector<std::string>& Names() {
                                    "LocalPermute",
                                    "LocalReduce",
                                    "LocalReduceScatter",
+                                   "LocalScan",
                                    "LocalScatter",
                                    "LocalThenDoubleTree",
                                    "LocalThenRecursiveDoubling",
@@ -66,6 +69,7 @@ const std::vector<std::string>& Names() {
                                    "PairwiseAllToAll",
                                    "Permute",
                                    "RecursiveDoublingReduce",
+                                   "RecursiveDoublingScan",
                                    "RecursiveHalvingDoublingReduce",
                                    "RecursiveHalvingReduceScatter",
                                    "RingGather",
@@ -451,6 +455,8 @@ TEST(AlgorithmsTest, TakeAsManyTransfersInARowAsTheySay) {
           {"DirectReduce", n > 1 ? 1 : 0},
           {"DirectReduceScatter", n > 1 ? 1 : 0},
           {"RecursiveDoublingReduce", log2},
+          {"RecursiveDoublingScan", log2},
+          {"ChainScan", n - 1},
           {"RecursiveHalvingReduceScatter", log2},
           {"RecursiveHalvingDoublingReduce", 2 * log2},
           {"BruckGather", log2},
@@ -485,7 +491,8 @@ std::vector<Step> KeptArrivals(const Schedule& plan) {
 TEST(AlgorithmsTest, ReadEveryReceivedSumOnceInTheNextStep) {
   for (const char* name :
        {"RingReduce", "TreeReduce", "RecursiveDoublingReduce",
-        "RecursiveHalvingReduceScatter", "RecursiveHalvingDoublingReduce"}) {
+        "RecursiveDoublingScan", "ChainScan", "RecursiveHalvingReduceScatter",
+        "RecursiveHalvingDoublingReduce"}) {
     for (int n = 2; n <= 65; ++n) {
       for (const Schedule& plan :
            PlansOf(name, RequestFor(name, Uniform(1, n)))) {
@@ -509,6 +516,8 @@ TEST(AlgorithmsTest, HoldOnManyRanks) {
         {"HierarchicalTreeBroadcast", Uniform(8192, 8)},
         {"RecursiveDoublingReduce", Uniform(1, 4096)},
         {"RecursiveDoublingReduce", Uniform(1, 5000)},
+        {"RecursiveDoublingScan", Uniform(1, 1000)},
+        {"ChainScan", Uniform(1000, 1)},
         {"RecursiveHalvingDoublingReduce", Uniform(1, 256)},
         {"RecursiveHalvingDoublingReduce", Uniform(1, 300)}}) {
     EXPECT_THAT(Verify(AlgorithmNamed(name),
@@ -544,6 +553,74 @@ int SetAside(const Schedule& plan) {
   return static_cast<int>(std::count_if(
       copies.begin(), copies.end(),
       [](const Step& step) { return step.into.space == Space::kScratch; }));
+}
+
+// --- scans -------------------------------------------------------------------
+
+VerifyCase ScanOf(const char* name, CollectiveType type, int num_ranks) {
+  VerifyCase request = RequestFor(name, Uniform(1, num_ranks));
+  request.type = type;
+  return request;
+}
+
+TEST(ScanTest, BracketsFollowFromTheRanksAlone) {
+  using enum CollectiveType;
+  for (const auto& [name, type, output] :
+       {std::tuple("ChainScan", kScan, "(((0.0+1.0)+2.0)+3.0)"),
+        std::tuple("ChainScan", kExscan, "((0.0+1.0)+2.0)"),
+        std::tuple("RecursiveDoublingScan", kScan, "((0.0+1.0)+(2.0+3.0))"),
+        std::tuple("RecursiveDoublingScan", kExscan, "((0.0+1.0)+2.0)")}) {
+    for (int num_ranks = 4; num_ranks <= 9; ++num_ranks) {
+      EXPECT_EQ(OutputOf(name, ScanOf(name, type, num_ranks), 3, 0), output)
+          << name;
+    }
+  }
+}
+
+TEST(ScanTest, AnExscanSendsAsMuchAsAScan) {
+  for (const char* name : {"ChainScan", "RecursiveDoublingScan"}) {
+    for (int n = 1; n <= 17; ++n) {
+      const auto scans = PlansOf(name, ScanOf(name, CollectiveType::kScan, n));
+      const auto exscans =
+          PlansOf(name, ScanOf(name, CollectiveType::kExscan, n));
+      EXPECT_EQ(TransfersInARow(name, ScanOf(name, CollectiveType::kExscan, n)),
+                TransfersInARow(name, ScanOf(name, CollectiveType::kScan, n)));
+      for (size_t rank = 0; rank < scans.size(); ++rank) {
+        EXPECT_EQ(StepsOf(exscans[rank], StepKind::kSend).size(),
+                  StepsOf(scans[rank], StepKind::kSend).size());
+      }
+    }
+  }
+}
+
+TEST(ChainScanTest, GoesFromRankToRankOnAnyLayoutInPieces) {
+  VerifyCase request =
+      RequestFor("ChainScan", *GroupLayout::Create({0, 1, 0, 1, 0}));
+  request.subdiv_offsets = {0, -1, 2};
+  for (const CollectiveType type :
+       {CollectiveType::kScan, CollectiveType::kExscan}) {
+    request.type = type;
+    const auto plans = PlansOf("ChainScan", request);
+    for (int rank = 0; rank < 5; ++rank) {
+      const auto sends =
+          StepsOf(plans[static_cast<size_t>(rank)], StepKind::kSend);
+      EXPECT_THAT(sends, SizeIs(rank < 4 ? 3 : 0));
+      for (const Step& step : sends) EXPECT_EQ(step.peer, rank + 1);
+    }
+    EXPECT_EQ(TransfersInARow("ChainScan", request), 4 - 1 + 3);
+  }
+}
+
+// The chain has the fewest messages between tasks of several devices.
+TEST(ImplementationsTest, ScanFewBytesByDoublingAndManyThroughAChain) {
+  for (const CollectiveType type :
+       {CollectiveType::kScan, CollectiveType::kExscan}) {
+    for (const GroupLayout& layout : {Uniform(8, 1), Uniform(64, 1)}) {
+      EXPECT_EQ(Chosen(type, layout, 64), "RecursiveDoublingScan");
+      EXPECT_EQ(Chosen(type, layout, 1 << 28), "ChainScan");
+    }
+    EXPECT_EQ(Chosen(type, Uniform(4, 2), 64), "ChainScan");
+  }
 }
 
 // --- ring --------------------------------------------------------------------

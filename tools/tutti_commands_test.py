@@ -57,7 +57,9 @@ class RunTest(ToolTest):
                     for rank in range(3)]),
                 ("permute --permutation 2,0,1", [arrays[i] for i in (1, 2, 0)]),
                 ("reduce --root 1", {1: total}),
-                ("gather --root 2", {2: joined})]:
+                ("gather --root 2", {2: joined}),
+                ("scan", list(np.cumsum(arrays, axis=0))),
+                ("exscan", {1: arrays[0], 2: arrays[0] + arrays[1]})]:
             with self.subTest(words):
                 found = self.run_collective(arrays, *words.split())
                 self.assert_outputs(found, wanted)
@@ -284,12 +286,12 @@ class ChoiceTest(ToolTest):
         algorithms = self.json_of("info")["algorithms"]
         self.assertTrue(all(one["summary"] for one in algorithms))
         self.assertEqual(len({collective for one in algorithms
-                              for collective in one["collectives"]}), 10)
+                              for collective in one["collectives"]}), 12)
 
     def test_explains_what_the_library_chooses(self):
         for collective in ["all_reduce", "all_gather", "reduce_scatter",
                            "broadcast", "all_to_all", "permute", "barrier",
-                           "reduce", "gather", "scatter"]:
+                           "reduce", "gather", "scatter", "scan", "exscan"]:
             size = [] if collective == "barrier" else ["--bytes", "64K"]
             with self.subTest(collective):
                 told = self.json_of("explain", collective, "--layout", "2x3",

@@ -47,6 +47,7 @@ run all_reduce FILES --algorithm Fly
 run all_reduce FILES --algorithm '' => --algorithm: "" is no name
 run all_reduce FILES --algorithm PairwiseAllToAll
 run all_reduce FILES --root 0 => --root does not go with all_reduce, only with broadcast, reduce, gather, scatter
+run scan FILES --reduction avg => --reduction avg does not go with scan, only with all_reduce, reduce_scatter, reduce
 run all_reduce FILES --groups 2 => --groups 2 does not divide
 run all_reduce FILES --groups 0
 run all_reduce FILES --tasks 2

@@ -222,6 +222,11 @@ absl::Status Validate(const CollectiveRequest& request) {
       SizeInBytes(request.dtype, request.shape);
   if (!bytes.ok()) return Invalid(request, bytes.status().message());
   if (!Reduces(TypeOf(request.op))) return absl::OkStatus();
+  if (IsScan(TypeOf(request.op)) && !request.final_op.is_identity()) {
+    return Invalid(request, "the final op is ", request.final_op.name(),
+                   "; outputs of a scan reduce different numbers of inputs, "
+                   "so it takes none");
+  }
   const absl::Status supported = request.merge_op.CheckSupports(request.dtype);
   return supported.ok() ? supported : Invalid(request, supported.message());
 }

@@ -45,7 +45,9 @@ std::vector<CollectiveOp> AllOps() {
           Barrier{},
           ReduceToRoot{.root = 3},
           GatherToRoot{.root = 3},
-          ScatterFromRoot{.root = 3}};
+          ScatterFromRoot{.root = 3},
+          Scan{},
+          Exscan{}};
 }
 
 TEST(CollectiveRequestTest, TheOpsAreInTheOrderOfTheTypes) {
@@ -91,7 +93,8 @@ TEST(CollectiveRequestTest, GroupsOfOneAndOfTheLargestSizeAreFine) {
 TEST(CollectiveRequestTest, ScalarsAreFineWhereNothingIsCutIntoRows) {
   for (const CollectiveOp& op :
        {CollectiveOp(AllReduce{}), CollectiveOp(Broadcast{}),
-        CollectiveOp(Permute{{1, 2, 3, 0}}), CollectiveOp(ReduceToRoot{})}) {
+        CollectiveOp(Permute{{1, 2, 3, 0}}), CollectiveOp(ReduceToRoot{}),
+        CollectiveOp(Scan{}), CollectiveOp(Exscan{})}) {
     CollectiveRequest request = Good(op);
     request.shape = TensorShape();
     EXPECT_THAT(Validate(request), IsOk());
@@ -240,6 +243,8 @@ std::vector<BadRequest> BadRequests() {
                                                   "size 4"};
   const MergeOp custom = *MergeOp::Custom(
       {.name = "mine", .apply = [](auto...) { return absl::OkStatus(); }});
+  const FinalOp custom_final = *FinalOp::Custom(
+      {.name = "mine", .apply = [](auto...) { return absl::OkStatus(); }});
   std::vector<BadRequest> all;
   const auto add = [&](std::string name, CollectiveOp op, Spoil spoil,
                        std::vector<std::string> shown) {
@@ -334,6 +339,12 @@ std::vector<BadRequest> BadRequests() {
       {"bool"});
   add("ReductionOfBitsOfFloats", ReduceToRoot{},
       Set(&Request::merge_op, ReductionKind::kBand), {"band", "float32"});
+;
+  add("AverageOfScan", Scan{},
+      Set(&Request::final_op, FinalOp::DivideByGroupSize()),
+      {"final op is divide_by_group_size", "takes none"});
+  add("FinalOpOfExscan", Exscan{}, Set(&Request::final_op, custom_final),
+      {"final op is mine", "takes none"});
   add("TooFewSubdivisions", AllReduce{},
       Set(&CollImplDetails::max_subdivs_per_device, -2),
       {"max_subdivs_per_device is -2"});
@@ -375,10 +386,33 @@ TEST(CollectiveTypeTest, AnUnknownNameListsTheKnownOnes) {
       IsInvalidArgument("\"allreduce\" (did you mean all_reduce?)", "scatter"));
 }
 
-TEST(CollectiveTypeTest, ThreeReduce) {
-  EXPECT_THAT(ThoseWhere(Reduces), ElementsAre(CollectiveType::kAllReduce,
-                                               CollectiveType::kReduceScatter,
-                                               CollectiveType::kReduce));
+TEST(CollectiveTypeTest, FiveReduce) {
+  EXPECT_THAT(
+      ThoseWhere(Reduces),
+      ElementsAre(CollectiveType::kAllReduce, CollectiveType::kReduceScatter,
+                  CollectiveType::kReduce, CollectiveType::kScan,
+                  CollectiveType::kExscan));
+}
+
+TEST(CollectiveTypeTest, TwoAreScans) {
+  EXPECT_THAT(ThoseWhere(IsScan),
+              ElementsAre(CollectiveType::kScan, CollectiveType::kExscan));
+}
+
+TEST(CollectiveTypeTest, ARankOfAScanGetsTheReductionOfTheRanksUpToIt) {
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(NumReduced(CollectiveType::kScan, rank, 4), rank + 1);
+    EXPECT_EQ(NumReduced(CollectiveType::kExscan, rank, 4), rank);
+    EXPECT_EQ(NumReduced(CollectiveType::kAllReduce, rank, 4), 4);
+    EXPECT_EQ(NumReduced(CollectiveType::kReduceScatter, rank, 4), 4);
+  }
+}
+
+TEST(CollectiveTypeTest, OnlyTheFirstRankOfAnExscanLacksAnOutput) {
+  EXPECT_FALSE(HasOutput(CollectiveType::kExscan, /*rank=*/0, /*root=*/0));
+  EXPECT_TRUE(HasInput(CollectiveType::kExscan, /*rank=*/0, /*root=*/0));
+  EXPECT_TRUE(HasOutput(CollectiveType::kExscan, /*rank=*/1, /*root=*/0));
+  EXPECT_TRUE(HasOutput(CollectiveType::kScan, /*rank=*/0, /*root=*/0));
 }
 
 TEST(CollectiveTypeTest, FourHaveARoot) {
@@ -416,6 +450,7 @@ TEST(CollectiveTypeTest, OnlyTheRootOfABroadcastOrScatterHasAnInput) {
 
 TEST(CollectiveTypeTest, OnlyTheRootOfAReduceOrGatherHasAnOutput) {
   for (CollectiveType type : kAllCollectiveTypes) {
+    if (type == CollectiveType::kExscan) continue;
     const bool root_only =
         type == CollectiveType::kReduce || type == CollectiveType::kGather;
     const bool nobody = type == CollectiveType::kBarrier;

@@ -15,26 +15,31 @@ namespace {
 // rank.
 enum class Side { kNone, kWhole, kWholeOfRoot, kBlocks, kBlocksOfRoot, kOwn };
 
+// Inputs whose reduction a rank gets.
+enum class Reduced { kNone, kAll, kUpToOwn, kBeforeOwn };
+
 // Row of the table of collectives.
 struct Row {
   absl::string_view name;
   Side input;
   Side output;
-  bool reduces = false;
+  Reduced reduced = Reduced::kNone;
 };
 
 // In the order of CollectiveType.
 constexpr Row kRows[] = {
-    {"all_reduce", Side::kWhole, Side::kWhole, /*reduces=*/true},
+    {"all_reduce", Side::kWhole, Side::kWhole, Reduced::kAll},
     {"all_gather", Side::kOwn, Side::kBlocks},
-    {"reduce_scatter", Side::kBlocks, Side::kOwn, /*reduces=*/true},
+    {"reduce_scatter", Side::kBlocks, Side::kOwn, Reduced::kAll},
     {"broadcast", Side::kWholeOfRoot, Side::kWhole},
     {"all_to_all", Side::kBlocks, Side::kBlocks},
     {"permute", Side::kWhole, Side::kWhole},
     {"barrier", Side::kNone, Side::kNone},
-    {"reduce", Side::kWhole, Side::kWholeOfRoot, /*reduces=*/true},
+    {"reduce", Side::kWhole, Side::kWholeOfRoot, Reduced::kAll},
     {"gather", Side::kOwn, Side::kBlocksOfRoot},
     {"scatter", Side::kBlocksOfRoot, Side::kOwn},
+    {"scan", Side::kWhole, Side::kWhole, Reduced::kUpToOwn},
+    {"exscan", Side::kWhole, Side::kWhole, Reduced::kBeforeOwn},
 };
 static_assert(std::size(kRows) == kAllCollectiveTypes.size());
 
@@ -62,7 +67,16 @@ absl::StatusOr<CollectiveType> ParseCollectiveType(absl::string_view name) {
   return ParseName("collective", name, kAllCollectiveTypes);
 }
 
-bool Reduces(CollectiveType type) { return RowOf(type).reduces; }
+bool Reduces(CollectiveType type) {
+  return RowOf(type).reduced != Reduced::kNone;
+}
+
+bool IsScan(CollectiveType type) { return RowOf(type).reduced > Reduced::kAll; }
+
+int NumReduced(CollectiveType type, int rank, int group_size) {
+  if (!IsScan(type)) return group_size;
+  return RowOf(type).reduced == Reduced::kUpToOwn ? rank + 1 : rank;
+}
 
 bool HasRoot(CollectiveType type) {
   return IsOfRoot(RowOf(type).input) || IsOfRoot(RowOf(type).output);
@@ -90,7 +104,9 @@ bool HasInput(CollectiveType type, int rank, int root) {
 }
 
 bool HasOutput(CollectiveType type, int rank, int root) {
-  return Has(RowOf(type).output, rank, root);
+  const Row& row = RowOf(type);
+  if (row.reduced == Reduced::kBeforeOwn && rank == 0) return false;
+  return Has(row.output, rank, root);
 }
 
 absl::string_view Name(Determinism determinism) {

@@ -91,7 +91,8 @@ TEST_F(BufferCheckTest, TheSameMemoryIsInPlaceWhereShapesAreEqual) {
   for (CollectiveType type :
        {CollectiveType::kAllReduce, CollectiveType::kBroadcast,
         CollectiveType::kReduce, CollectiveType::kPermute,
-        CollectiveType::kAllToAll}) {
+        CollectiveType::kAllToAll, CollectiveType::kScan,
+        CollectiveType::kExscan}) {
     const auto params = Params(type);
     EXPECT_THAT(Prepare(*params, InputAt(20, *params), OutputAt(20, *params)),
                 IsOk())
@@ -214,6 +215,15 @@ TEST_F(BufferCheckTest, TensorsWithoutAPartAreDropped) {
   ASSERT_THAT(PrepareBuffers(*receiver, device_, &input, &output), IsOk());
   EXPECT_FALSE(input.is_set());
   EXPECT_TRUE(output.is_set());
+}
+
+TEST_F(BufferCheckTest, TheFirstRankOfAnExscanGetsNoOutput) {
+  const auto params = Params(CollectiveType::kExscan, {}, /*rank=*/0);
+  Tensor input = InputAt(0, *params);
+  Tensor output;
+  ASSERT_THAT(PrepareBuffers(*params, device_, &input, &output), IsOk());
+  EXPECT_TRUE(input.is_set());
+  EXPECT_FALSE(output.is_set());
 }
 
 TEST_F(BufferCheckTest, AMissingInputIsInvalidAndTheMemberNamed) {

@@ -18,6 +18,7 @@
 #include "framework/reduce/reduction_fold-inl.h"
 #include "framework/reduce/reduction_loop-inl.h"
 #include "framework/reduce/reduction_ops-inl.h"
+#include "framework/reduce/reduction_widen-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,6 +28,8 @@ namespace {
 
 using Combine = ReductionKernels::Combine;
 using Divide = ReductionKernels::Divide;
+using Narrow = ReductionKernels::Narrow;
+using Widen = ReductionKernels::Widen;
 template <typename Kernel>
 using PerDType = ReductionKernels::PerDType<Kernel>;
 
@@ -69,6 +72,10 @@ void CombineElements(const uint8_t* left, const uint8_t* right, uint8_t* into,
 void CombineNothing(const uint8_t*, const uint8_t*, uint8_t*, size_t) {}
 
 void FoldNothing(const FoldArguments&) {}
+
+size_t WidenNothing(const uint8_t*, uint8_t*, size_t) { return 0; }
+
+void NarrowNothing(const uint8_t*, uint8_t*, size_t) {}
 
 template <class Codec>
 void DivideFloats(uint8_t* values, size_t num_elements, int64_t divisor) {
@@ -203,6 +210,26 @@ constexpr std::array<PerDType<Function>, kAllReductionKinds.size()> Table(
           row(Band()), row(Bor()),  row(Bxor())};
 }
 
+template <typename Element>
+constexpr Widen WidenOf() {
+  if constexpr (kIsFloating<Element>) {
+    if constexpr (kWidens<CodecOf<Element>>) {
+      return WidenElements<CodecOf<Element>>;
+    }
+  }
+  return WidenNothing;
+}
+
+template <typename Element>
+constexpr Narrow NarrowOf() {
+  if constexpr (kIsFloating<Element>) {
+    if constexpr (kWidens<CodecOf<Element>>) {
+      return NarrowElements<CodecOf<Element>>;
+    }
+  }
+  return NarrowNothing;
+}
+
 constexpr ReductionKernels kKernels = {
     .combine = Table<Combining>(Combine{CombineNothing}),
     .fold = Table<Folding>(Fold{FoldNothing}),
@@ -213,6 +240,10 @@ constexpr ReductionKernels kKernels = {
     .divide = ForEachDType([]<typename Element>(Element) -> Divide {
       return DivideElements<Element>;
     }),
+    .widen = ForEachDType(
+        []<typename Element>(Element) { return WidenOf<Element>(); }),
+    .narrow = ForEachDType(
+        []<typename Element>(Element) { return NarrowOf<Element>(); }),
     .copy = CopyElements,
 };
 

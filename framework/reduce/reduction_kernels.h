@@ -28,6 +28,10 @@ struct ReductionKernels {
                            uint8_t* into, size_t num_elements);
   using Divide = void (*)(uint8_t* values, size_t num_elements,
                           int64_t divisor);
+  using Widen = size_t (*)(const uint8_t* from, uint8_t* sums,
+                           size_t num_elements);
+  using Narrow = void (*)(const uint8_t* sums, uint8_t* into,
+                          size_t num_elements);
   template <typename Kernel>
   using PerDType = std::array<Kernel, kAllDTypes.size()>;
 
@@ -37,6 +41,14 @@ struct ReductionKernels {
 
   PerDType<Fold> mean;  // Sums of integers, divided. Exact.
   PerDType<Divide> divide;
+
+  // For dtypes that are computed in float32: conversion to floats, and back
+  // with one rounding. `widen` returns the number of floats, which is rounded
+  // up to whole lines of elements; the additional ones are zeros. The floats
+  // lie in an order of the instruction set, the same for all buffers of one
+  // length.
+  PerDType<Widen> widen;
+  PerDType<Narrow> narrow;
 
   // Copies the bytes of the only input to all outputs.
   Fold copy = nullptr;

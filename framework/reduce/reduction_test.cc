@@ -186,6 +186,28 @@ INSTANTIATE_TEST_SUITE_P(Targets, ReductionKernelsTest,
                            return std::string(hwy::TargetName(info.param));
                          });
 
+// Sums of one line of elements may lie in any order.
+TEST_P(ReductionKernelsTest, WideningAndNarrowingGiveTheElementsBack) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    const auto index = static_cast<size_t>(dtype);
+    for (const size_t length : kLengths) {
+      const size_t lines = (length + 31) / 32;
+      Guarded elements(RandomElements(dtype, length, length), /*offset=*/2);
+      Guarded sums(Bytes(lines * 32 * sizeof(float)), /*offset=*/0);
+      Guarded back(Bytes(length * 2), /*offset=*/6);
+      EXPECT_EQ(kernels().widen[index](elements.data(), sums.data(), length),
+                lines * 32);
+      kernels().narrow[index](sums.data(), back.data(), length);
+      // The same elements, with NaNs as results have them.
+      ExpectSameElements(dtype, back.content(),
+                         ReferenceResult({kMax, dtype}, elements.content(),
+                                         elements.content()));
+      EXPECT_TRUE(sums.canaries_are_intact());
+      EXPECT_TRUE(back.canaries_are_intact());
+    }
+  }
+}
+
 TEST_P(ReductionKernelsTest, EveryLengthAndAlignmentMatchesTheReference) {
   constexpr size_t kOffsets[][3] = {{0, 0, 0}, {1, 2, 3}, {3, 0, 1}, {2, 1, 2}};
   for (const ReductionPair& pair : SupportedPairs()) {

@@ -242,7 +242,8 @@ std::string Chosen(CollectiveType type, const GroupLayout& layout,
 }
 
 bool HasNccl(CollectiveType type) {
-  return type != CollectiveType::kBarrier && type != CollectiveType::kScatter;
+  return type != CollectiveType::kBarrier && type != CollectiveType::kScatter &&
+         !IsScan(type);
 }
 
 bool HasLocal(CollectiveType type) {

@@ -34,6 +34,8 @@ enum class CollectiveType : uint8_t {
   kReduce,         // The root's output is the reduction of all inputs.
   kGather,         // The root's output is all inputs, one after the other.
   kScatter,        // Output r is block r of the root's input.
+  kScan,           // Output r is the reduction of inputs 0 to r.
+  kExscan,         // The same of inputs 0 to r - 1; rank 0 has no output.
 };
 
 // Returns "all_reduce", "reduce_scatter", ...
@@ -42,8 +44,17 @@ absl::string_view Name(CollectiveType type);
 // Inverse of Name(). Errors: INVALID_ARGUMENT listing the known names.
 absl::StatusOr<CollectiveType> ParseCollectiveType(absl::string_view name);
 
-// True where inputs are combined: all_reduce, reduce_scatter, reduce.
+// True where inputs are combined: all_reduce, reduce_scatter, reduce, scan,
+// exscan.
 bool Reduces(CollectiveType type);
+
+// True where an output combines the inputs of the first ranks alone: scan,
+// exscan.
+bool IsScan(CollectiveType type);
+
+// Number of inputs, from rank 0 on, that `rank` gets the reduction of: all,
+// rank + 1 in a scan, `rank` in an exscan. REQUIRES: Reduces(type).
+int NumReduced(CollectiveType type, int rank, int group_size);
 
 // True where one member is special: broadcast, reduce, gather, scatter.
 bool HasRoot(CollectiveType type);
@@ -62,7 +73,7 @@ bool OutputIsOwnBlock(CollectiveType type);
 bool ExchangesBlocks(CollectiveType type);
 
 // True if this member has an input, or an output. `root` matters only where
-// HasRoot(type).
+// HasRoot(type). Rank 0 of an exscan has no output.
 bool HasInput(CollectiveType type, int rank, int root);
 bool HasOutput(CollectiveType type, int rank, int root);
 
@@ -171,10 +182,17 @@ struct ScatterFromRoot {
   friend bool operator==(const ScatterFromRoot&,
                          const ScatterFromRoot&) = default;
 };
+struct Scan {
+  friend bool operator==(Scan, Scan) = default;
+};
+struct Exscan {
+  friend bool operator==(Exscan, Exscan) = default;
+};
 
 using CollectiveOp =
     std::variant<AllReduce, AllGather, ReduceScatter, Broadcast, AllToAll,
-                 Permute, Barrier, ReduceToRoot, GatherToRoot, ScatterFromRoot>;
+                 Permute, Barrier, ReduceToRoot, GatherToRoot, ScatterFromRoot,
+                 Scan, Exscan>;
 
 inline constexpr auto kAllCollectiveTypes = [] {
   std::array<CollectiveType, std::variant_size_v<CollectiveOp>> all = {};
@@ -254,7 +272,7 @@ struct CollectiveRequest {
   // scatter), all members give the root's shape. Ignored by Barrier.
   TensorShape shape;
 
-  // Used by the reducing collectives only.
+  // Used by the reducing collectives only. Scans take no final op.
   MergeOp merge_op;
   FinalOp final_op;
 
@@ -267,7 +285,8 @@ struct CollectiveRequest {
 // Checks one request without the other members' requests. Errors:
 // INVALID_ARGUMENT for a size, rank or root out of range, for a list that is
 // not a permutation, and for a shape that does not divide. Likewise for a dtype
-// that the merge op does not support, and for a dependency on itself.
+// that the merge op does not support, for a final op of a scan, and for a
+// dependency on itself.
 absl::Status Validate(const CollectiveRequest& request);
 
 }  // namespace tutti

@@ -66,14 +66,16 @@ TEST(ControlCodecTest, ACallOfEachTypeSurvivesTheWire) {
       GatherToRoot{.root = 2},
       GatherToRoot{.root = 2, .uneven = true, .rows = {5, 0, 1, 2}},
       ScatterFromRoot{.root = 1},
-      ScatterFromRoot{.root = 1, .uneven = true, .rows = {5, 0, 1, 2}}};
+      ScatterFromRoot{.root = 1, .uneven = true, .rows = {5, 0, 1, 2}},
+      Scan{},
+      Exscan{}};
   for (const CollectiveOp& op : ops) {
     MemberCall call = Call();
     CollectiveRequest request = *call.request;
     request.op = op;
     request.rank = 2;
     request.merge_op = ReductionKind::kMax;
-    request.final_op = FinalOp::DivideByGroupSize();
+    if (!IsScan(TypeOf(op))) request.final_op = FinalOp::DivideByGroupSize();
     request.dtype = DType::kBFloat16;
     request.impl_details = {.implementation = "Some",
                             .determinism = Determinism::kFixedLayout,
@@ -189,7 +191,7 @@ TEST(ControlCodecTest, EveryFieldOfARequestIsChecked) {
         [](auto& r) { r.set_device_type(kLongName); }},
        {"rank 4", [](auto& r) { r.set_rank(4); }},
        {"rank -2", [](auto& r) { r.set_rank(-2); }},
-       {"request.collective is 10", [](auto& r) { r.set_collective(10); }},
+       {"request.collective is 12", [](auto& r) { r.set_collective(12); }},
        {"request.collective is -1", [](auto& r) { r.set_collective(-1); }},
        {"request.dtype is 99", [](auto& r) { r.set_dtype(99); }},
        {"request.dtype is -1", [](auto& r) { r.set_dtype(-1); }},

@@ -57,6 +57,10 @@ CollectiveOp OpOf(CollectiveType type, int size) {
       return GatherToRoot{root};
     case CollectiveType::kScatter:
       return ScatterFromRoot{root};
+    case CollectiveType::kScan:
+      return Scan();
+    case CollectiveType::kExscan:
+      return Exscan();
   }
   return AllReduce();
 }
@@ -100,7 +104,9 @@ class Case {
     collective_.shape =
         TensorShape::Vector(setting_.length * (scatters ? size : 1));
     collective_.dtype = setting.dtype;
-    collective_.final_op = FinalOp::DivideByGroupSize();
+    if (!IsScan(setting.type)) {
+      collective_.final_op = FinalOp::DivideByGroupSize();
+    }
     collective_.impl_details.implementation = setting.algorithm;
   }
 
@@ -222,7 +228,9 @@ void ForEachSetting(const std::string& name,
     for (const auto& [num_tasks, devices_per_task] : kLayouts) {
       for (const int64_t length : {0, 1, 3, 61}) {
         for (const bool in_place : {false, true}) {
-          if (in_place && type != CollectiveType::kAllReduce) continue;
+          if (in_place && type != CollectiveType::kAllReduce && !IsScan(type)) {
+            continue;
+          }
           Setting setting{.algorithm = name,
                           .type = type,
                           .num_tasks = num_tasks,

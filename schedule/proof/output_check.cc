@@ -1,7 +1,7 @@
 #include "schedule/proof/output_check.h"
 
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -67,7 +67,7 @@ class OutputChecker {
     };
     if (id == kUndefined) return wrong("was never written");
     const std::string what = Reduces(memory_.type)
-                                 ? WrongReduction(id, chunk)
+                                 ? WrongReduction(id, rank, chunk)
                                  : WrongMove(id, SourceOf(rank, chunk));
     return what.empty() ? absl::OkStatus() : wrong(what);
   }
@@ -87,18 +87,22 @@ class OutputChecker {
   }
 
   // Checks each result once, because ranks share most results. A result is
-  // never right for two chunks.
-  std::string WrongReduction(ExpressionId id, int chunk) {
-    const std::pair<ExpressionId, int> result = {id, chunk};
+  // never right for two chunks, nor for two numbers of contributions.
+  std::string WrongReduction(ExpressionId id, int rank, int chunk) {
+    const int wanted = NumReduced(memory_.type, rank, memory_.num_ranks);
+    const std::tuple<ExpressionId, int, int> result = {id, chunk, wanted};
     if (right_.contains(result)) return "";
     std::string what = WrongFinish(id);
-    if (what.empty()) what = WrongContributions(id, chunk);
+    if (what.empty()) what = WrongContributions(id, chunk, wanted);
     if (what.empty()) right_.insert(result);
     return what;
   }
 
   std::string WrongFinish(ExpressionId id) const {
     const Expression& found = run_.expressions[id];
+    if (IsScan(memory_.type)) {
+      return found.has_finish ? "was finished, but scans have no final op" : "";
+    }
     if (!found.has_finish) return "was never finished";
     if (found.kind != ExpressionKind::kFinish) {
       return "was reduced after it was finished";
@@ -108,8 +112,11 @@ class OutputChecker {
     return operand.has_finish ? "was finished more than once" : "";
   }
 
-  std::string WrongContributions(ExpressionId id, int chunk) const {
+  // Wants the contributions of the first `num_wanted` ranks.
+  std::string WrongContributions(ExpressionId id, int chunk,
+                                 int num_wanted) const {
     const size_t size = memory_.num_ranks;
+    const auto wanted = static_cast<size_t>(num_wanted);
     std::vector<bool> seen(size);
     int previous = -1;
     bool ascending = true;
@@ -126,9 +133,9 @@ class OutputChecker {
       previous = input.rank;
     }
     for (size_t rank = 0; rank < size; ++rank) {
-      if (!seen[rank]) {
-        return absl::StrCat("lacks ", InputText(static_cast<int>(rank), chunk));
-      }
+      if (seen[rank] == (rank < wanted)) continue;
+      return absl::StrCat(seen[rank] ? "contains " : "lacks ",
+                          InputText(static_cast<int>(rank), chunk));
     }
     if (in_rank_order_ && !ascending) return "was not reduced in rank order";
     return "";
@@ -138,7 +145,7 @@ class OutputChecker {
   const std::vector<int> source_of_;
   const bool in_rank_order_;
   const SymbolicRun& run_;
-  absl::flat_hash_set<std::pair<ExpressionId, int>> right_;
+  absl::flat_hash_set<std::tuple<ExpressionId, int, int>> right_;
 };
 
 }  // namespace

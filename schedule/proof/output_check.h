@@ -9,8 +9,10 @@
 namespace tutti {
 
 // Checks that every output holds what the collective promises. If contributions
-// are reduced: each contribution exactly once, finished once, last. Otherwise:
-// the right contribution, never finished. `permutation` is used for kPermute.
+// are reduced: each wanted contribution exactly once, finished once, last.
+// Otherwise: the right contribution, never finished. Scans want the
+// contributions of the first ranks, never finished. `permutation` is used for
+// kPermute.
 // With `in_rank_order`, reductions go from the lowest rank to the highest.
 //
 // Errors: INVALID_ARGUMENT naming rank and chunk, the wanted value and the

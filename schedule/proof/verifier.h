@@ -68,7 +68,8 @@ absl::StatusOr<SymbolicRun> Symbolically(const Algorithm& algorithm,
 // - the plans run to the end, and no result depends on timing (races.h), even
 //   if some chunks are empty and skipped;
 // - every output chunk holds each required contribution exactly once; in
-//   collectives that reduce it is finished once, last, in others never;
+//   collectives that reduce it is finished once, last, in others and in scans
+//   never;
 // - reductions go from the lowest rank to the highest if the traits say so;
 // - ranks send and receive the same in place (checked for kEvenRanks);
 // - no member leaves a barrier before all members have come.

@@ -872,6 +872,56 @@ TEST(PlantedBugTest, WrongOrderOfReduction) {
   EXPECT_THAT(Wrong(algorithm), IsEmpty());
 }
 
+// Sums along a chain of all ranks.
+Schedule ChainOfSums(const PlanRequest& request) {
+  ScheduleBuilder builder(/*num_chunks=*/1);
+  auto lane = builder.AddLane();
+  if (request.rank == 0) {
+    lane.Copy(Data(0), Input(0));
+  } else {
+    lane.Recv(request.rank - 1, /*tag=*/0, Scratch(0));
+    lane.Reduce(Data(0), Scratch(0), Input(0));
+  }
+  if (request.rank + 1 < request.layout.size()) {
+    lane.Send(request.rank + 1, /*tag=*/0, Data(0));
+  }
+  return builder.Build();
+}
+
+TEST(PlantedBugTest, AScanOfTheWrongRanks) {
+  EXPECT_THAT(Wrong(kScan, ChainOfSums, {}), IsEmpty());
+  const auto lacks = [](const PlanRequest& request) {
+    Schedule schedule = ChainOfSums(request);
+    if (request.rank == 2) {
+      schedule.lanes[0][1] = {
+          .kind = StepKind::kCopy, .into = Data(0), .left = Scratch(0)};
+    }
+    return schedule;
+  };
+  EXPECT_THAT(Wrong(kScan, lacks, {}),
+              HasSubstr("of rank 2 lacks input[0] of rank 2"));
+  // Rank 0 has no output, so it sends its input.
+  const auto contains = [](const PlanRequest& request) {
+    Schedule schedule = ChainOfSums(request);
+    if (request.rank > 0) return schedule;
+    schedule.lanes[0].erase(schedule.lanes[0].begin());
+    schedule.lanes[0][0].left = Input(0);
+    return schedule;
+  };
+  EXPECT_THAT(Wrong(kExscan, contains, {}),
+              HasSubstr("of rank 1 contains input[0] of rank 1"));
+}
+
+TEST(PlantedBugTest, AScanThatIsFinished) {
+  const auto plan = [](const PlanRequest& request) {
+    Schedule schedule = ChainOfSums(request);
+    if (request.rank == 3) schedule.lanes[0][1].finish = true;
+    return schedule;
+  };
+  EXPECT_THAT(Wrong(kScan, plan, {}),
+              HasSubstr("of rank 3 was finished, but scans have no final op"));
+}
+
 TEST(PlantedBugTest, InPlaceSendsSomethingElse) {
   const auto plan = [](const PlanRequest& request) {
     Schedule schedule = Star(request);

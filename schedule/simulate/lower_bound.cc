@@ -44,7 +44,8 @@ double LeastTraffic(const PlanRequest& request, const Parts& parts) {
                            : *std::min_element(sizes.begin(), sizes.end());
     return 1 - own / num_ranks;
   }
-  if (HasRoot(request.type)) return 1;
+  // The last rank's result of a scan depends on all parts.
+  if (HasRoot(request.type) || IsScan(request.type)) return 1;
   if (Reduces(request.type)) return 2 * (num_parts - 1) / num_parts;
   return MostLeaving(request, parts);
 }
@@ -139,7 +140,10 @@ double LowerBoundSeconds(const PlanRequest& request,
                                 AtRanks(request, cluster, bytes));
   if (!Reduces(request.type)) return bound;
   const double num_reducing = NumReducing(request.layout, cluster);
-  return std::max(bound, (num_ranks - 1) / num_reducing * bytes /
+  const int last = request.layout.size() - 1;
+  const double num_reductions =
+      NumReduced(request.type, last, request.layout.size()) - 1;
+  return std::max(bound, num_reductions / num_reducing * bytes /
                              cluster.reduced_bytes_per_second);
 }
 

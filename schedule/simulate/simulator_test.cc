@@ -907,6 +907,8 @@ TEST(LowerBoundTest, IsThatOfTheOutermostLinksThatJoinTheRanks) {
   EXPECT_THAT(Bound(kScatter, two), Takes(50 + 5000));
   EXPECT_THAT(Bound(kBroadcast, two), Takes(50 + 10000));
   EXPECT_THAT(Bound(kReduce, two), Takes(50 + 10000));
+  EXPECT_THAT(Bound(kScan, two), Takes(50 + 10000));
+  EXPECT_THAT(Bound(kExscan, two), Takes(50 + 10000));
   EXPECT_THAT(Bound(kAllToAll, two), Takes(50 + 15000));
   EXPECT_THAT(Bound(kBarrier, two), Takes(50));
   const GroupLayout four = Uniform(4, 1);
@@ -936,6 +938,9 @@ TEST(LowerBoundTest, ReductionsAreSharedByAllRanks) {
   EXPECT_THAT(Bound(CollectiveType::kReduce, Uniform(1, 4), {},
                     /*reduction=*/1e8),
               Takes(7500));
+  EXPECT_THAT(Bound(CollectiveType::kExscan, Uniform(1, 4), {},
+                    /*reduction=*/1e8),
+              Takes(5000));
 }
 
 TEST(LowerBoundTest, OneRankWaitsForNothing) {

@@ -168,6 +168,10 @@ CollectiveOp OpOf(const Case& c, int rank) {
       return GatherToRoot{.root = c.root, .uneven = uneven, .rows = rows};
     case CollectiveType::kScatter:
       return ScatterFromRoot{.root = c.root, .uneven = uneven, .rows = rows};
+    case CollectiveType::kScan:
+      return Scan();
+    case CollectiveType::kExscan:
+      return Exscan();
   }
   return AllReduce();
 }
@@ -279,6 +283,11 @@ int64_t OwnBlockBegin(const Case& c, int rank) {
 TensorShape ShapeOf(const Case& c, int64_t num_elements) {
   if (c.row_elements == 1) return TensorShape::Vector(num_elements);
   return *TensorShape::Create({num_elements / c.row_elements, c.row_elements});
+}
+
+int NumMerged(const Case& c, int rank) {
+  if (c.type == CollectiveType::kScan) return rank + 1;
+  return c.type == CollectiveType::kExscan ? rank : c.grid.size();
 }
 
 GroupLayout LayoutOf(const Case& c) {

@@ -94,6 +94,9 @@ int64_t OutputElements(const Case& c, int rank);
 // Index at which the rank's own block begins among the blocks of all ranks.
 int64_t OwnBlockBegin(const Case& c, int rank);
 
+// Inputs, from rank 0 on, that the rank gets the reduction of.
+int NumMerged(const Case& c, int rank);
+
 // A buffer of so many elements.
 TensorShape ShapeOf(const Case& c, int64_t num_elements);
 

@@ -276,21 +276,24 @@ FinalOp Stamp() {
   return *FinalOp::Custom({.name = "stamp", .apply = apply});
 }
 
+// Scans take no final ops.
 std::vector<std::pair<MergeOp, FinalOp>> Ops(const ImplementationTraits& traits,
-                                             DType dtype) {
+                                             CollectiveType type, DType dtype) {
   std::vector<std::pair<MergeOp, FinalOp>> ops;
   for (const ReductionKind kind : kAllReductionKinds) {
     if (CheckSupported(kind, dtype).ok()) ops.emplace_back(kind, FinalOp());
   }
+  ops.emplace_back(SaturatingAdd(), FinalOp());
+  const FinalOp stamp = IsScan(type) ? FinalOp() : Stamp();
+  if (traits.preserves_rank_order) ops.emplace_back(Compose(), stamp);
+  if (IsScan(type)) return ops;
   const FinalOp divide = FinalOp::DivideByGroupSize();
   const bool has_mean =
       CheckSupported(ReductionKind::kSum, dtype).ok() &&
       (traits.reduces_at_once || !IsMeanOfIntegers(dtype, MergeOp(), divide));
   if (has_mean) ops.emplace_back(ReductionKind::kSum, divide);
   ops.emplace_back(
-      IsComplex(dtype) ? ReductionKind::kProd : ReductionKind::kMax, Stamp());
-  ops.emplace_back(SaturatingAdd(), FinalOp());
-  if (traits.preserves_rank_order) ops.emplace_back(Compose(), Stamp());
+      IsComplex(dtype) ? ReductionKind::kProd : ReductionKind::kMax, stamp);
   return ops;
 }
 
@@ -402,7 +405,7 @@ std::vector<Case> ReductionCases(const ImplementationUnderTest& under_test,
   for (const DType dtype : dtypes) {
     Case simplest = Simplest(type, grid, 0);
     simplest.dtype = dtype;
-    const Dimension ops = DimensionOf(Ops(traits, dtype),
+    const Dimension ops = DimensionOf(Ops(traits, type, dtype),
                                       [](Case& c, const auto& merge_and_final) {
                                         c.merge_op = merge_and_final.first;
                                         c.final_op = merge_and_final.second;

@@ -98,19 +98,28 @@ void Finish(const Case& c, Bytes* values) {
   }
 }
 
-// The whole vector, reduced in rank order. What is exact has this result in any
+// The whole vectors of the first inputs, by their number, reduced in rank
+// order; empty where no rank gets them. What is exact has this result in any
 // order.
-Bytes FoldedInRankOrder(const Case& c, absl::Span<const Bytes> inputs) {
+std::vector<Bytes> FoldedInRankOrder(const Case& c,
+                                     absl::Span<const Bytes> inputs) {
+  std::vector<Bytes> folded(inputs.size() + 1);
   Bytes sum = inputs[0];
   if (IsMeanOfIntegers(c.dtype, c.merge_op, c.final_op)) {
     std::vector<absl::Span<const std::byte>> operands(inputs.begin(),
                                                       inputs.end());
-    MergeMany(c, operands, c.grid.size(), &sum);
-    return sum;
+    folded.back() = sum;
+    MergeMany(c, operands, c.grid.size(), &folded.back());
+    return folded;
   }
-  for (const Bytes& input : inputs.subspan(1)) Merge(c, sum, input, &sum);
+  for (size_t rank = 0; rank < inputs.size(); ++rank) {
+    if (rank > 0) Merge(c, sum, inputs[rank], &sum);
+    if (IsScan(c.type)) folded[rank + 1] = sum;
+  }
+  if (IsScan(c.type)) return folded;
   Finish(c, &sum);
-  return sum;
+  folded.back() = std::move(sum);
+  return folded;
 }
 
 // Arithmetic of expressions, for an Evaluator.
@@ -275,7 +284,8 @@ absl::Status Expectation::SetReduced(const ImplementationUnderTest& under_test,
     if (!HasOutput(c.type, rank, c.root)) continue;
     const int64_t size = OutputElements(c, rank);
     const int64_t begin = HasBlocks(c.type) ? OwnBlockBegin(c, rank) : 0;
-    outputs_[rank] = {Part(c, folded_, begin, size)};
+    const Bytes& whole = folded_[static_cast<size_t>(NumMerged(c, rank))];
+    outputs_[rank] = {Part(c, whole, begin, size)};
   }
   return absl::OkStatus();
 }

@@ -132,7 +132,9 @@ CollectiveRequest RequestOf(CollectiveOp op) {
   request.dtype = DType::kBFloat16;
   request.shape = TensorShape::Vector(8);
   request.merge_op = ReductionKind::kMax;
-  request.final_op = FinalOp::DivideByGroupSize();
+  if (!IsScan(TypeOf(request.op))) {
+    request.final_op = FinalOp::DivideByGroupSize();
+  }
   request.impl_details = {.implementation = "Some",
                           .determinism = Determinism::kFixedLayout,
                           .subdiv_offsets = {0, -2, 7},
@@ -171,7 +173,9 @@ std::vector<std::string> FuzzSeeds() {
                                          Barrier{},
                                          ReduceToRoot{.root = 3},
                                          GatherToRoot{.root = 2},
-                                         ScatterFromRoot{.root = 1}};
+                                         ScatterFromRoot{.root = 1},
+                                         Scan{},
+                                         Exscan{}};
   std::vector<std::string> seeds;
   for (const CollectiveOp& op : ops) {
     proto::ControlRequest request;

@@ -161,7 +161,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{16, AllGather{}}, Case{16, ReduceScatter{}},
                     Case{16, Broadcast{}}, Case{8, AllToAll{}},
                     Case::Permuted(16), Case{16, Barrier{}},
-                    Case{16, ReduceToRoot{}}, Case{16, ScatterFromRoot{}}),
+                    Case{16, ReduceToRoot{}}, Case{16, ScatterFromRoot{}},
+                    Case{16, Scan{}}, Case{16, Exscan{}}),
     [](const auto& info) { return info.param.Name(); });
 
 INSTANTIATE_TEST_SUITE_P(

@@ -113,6 +113,7 @@ class Matrix {
       const Reduction& reduction = reductions_[next % reductions_.size()];
       workload.dtype = reduction.dtype;
       words.reduction = reduction.name;
+      if (IsScan(type) && reduction.name == "avg") words.reduction = "sum";
     }
     ASSIGN_OR_RETURN(workload.spec, ParseCollectiveSpec(words));
     workload.spec.root = num_ranks() - 1;

@@ -55,7 +55,8 @@ or receive there: this share of the bytes
   all_gather, reduce_scatter,
   gather, scatter                (n - m) / n
   all_to_all                     m (n - m) / n
-  broadcast, reduce              1
+  broadcast, reduce, scan,
+  exscan                         1
 or, if that is more, the same of a rank at the bandwidth of all its links, or
 the n-th part of all reductions; with hosts, one part for each processor.
 

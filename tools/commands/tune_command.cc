@@ -343,7 +343,8 @@ void AddOptions(CLI::App* app, TuneOptions* options) {
   app->add_option("COLLECTIVE", options->collectives,
                   "any of all_reduce, all_gather, reduce_scatter,\n"
                   "broadcast, all_to_all, permute, barrier, reduce,\n"
-                  "gather, scatter [default: the first five]")
+                  "gather, scatter, scan, exscan [default: the first\n"
+                  "five]")
       ->option_text(" ");
   app->add_option("--output", options->output, "the file to write")
       ->required()

@@ -362,6 +362,8 @@ TEST(PerfRowTest, BusFactorsAreTheFields) {
   EXPECT_EQ(BusFactor(CollectiveType::kReduceScatter, 8), 7 / 8.0);
   EXPECT_EQ(BusFactor(CollectiveType::kAllToAll, 8), 7 / 8.0);
   EXPECT_EQ(BusFactor(CollectiveType::kBroadcast, 8), 1);
+  EXPECT_EQ(BusFactor(CollectiveType::kScan, 8), 1);
+  EXPECT_EQ(BusFactor(CollectiveType::kExscan, 8), 1);
   EXPECT_EQ(BusFactor(CollectiveType::kAllReduce, 1), 0);
 }
 

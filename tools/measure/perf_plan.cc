@@ -109,7 +109,7 @@ absl::Duration Percentile(std::vector<absl::Duration> times, int percent) {
 double BusFactor(CollectiveType type, int group_size) {
   const double others = static_cast<double>(group_size - 1) / group_size;
   if (HasRankBlocks(type)) return others;
-  return Reduces(type) && !HasRoot(type) ? 2 * others : 1;
+  return Reduces(type) && !HasRoot(type) && !IsScan(type) ? 2 * others : 1;
 }
 
 TextTable PerfTable() {

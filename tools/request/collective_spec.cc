@@ -29,6 +29,10 @@ absl::Status ParseReduction(const std::string& name, CollectiveSpec* spec) {
   return absl::OkStatus();
 }
 
+bool TakesAverage(CollectiveType type) {
+  return Reduces(type) && !IsScan(type);
+}
+
 bool IsPermute(CollectiveType type) { return type == CollectiveType::kPermute; }
 
 // Empty if each number is a rank and occurs once. Validate() repeats this check
@@ -92,6 +96,9 @@ absl::StatusOr<CollectiveSpec> ParseCollectiveSpec(
   CollectiveSpec spec{.type = *type};
   if (Reduces(*type)) {
     RETURN_IF_ERROR(ParseReduction(words.reduction, &spec));
+    if (IsScan(*type) && !spec.final_op.is_identity()) {
+      return DoesNotGoWith("--reduction avg", *type, TakesAverage);
+    }
   } else if (!words.reduction.empty()) {
     return DoesNotGoWith("--reduction", *type, Reduces);
   }

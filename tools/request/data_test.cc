@@ -376,7 +376,11 @@ std::vector<std::byte> OutputOf(const TestData& data, const Workload& workload,
         std::memcpy(element, &inputs[segment.source][i * 4], 4);
       } else {
         float sum = 0;
-        for (const auto& input : inputs) sum += LoadAs<float>(&input[i * 4]);
+        const int num_reduced = NumReduced(workload.spec.type, rank,
+                                           static_cast<int>(inputs.size()));
+        for (int r = 0; r < num_reduced; ++r) {
+          sum += LoadAs<float>(&inputs[r][i * 4]);
+        }
         StoreAs(sum, element);
       }
       output.insert(output.end(), element, element + 4);
@@ -410,7 +414,8 @@ INSTANTIATE_TEST_SUITE_P(
                       CollectiveType::kReduceScatter,
                       CollectiveType::kBroadcast, CollectiveType::kAllToAll,
                       CollectiveType::kPermute, CollectiveType::kReduce,
-                      CollectiveType::kGather, CollectiveType::kScatter),
+                      CollectiveType::kGather, CollectiveType::kScatter,
+                      CollectiveType::kScan, CollectiveType::kExscan),
     [](const auto& info) { return std::string(Name(info.param)); });
 
 TEST(TestDataTest, AnOutputOfTheWrongSizeIsAllWrong) {
@@ -489,6 +494,11 @@ TEST(WorkloadTest, ReductionsGiveTheReduction) {
   EXPECT_THAT(ExpectedOutput(Of(CollectiveType::kReduce, 1), 1),
               ElementsAre(Segment{kReduction, 0, 12}));
   EXPECT_THAT(ExpectedOutput(Of(CollectiveType::kReduce, 1), 0), IsEmpty());
+  EXPECT_THAT(ExpectedOutput(Of(CollectiveType::kScan), 0),
+              ElementsAre(Segment{kReduction, 0, 12}));
+  EXPECT_THAT(ExpectedOutput(Of(CollectiveType::kExscan), 1),
+              ElementsAre(Segment{kReduction, 0, 12}));
+  EXPECT_THAT(ExpectedOutput(Of(CollectiveType::kExscan), 0), IsEmpty());
 }
 
 TEST(WorkloadTest, GathersGiveAllBlocksInRankOrder) {
@@ -558,6 +568,7 @@ TEST(WorkloadTest, TheLeastIsEveryInputAndOutputOnce) {
   EXPECT_EQ(LeastMovedBytes(Of(CollectiveType::kAllGather)), 48 + 3 * 48);
   EXPECT_EQ(LeastMovedBytes(Of(CollectiveType::kBroadcast)), 48 + 3 * 48);
   EXPECT_EQ(LeastMovedBytes(Of(CollectiveType::kGather)), 2 * 48);
+  EXPECT_EQ(LeastMovedBytes(Of(CollectiveType::kExscan)), (3 + 2) * 48);
 }
 
 TEST(WorkloadTest, TheLeastOfTheLargestWorkloadDoesNotOverflow) {

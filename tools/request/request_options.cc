@@ -47,7 +47,8 @@ bool Serves(const CollectiveRegistry& registry, absl::string_view name,
 void AddReductionOptions(CLI::App* app, CollectiveWords* words) {
   app->add_option("COLLECTIVE", words->collective,
                   "all_reduce, all_gather, reduce_scatter, broadcast,\n"
-                  "all_to_all, permute, barrier, reduce, gather, scatter")
+                  "all_to_all, permute, barrier, reduce, gather, scatter,\n"
+                  "scan, exscan")
       ->required()
       ->option_text(" ");
   app->add_option("--reduction", words->reduction,

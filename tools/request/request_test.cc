@@ -219,6 +219,15 @@ TEST(CollectiveSpecTest, TheAverageIsASumThatIsDivided) {
   EXPECT_EQ(request.final_op, FinalOp::DivideByGroupSize());
 }
 
+TEST(CollectiveSpecTest, AScanHasNoAverage) {
+  const auto spec =
+      ParseCollectiveSpec({.collective = "exscan", .reduction = "avg"});
+  EXPECT_THAT(spec.status().ToString(),
+              HasSubstr("--reduction avg does not go with exscan, only with "
+                        "all_reduce, reduce_scatter, reduce"));
+  EXPECT_EQ(ExitStatus(spec.status()), 2);
+}
+
 TEST(CollectiveSpecTest, SumAndRootZeroAreTheDefaults) {
   const auto spec = ParseCollectiveSpec({.collective = "reduce"});
   ASSERT_THAT(spec, IsOk());

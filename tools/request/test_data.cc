@@ -235,14 +235,17 @@ TestData::TestData(const Workload& workload, uint64_t seed, bool with_results)
       offset_(static_cast<int>(seed % static_cast<uint64_t>(stride_))),
       random_(Doubled(RandomElements(workload, kPeriod, seed))),
       zeros_(stride_ == 1 ? 0 : random_.size()),
-      reduction_(with_results ? Reduction() : Periods()) {}
+      reduction_(with_results && Reduces(workload.spec.type) &&
+                         !IsScan(workload.spec.type)
+                     ? ReductionOf(workload.group_size)
+                     : Periods()) {}
 
-TestData::Periods TestData::Reduction() const {
-  if (!Reduces(workload_.spec.type)) return {};
+TestData::Periods TestData::ReductionOf(int num_ranks) const {
   const int64_t count = std::min(workload_.count, kPeriod);
   ReferenceReduction reduction(workload_.spec, workload_.dtype, count);
-  for (int rank = 0; rank < workload_.group_size; ++rank) {
-    reduction.Add({Find(rank, 0), static_cast<size_t>(count) * element_bytes_});
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    reduction.Add({Find(BroughtBy(rank), PhaseOf(rank)),
+                   static_cast<size_t>(count) * element_bytes_});
   }
   Periods one_period = reduction.Result();
   one_period.resize(kPeriod * element_bytes_);
@@ -253,21 +256,18 @@ const TestData::Periods& TestData::BroughtBy(int rank) const {
   return rank % stride_ == offset_ ? random_ : zeros_;
 }
 
-int64_t TestData::PhaseOf(int source) const {
+int64_t TestData::PhaseOf(int rank) {
   constexpr int64_t kStep = 7919;  // Any number that kPeriod does not divide.
-  return source == Segment::kReduction ? 0 : source * kStep % kPeriod;
+  return rank * kStep % kPeriod;
 }
 
-const std::byte* TestData::Find(int source, int64_t begin) const {
-  const Periods& periods =
-      source == Segment::kReduction ? reduction_ : BroughtBy(source);
-  const int64_t index = (begin % kPeriod + PhaseOf(source)) % kPeriod;
-  return periods.data() + static_cast<size_t>(index) * element_bytes_;
+const std::byte* TestData::Find(const Periods& periods, int64_t begin) const {
+  return periods.data() + static_cast<size_t>(begin % kPeriod) * element_bytes_;
 }
 
 void TestData::WriteInput(int rank, std::byte* into, Copy copy) const {
   const int64_t count = InputElements(workload_, rank);
-  const std::byte* period = Find(rank, 0);
+  const std::byte* period = Find(BroughtBy(rank), PhaseOf(rank));
   for (int64_t done = 0; done < count; done += kPeriod) {
     const size_t num_bytes =
         static_cast<size_t>(std::min(kPeriod, count - done)) * element_bytes_;
@@ -284,20 +284,29 @@ int64_t TestData::CountWrong(int rank,
     return static_cast<int64_t>(std::max(output.size(), wanted_bytes) /
                                 element_bytes_);
   }
+  const CollectiveType type = workload_.spec.type;
+  const Periods scan =
+      IsScan(type) && !output.empty()
+          ? ReductionOf(NumReduced(type, rank, workload_.group_size))
+          : Periods();
   int64_t wrong = 0;
   const std::byte* found = output.data();
   for (const Segment& segment : ExpectedOutput(workload_, rank)) {
-    wrong += CountWrong(segment, found);
+    wrong += CountWrong(segment, IsScan(type) ? scan : reduction_, found);
     found += static_cast<size_t>(segment.count) * element_bytes_;
   }
   return wrong;
 }
 
-int64_t TestData::CountWrong(const Segment& segment,
+int64_t TestData::CountWrong(const Segment& segment, const Periods& reduction,
                              const std::byte* found) const {
+  const bool is_reduced = segment.source == Segment::kReduction;
+  const Periods& periods = is_reduced ? reduction : BroughtBy(segment.source);
+  const int64_t begin =
+      segment.begin + (is_reduced ? 0 : PhaseOf(segment.source));
   int64_t wrong = 0;
   for (int64_t done = 0; done < segment.count; done += kPeriod) {
-    const std::byte* wanted = Find(segment.source, segment.begin + done);
+    const std::byte* wanted = Find(periods, begin + done);
     const size_t num_bytes =
         static_cast<size_t>(std::min(kPeriod, segment.count - done)) *
         element_bytes_;

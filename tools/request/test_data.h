@@ -77,7 +77,7 @@ class TestData {
                         size_t num_bytes);
 
   // `with_results`: also computes the expected outputs, which costs a reduction
-  // of all inputs.
+  // of all inputs. (CountWrong() does so for each output of a scan.)
   TestData(const Workload& workload, uint64_t seed, bool with_results);
 
   // Writes the rank's InputElements() elements.
@@ -90,15 +90,19 @@ class TestData {
   // Two periods, so that a period from any start is contiguous.
   using Periods = std::vector<std::byte>;
 
-  Periods Reduction() const;
+  // Reduction of the inputs of the first ranks.
+  Periods ReductionOf(int num_ranks) const;
+
   const Periods& BroughtBy(int rank) const;
-  int64_t PhaseOf(int source) const;
+  static int64_t PhaseOf(int rank);
 
-  // Address of element `begin` of the source's data, followed by the next
-  // kPeriod elements.
-  const std::byte* Find(int source, int64_t begin) const;
+  // Address of element `begin` of periodic data, followed by the next kPeriod
+  // elements.
+  const std::byte* Find(const Periods& periods, int64_t begin) const;
 
-  int64_t CountWrong(const Segment& segment, const std::byte* found) const;
+  // Counts the wrong elements of a segment; `reduction` is that of the rank.
+  int64_t CountWrong(const Segment& segment, const Periods& reduction,
+                     const std::byte* found) const;
 
   const Workload workload_;
   const size_t element_bytes_;

@@ -11,9 +11,9 @@
 namespace tutti {
 
 // A collective with the size of its data. `count` is the number of elements of
-// the whole buffer: each rank's tensor in all_reduce, broadcast, permute and
-// reduce; the joined blocks in all_gather and gather; the tensor cut into
-// blocks in reduce_scatter, scatter and all_to_all.
+// the whole buffer: each rank's tensor in all_reduce, broadcast, permute,
+// reduce, scan and exscan; the joined blocks in all_gather and gather; the
+// tensor cut into blocks in reduce_scatter, scatter and all_to_all.
 struct Workload {
   CollectiveSpec spec;
   DType dtype = DType::kFloat32;
@@ -40,7 +40,7 @@ int64_t OutputElements(const Workload& workload, int rank);
 int64_t LeastMovedBytes(const Workload& workload);
 
 // Elements [begin, begin + count) of the input of rank `source`, or of the
-// reduction of all inputs.
+// reduction of the inputs that the output's rank gets (NumReduced()).
 struct Segment {
   static constexpr int kReduction = -1;
 
