@@ -339,7 +339,6 @@ std::vector<BadRequest> BadRequests() {
       {"bool"});
   add("ReductionOfBitsOfFloats", ReduceToRoot{},
       Set(&Request::merge_op, ReductionKind::kBand), {"band", "float32"});
-;
   add("AverageOfScan", Scan{},
       Set(&Request::final_op, FinalOp::DivideByGroupSize()),
       {"final op is divide_by_group_size", "takes none"});

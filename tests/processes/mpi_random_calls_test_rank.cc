@@ -237,6 +237,10 @@ class MpiRandomCallsTest : public MpiCollectivesTest {
       case CollectiveType::kScatter:
         return ScatterFromRoot{
             .root = c.root, .uneven = c.is_uneven, .rows = given(c.blocks)};
+      case CollectiveType::kScan:
+        return Scan();
+      case CollectiveType::kExscan:
+        return Exscan();
     }
     return Barrier();
   }
@@ -329,6 +333,12 @@ class MpiRandomCallsTest : public MpiCollectivesTest {
       case CollectiveType::kScatter:
         PMPI_Scatterv(from, blocks.data(), offsets.data(), type, into,
                       blocks[me], type, c.root, all);
+        break;
+      case CollectiveType::kScan:
+        PMPI_Scan(from, into, c.rows, type, op, all);
+        break;
+      case CollectiveType::kExscan:
+        PMPI_Exscan(from, into, c.rows, type, op, all);
         break;
     }
     return output;
