@@ -213,7 +213,9 @@ constexpr std::array<PerDType<Function>, kAllReductionKinds.size()> Table(
 template <typename Element>
 constexpr Widen WidenOf() {
   if constexpr (kIsFloating<Element>) {
-    if constexpr (kWidens<CodecOf<Element>>) {
+    if constexpr (sizeof(Element) == 1) {
+      return WidenOneByOne<Element>;
+    } else if constexpr (kWidens<CodecOf<Element>>) {
       return WidenElements<CodecOf<Element>>;
     }
   }
@@ -223,7 +225,9 @@ constexpr Widen WidenOf() {
 template <typename Element>
 constexpr Narrow NarrowOf() {
   if constexpr (kIsFloating<Element>) {
-    if constexpr (kWidens<CodecOf<Element>>) {
+    if constexpr (sizeof(Element) == 1) {
+      return NarrowOneByOne<Element>;
+    } else if constexpr (kWidens<CodecOf<Element>>) {
       return NarrowElements<CodecOf<Element>>;
     }
   }

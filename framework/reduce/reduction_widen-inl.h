@@ -17,6 +17,7 @@
 #include "framework/reduce/reduction_fold-inl.h"
 #include "framework/reduce/reduction_loop-inl.h"
 #include "framework/reduce/reduction_ops-inl.h"
+#include "framework/tensor/small_floats.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -86,6 +87,26 @@ void NarrowElements(const uint8_t* sums, uint8_t* into, size_t num_elements) {
   NarrowLines<Codec>(sums + whole * sizeof(typename Codec::Sum), last, kLine);
   std::memcpy(into + whole * sizeof(typename Codec::Stored), last,
               rest * sizeof(typename Codec::Stored));
+}
+
+// The same for floats of 8 bits, one by one.
+
+template <typename Element>
+size_t WidenOneByOne(const uint8_t* from, uint8_t* sums, size_t num_elements) {
+  for (size_t i = 0; i < num_elements; ++i) {
+    const float value = Decode(Element{from[i]});
+    std::memcpy(sums + i * sizeof(value), &value, sizeof(value));
+  }
+  return num_elements;
+}
+
+template <typename Element>
+void NarrowOneByOne(const uint8_t* sums, uint8_t* into, size_t num_elements) {
+  for (size_t i = 0; i < num_elements; ++i) {
+    float value = 0;
+    std::memcpy(&value, sums + i * sizeof(value), sizeof(value));
+    into[i] = Encode<Element>(value).code;
+  }
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
