@@ -15,7 +15,8 @@ constexpr double kLatencyShare = 0.15;
 constexpr double kManyBytes = 16 << 20;
 constexpr double kShareAboveMany = 1.4;
 
-// Returns the bytes that a task sends, in multiples of the bytes of a query.
+// Returns the bytes that tasks send one after the other, in multiples of the
+// bytes of a query.
 double ShareOfBytes(CollectiveType type, double num_tasks) {
   switch (type) {
     case CollectiveType::kAllReduce:
@@ -23,6 +24,9 @@ double ShareOfBytes(CollectiveType type, double num_tasks) {
     case CollectiveType::kReduce:
     case CollectiveType::kBroadcast:
       return 1;
+    case CollectiveType::kScan:
+    case CollectiveType::kExscan:
+      return num_tasks - 1;  // Open MPI passes the buffer from rank to rank.
     default:
       return (num_tasks - 1) / num_tasks;
   }
@@ -36,7 +40,9 @@ double DelegateSeconds(const CostQuery& query) {
     return std::numeric_limits<double>::infinity();
   }
   const LinkCost& link = query.model.between;
-  const int rounds = std::bit_width(static_cast<unsigned>(num_tasks - 1));
+  const int rounds = IsScan(query.type)
+                         ? num_tasks - 1
+                         : std::bit_width(static_cast<unsigned>(num_tasks - 1));
   double bytes = static_cast<double>(query.bytes);
   if (num_tasks > 2) {
     bytes += (kShareAboveMany - 1) * std::max(0.0, bytes - kManyBytes);

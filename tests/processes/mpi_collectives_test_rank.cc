@@ -43,9 +43,55 @@ TEST_F(MpiCollectivesTest, ReduceGivesTheRootTheReduction) {
   for (int root = 0; root < size(); ++root) {
     const TensorShape shape = TensorShape::Vector(1001);
     Call call = CallOf("MpiReduce", ReduceToRoot{root}, DType::kInt64, shape);
+    if (root % 2 == 1 && rank() == root) call.output = call.input;
     Start(call);
     ASSERT_THAT(call.Wait(), IsOk());
     if (rank() == root) Check(call.output, [&](int64_t i) { return SumOf(i); });
+  }
+}
+
+TEST_F(MpiCollectivesTest, ScansGiveEachTheReductionOfTheRanksBefore) {
+  const auto sum_of = [](int num_ranks, int64_t i) {
+    int sum = 0;
+    for (int r = 0; r < num_ranks; ++r) sum += Value(r, i);
+    return sum;
+  };
+  for (const DType dtype : kAllDTypes) {
+    if (dtype == DType::kBool) continue;
+    for (const int64_t count : kCounts) {
+      for (const bool in_place : {false, true}) {
+        SCOPED_TRACE(absl::StrCat(Name(dtype), " ", count));
+        const TensorShape shape = TensorShape::Vector(count);
+        Call scan = CallOf("MpiScan", Scan(), dtype, shape);
+        Call exscan = CallOf("MpiScan", Exscan(), dtype, shape);
+        if (in_place && rank() % 2 == 1) {
+          scan.output = scan.input;
+          exscan.output = exscan.input;
+        }
+        RunAndCheck(scan, [&](int64_t i) { return sum_of(rank() + 1, i); });
+        Start(exscan);
+        ASSERT_THAT(exscan.Wait(), IsOk());
+        if (rank() == 0) continue;  // It has no output.
+        Check(exscan.output, [&](int64_t i) { return sum_of(rank(), i); });
+      }
+    }
+  }
+}
+
+TEST_F(MpiCollectivesTest, ScansTakeAMergeOpOfTheCaller) {
+  for (const CollectiveOp& op :
+       {CollectiveOp(Scan()), CollectiveOp(Exscan())}) {
+    Call call = CallOf("MpiScan", op, DType::kInt32, TensorShape::Vector(1001));
+    call.request.merge_op = *MergeOp::Custom(CustomSum("mine"));
+    Start(call);
+    ASSERT_THAT(call.Wait(), IsOk());
+    const int num_reduced = NumReduced(TypeOf(op), rank(), size());
+    if (num_reduced == 0) continue;
+    Check(call.output, [&](int64_t i) {
+      int sum = 0;
+      for (int r = 0; r < num_reduced; ++r) sum += Value(r, i);
+      return sum;
+    });
   }
 }
 
@@ -117,6 +163,16 @@ TEST_F(MpiCollectivesTest, GatherTakesAnyNumberOfRowsOfEach) {
   }
   RunAndCheck(call, [&](int64_t i) { return wanted[i]; });
   EXPECT_EQ(call.output.num_elements(), static_cast<int64_t>(wanted.size()));
+}
+
+TEST_F(MpiCollectivesTest, BroadcastGivesAllWhatAnySourceHas) {
+  for (int source = 0; source < size(); ++source) {
+    const TensorShape shape = TensorShape::Vector(1001);
+    Call call{.request = RequestOf("MpiBroadcast", Broadcast{rank() == source},
+                                   DType::kInt32, shape)};
+    if (rank() == source) call.input = Filled(DType::kInt32, shape, rank());
+    RunAndCheck(call, [&](int64_t i) { return Value(source, i); });
+  }
 }
 
 TEST_F(MpiCollectivesTest, BroadcastGivesAllWhatTheSourceHas) {

@@ -370,7 +370,7 @@ class MpiRandomCallsTest : public MpiCollectivesTest {
     return "";
   }
 
-  // Where only the root has an input, all ranks give the root's shape.
+  // Shape of this rank's input; of the root's where only the root has one.
   TensorShape ShapeOf(const RandomCall& c) const {
     if (c.type == CollectiveType::kScatter) {
       return TensorShape::Vector(TotalOf(c.blocks));

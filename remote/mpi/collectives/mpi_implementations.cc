@@ -59,6 +59,10 @@ REGISTER_COLLECTIVE(MpiReduceScatter,
                         "MPI_Ireduce_scatter_block and MPI_Ireduce_scatter, "
                         "with our arithmetic",
                         {CollectiveType::kReduceScatter})));
+REGISTER_COLLECTIVE(MpiScan,
+                    Implemented<MpiImplementation>(MpiTraits(
+                        "MPI_Iscan and MPI_Iexscan, with our arithmetic",
+                        {CollectiveType::kScan, CollectiveType::kExscan})));
 REGISTER_COLLECTIVE(MpiAllToAll, Implemented<MpiImplementation>(
                                      MpiTraits("MPI_Ialltoall, MPI_Ialltoallv",
                                                {CollectiveType::kAllToAll})));

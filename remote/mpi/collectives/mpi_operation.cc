@@ -66,6 +66,8 @@ absl::Status MpiOperation::Check(const CollInstanceParams& instance,
     case CollectiveType::kAllReduce:
     case CollectiveType::kReduce:
     case CollectiveType::kBroadcast:
+    case CollectiveType::kScan:
+    case CollectiveType::kExscan:
       return absl::OkStatus();
     case CollectiveType::kAllGather:
     case CollectiveType::kReduceScatter:
@@ -104,7 +106,8 @@ MpiOperation::MpiOperation(const CollectiveContext& context,
 }
 
 bool MpiOperation::is_whole_reduction() const {
-  return Reduces(instance().type) && !HasRankBlocks(instance().type);
+  return Reduces(instance().type) && !HasRankBlocks(instance().type) &&
+         !IsScan(instance().type);
 }
 
 bool MpiOperation::uses_packs() const {
@@ -122,6 +125,9 @@ bool MpiOperation::copies_input() const {
              OverlapOf(context_.input, context_.output) != Overlap::kNone;
     case CollectiveType::kAllToAll:
       return is_in_place();
+    case CollectiveType::kScan:
+    case CollectiveType::kExscan:
+      return !uses_packs() && is_in_place();
     default:
       return false;
   }
@@ -161,6 +167,8 @@ std::vector<MPI_Request> MpiOperation::Start(MPI_Comm communicator,
   switch (instance().type) {
     case CollectiveType::kAllReduce:
     case CollectiveType::kReduce:
+    case CollectiveType::kScan:
+    case CollectiveType::kExscan:
       PrepareReduction(merges);
       Reduce(communicator, any_in_place, ring);
       break;
@@ -211,11 +219,12 @@ void MpiOperation::InPieces(int64_t count, size_t unit_bytes, Call call) const {
 
 // Reduces. In an all-reduce all members must pass MPI_IN_PLACE, or none. If
 // some members reduce in place, the others therefore do so in their output:
-// that takes no memory. In a reduce only the root may pass it.
+// that takes no memory. In a reduce only the root may pass it. Scans read a
+// copy.
 void MpiOperation::Reduce(MPI_Comm communicator, bool any_in_place,
                           MpiRing* ring) {
   const bool packs = uses_packs();
-  const std::byte* from = packs ? input_packs_.data() : input_;
+  const std::byte* from = packs ? input_packs_.data() : InputToRead();
   std::byte* into = packs ? output_packs_.mutable_data() : output_;
   const size_t unit_bytes = packs ? merge_->pack_bytes() : element_bytes_;
   const bool is_all_reduce = instance().type == CollectiveType::kAllReduce;
@@ -232,6 +241,12 @@ void MpiOperation::Reduce(MPI_Comm communicator, bool any_in_place,
       const MpiRing::Scope scope(as_ring ? ring : nullptr);
       MPI_Iallreduce(source, target, count, merge_->type(),
                      MpiMerge::Operation(), communicator, NewRequest());
+    } else if (instance().type == CollectiveType::kScan) {
+      MPI_Iscan(source, target, count, merge_->type(), MpiMerge::Operation(),
+                communicator, NewRequest());
+    } else if (instance().type == CollectiveType::kExscan) {
+      MPI_Iexscan(source, target, count, merge_->type(), MpiMerge::Operation(),
+                  communicator, NewRequest());
     } else {
       MPI_Ireduce(source, target, count, merge_->type(), MpiMerge::Operation(),
                   instance().root, communicator, NewRequest());

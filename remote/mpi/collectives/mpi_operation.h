@@ -95,7 +95,7 @@ class MpiOperation {
   }
   int size() const { return context_.params->group->size(); }
   bool is_in_place() const { return input_ == output_; }
-  bool is_whole_reduction() const;
+  bool is_whole_reduction() const;  // All members' whole inputs together.
   bool uses_packs() const;
   absl::Status ApplyFinalOp();
 

@@ -213,6 +213,30 @@ TEST_F(MpiOperationTest, AReduceInPiecesIsThatOfTheWhole) {
   }
 }
 
+TEST_F(MpiOperationTest, ScansInPiecesAreThoseOfTheWhole) {
+  for (const CollectiveType type :
+       {CollectiveType::kScan, CollectiveType::kExscan}) {
+    for (const int64_t count : kCounts) {
+      for (const bool in_place : {false, true}) {
+        const Tensor input = Own(count);
+        const int num_reduced = NumReduced(type, rank(), size());
+        const Tensor output = num_reduced == 0 ? Tensor()
+                              : in_place       ? input
+                                               : Zeros(count);
+        EXPECT_EQ(Run({.type = type, .shape = input.shape()}, input, output,
+                      kPieceBytes, in_place),
+                  NumPieces(count, kPieceElements));
+        if (num_reduced == 0) continue;
+        Check(output, [&](int64_t i) {
+          int32_t sum = 0;
+          for (int r = 0; r < num_reduced; ++r) sum += Value(r, i);
+          return sum;
+        });
+      }
+    }
+  }
+}
+
 TEST_F(MpiOperationTest, ABroadcastInPiecesIsThatOfTheWhole) {
   for (const int64_t count : kCounts) {
     for (int root = 0; root < size(); ++root) {
