@@ -34,7 +34,7 @@ double CostSeconds(const CostQuery& query) {
 }
 
 REGISTER_COLLECTIVE(
-    DirectReduce,
+    DirectReduceToRoot,
     Scheduled({.traits = {.summary = "every buffer goes straight to the root, "
                                      "who reduces all in one pass, in rank "
                                      "order: one round",
