@@ -106,8 +106,7 @@ MpiOperation::MpiOperation(const CollectiveContext& context,
 }
 
 bool MpiOperation::is_whole_reduction() const {
-  return Reduces(instance().type) && !HasRankBlocks(instance().type) &&
-         !IsScan(instance().type);
+  return Reduces(instance().type) && !HasRankBlocks(instance().type);
 }
 
 bool MpiOperation::uses_packs() const {
@@ -349,7 +348,9 @@ absl::Status MpiOperation::ApplyFinalOp() {
 }
 
 absl::string_view MpiOperation::small_input() const {
-  if (!is_whole_reduction() || uses_packs()) return {};
+  if (!is_whole_reduction() || IsScan(instance().type) || uses_packs()) {
+    return {};
+  }
   const size_t num_bytes = context_.input.size_bytes();
   const auto num_members = static_cast<size_t>(size());
   const size_t most =
