@@ -789,6 +789,7 @@ proto::ControlRequest FullCall(const DeviceAttributes& device) {
   for (int i = 0; i < 3; ++i) {
     request.add_rows(i + 1);
     request.add_send_rows(i + 1);
+    request.add_recv_rows(i + 1);
     request.add_permutation(i);
   }
   request.set_merge_op_commutative(true);
