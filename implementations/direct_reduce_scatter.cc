@@ -41,9 +41,9 @@ StepRef AddReduction(const PlanRequest& request, int chunk, int tag,
 //   in rank order    a0 + b0 + c0  a1 + b1 + c1  a2 + b2 + c2
 //
 // Takes one round of n - 1 messages per rank, with (n - 1) / n of its input,
-// the least possible. The owner reduces all arrivals in one pass: 16-bit floats
-// are rounded once, and the merge op need not commute. The price is n - 1
-// blocks of scratch, and messages to all ranks at once.
+// the least possible. The owner reduces all arrivals in one pass: floats of 8
+// and 16 bits are rounded once, and the merge op need not commute. The price is
+// n - 1 blocks of scratch, and messages to all ranks at once.
 Schedule PlanDirectReduceScatter(const PlanRequest& request) {
   const int size = request.layout.size();
   const int rank = request.rank;

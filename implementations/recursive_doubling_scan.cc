@@ -4,9 +4,9 @@
 namespace tutti {
 namespace {
 
-// Each rank has the sum of a run of ranks that ends with it. The runs double:
-// in the step with distance d, a rank sends its sum to the rank d places on,
-// and puts the sum from d places before on the left of its own.
+// Each rank has the sum of a run of ranks that ends with it. The runs double.
+// In the step with distance d, a rank sends its sum to the rank d places on.
+// It adds the sum from d places before on the left.
 //
 //   rank     0       1       2         3
 //   input    a       b       c         d

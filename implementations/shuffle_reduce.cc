@@ -45,8 +45,8 @@ Schedule PlanWithOwners(const PlanRequest& request) {
 //
 // DirectReduceScatter, then BruckGather: 1 + ceil(log2 n) steps, the fewest of
 // all algorithms that send the least possible, 2 (n - 1) / n of the buffer per
-// rank. Sums are in the order of ranks, with 16-bit floats rounded once. The
-// price is n - 1 chunks of scratch on an owner.
+// rank. Sums are in the order of ranks, with floats of 8 and 16 bits rounded
+// once. The price is n - 1 chunks of scratch on an owner.
 //
 // If owners are listed, the buffer is cut into one chunk for each owner. Each
 // owner sends its sum to all ranks: two steps, but owners send n - 1 times as

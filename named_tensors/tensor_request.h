@@ -50,7 +50,7 @@ std::string Quoted(absl::string_view name);
 // Errors: INVALID_ARGUMENT for an empty or too long name, an invalid dtype, a
 // collective without names, and too many dimensions or bytes. Also for a field
 // of another collective, for a missing or too long name of an op, and for rows
-// that are not those of the shape.
+// that differ from the shape.
 absl::Status Validate(const TensorRequest& request);
 
 // True if the size of the result depends on the other ranks: all_gather,

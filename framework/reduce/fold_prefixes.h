@@ -15,7 +15,7 @@ struct PrefixBuffers {
   absl::Span<const uint8_t* const> inputs;  // At least one.
   absl::Span<uint8_t* const> outputs;       // As many; null: not wanted.
   bool is_exclusive = false;  // Output r lacks input r; output 0 is null.
-  bool past_caches = false;   // Writes outputs that are not in place so.
+  bool past_caches = false;   // For outputs that are not in place.
   int64_t begin = 0;          // Bytes to work on, in each buffer: multiples of
   int64_t num_bytes = 0;      // the element size.
 };

@@ -676,7 +676,7 @@ TEST(ReduceManyTest, AveragesOfIntegersAreExactAndTruncateTowardZero) {
       -77);
 }
 
-// Fold() of one input or a custom merge op divides in a step of its own.
+// Fold() of one input or a custom merge op divides in a separate step.
 TEST(FoldTest, IntegersThatAreNotSummedAreDividedAfterwards) {
   const std::vector<int8_t> values = {100, 7};
   std::vector<const uint8_t*> inputs;

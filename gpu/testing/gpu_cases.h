@@ -28,8 +28,8 @@ std::vector<std::string> ScheduleNames();
 conformance::ImplementationUnderTest ScheduleNamed(const std::string& name);
 
 // True if GPUs and the host give the same bits. Steps of more than 8 operands
-// round 16-bit floats several times on GPUs, once on the host. Custom ops run
-// on the host only.
+// round floats of 8 and 16 bits several times on GPUs, once on the host. Custom
+// ops run on the host only.
 bool RunsAlike(const conformance::Case& c);
 
 // Tensors of a member.

@@ -35,7 +35,7 @@ enum class CollectiveType : uint8_t {
   kGather,         // The root's output is all inputs, one after the other.
   kScatter,        // Output r is block r of the root's input.
   kScan,           // Output r is the reduction of inputs 0 to r.
-  kExscan,         // The same of inputs 0 to r - 1; rank 0 has no output.
+  kExscan,         // Output r is that of inputs 0 to r - 1; none at rank 0.
 };
 
 // Returns "all_reduce", "reduce_scatter", ...

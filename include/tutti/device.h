@@ -67,8 +67,8 @@ class DeviceLanding {
 
 // Computes into = (operands[0] (+) operands[1] (+) ..., from left to right) /
 // divisor. `into` is an operand, or separate from all. A device may round
-// intermediate results of many operands of 8 or 16 floating bits, always at the
-// same operands.
+// intermediate results of many operands that are floats of 8 or 16 bits, always
+// at the same operands.
 struct StepReduction {
   ReductionKind kind = ReductionKind::kSum;
   DType dtype = DType::kFloat32;

@@ -209,7 +209,7 @@ class CollectiveExecutor
 
   // Send a tensor to another member of a group, and receive one. In a step, the
   // n-th send from a member to another one under a tag meets the n-th receive
-  // there. Calls that fail count, too: the other side gets the same error. Both
+  // there. A call that fails counts: the other side gets the same error. Both
   // `done` run when the bytes have been read; bytes that nobody receives keep
   // their sender waiting. `done` runs as in ExecuteAsync(); the order of calls
   // on several threads is the caller's business.
@@ -301,7 +301,7 @@ class CollectiveObserver {
 // Step id -> executor. Thread-safe.
 //
 // A step id is used once. Ids come from step_sequence(), or from the caller,
-// who then sees to it.
+// which then does not repeat them.
 class CollectiveExecutorMgrInterface {
  public:
   virtual ~CollectiveExecutorMgrInterface() = default;
@@ -325,9 +325,8 @@ class CollectiveExecutorMgrInterface {
 // The manager for any transport and resolver. It remembers the ids of steps
 // that were cleaned up: all of a step sequence, however long, and else the last
 // few thousand, in some 400 KiB at the most (EndedSteps). Destroying it aborts
-// what still runs, and all calls of who asks for a step meanwhile; those calls
-// end on their own and keep alive what they need, but for the environment and
-// the devices.
+// what still runs, and all calls in steps requested meanwhile. Those calls keep
+// alive what they need, except for the environment and the devices.
 class CollectiveExecutorMgr : public CollectiveExecutorMgrInterface {
  public:
   struct Options {

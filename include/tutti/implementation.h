@@ -306,8 +306,9 @@ struct ImplementationTraits {
   // Blocks may differ in size (HasRankBlocks()).
   bool supports_uneven = false;
 
-  // Members of an all_to_all may know only what they send and receive
-  // themselves (AllToAll::recv_rows). Then finds where two members differ.
+  // Each member of an all_to_all may know only the rows that it sends and
+  // receives (AllToAll::recv_rows). The implementation finds members that
+  // differ.
   bool supports_recv_rows = false;
 
   // Gives members one shared output if they allow it (CollectiveArgs): honours

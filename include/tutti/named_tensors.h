@@ -30,8 +30,9 @@ struct NamedTensor {
   Tensor input;
 
   // Place of the result; valid until `done`. The result is allocated if this is
-  // unset, and always for AllGather and AllToAll. AllReduce and Broadcast may
-  // write to the input's memory.
+  // unset, and always for AllGather and AllToAll. In place: AllReduce and
+  // Broadcast may write to the input's memory, ReduceScatter to the input's
+  // rows of this rank.
   Tensor* output = nullptr;
 
   // Used by AllReduce and ReduceScatter.
@@ -124,8 +125,8 @@ class Coordinator {
   virtual void Broadcast(NamedTensor tensor, StatusCallback done) = 0;
 
   // Reduces as AllReduce(), and gives each rank a block of the rows, in rank
-  // order. Rows that do not divide go to the first ranks, one each. Errors: as
-  // above.
+  // order. If the rows do not divide, the first ranks get one row more. Errors:
+  // as above.
   virtual void ReduceScatter(NamedTensor tensor, StatusCallback done) = 0;
 
   // Sends rows to each rank, in rank order. The result has the rows from all

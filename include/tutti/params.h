@@ -129,9 +129,9 @@ struct CollInstanceParams {
   // rows[i * n + j] goes from rank i to rank j (all_to_all). Else empty.
   std::vector<int64_t> rows;
 
-  // Each member gives the rows itself, for one execution (AllGather::rows).
-  // They may be wrong. In all_to_all they are the rows of `rows_rank` alone:
-  // rows[j] goes to rank j, rows[n + i] comes from rank i.
+  // Each member gives the rows itself, for one execution (`rows` or `recv_rows`
+  // of the op). Members may give different rows. In all_to_all the rows are of
+  // `rows_rank` alone: rows[j] goes to rank j, rows[n + i] comes from rank i.
   bool rows_are_given = false;
   int rows_rank = 0;
 
@@ -170,8 +170,8 @@ absl::StatusOr<TensorShape> OutputShape(const CollInstanceParams& instance,
                                         int group_size, int rank);
 
 // Rows of the first dimension that `from` has for `to`, in collectives that
-// move blocks: all_gather, gather, reduce_scatter, scatter and all_to_all. 0
-// for a pair that the rows of one rank alone do not tell.
+// move blocks: all_gather, gather, reduce_scatter, scatter and all_to_all. If
+// the rows are of `rows_rank` alone: 0 for a pair of other ranks.
 int64_t BlockRows(const CollInstanceParams& instance, int group_size, int from,
                   int to);
 

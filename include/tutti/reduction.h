@@ -50,8 +50,7 @@ absl::StatusOr<ReductionKind> ParseReductionKind(absl::string_view name);
 
 // Checks that `kind` can reduce elements of `dtype`: both must be valid, bit
 // operations need integers or bool, bool has neither sum nor product, and
-// complex numbers have nothing else.
-// Errors: INVALID_ARGUMENT naming both.
+// complex numbers have nothing else. Errors: INVALID_ARGUMENT naming both.
 absl::Status CheckSupported(ReductionKind kind, DType dtype);
 
 // A merge op of the caller: any associative function. Members compare ops by
@@ -217,10 +216,10 @@ void CopyToMany(const uint8_t* from, absl::Span<uint8_t* const> outputs,
 //
 // Integers are divided in 64 bits and truncate toward zero, so no divisor is
 // too large. Floats of 8 and 16 bits are divided in float32 and rounded once
-// more.
-// For a floating dtype, the divisor is first rounded to the type of the
-// division; this matters only above 2^24. `values` needs no alignment. Does
-// nothing for bool or an invalid `dtype`. REQUIRES: divisor > 0.
+// more. For a floating or complex dtype, the divisor is first rounded to the
+// type of the division; this matters only above 2^24. `values` needs no
+// alignment. Does nothing for bool or an invalid `dtype`. REQUIRES: divisor
+// > 0.
 void DivideBy(DType dtype, void* values, size_t num_elements, int64_t divisor);
 
 // Buffers of equal length.
@@ -234,10 +233,10 @@ struct FoldBuffers {
 
 // Merges the inputs in their order, applies the final op, and writes the result
 // to every output. Built-in ops take one pass, so floats of 8 and 16 bits are
-// rounded once, after the final op. Custom ops, groups of one, and divisions of
-// other results than sums and floats take one more step. They reduce tiles of a
-// few thousand bytes in the first-level cache, and call a custom merge op pair
-// by pair. Errors: any error of the ops.
+// rounded once, after the final op. One more step is taken by custom ops,
+// groups of one, and divisions of integers that are not sums. It reduces tiles
+// of a few thousand bytes in the first-level cache, and calls a custom merge op
+// pair by pair. Errors: any error of the ops.
 absl::Status Fold(DType dtype, const MergeOp& merge_op, const FinalOp& final_op,
                   const FoldBuffers& buffers);
 

@@ -25,7 +25,7 @@ namespace tutti {
 // ranks, one of u parts, must send or receive `bytes` times
 //
 //   2 (u - 1) / u  all_reduce
-//   1              broadcast, reduce
+//   1              broadcast, reduce, scan, exscan
 //   (n - m) / n    with blocks: all_gather, reduce_scatter, gather, scatter
 //   m (n - m) / n  all_to_all
 //   as many as leave the part  permute

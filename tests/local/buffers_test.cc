@@ -44,7 +44,7 @@ using testing::HasSubstr;
 using testing::Optional;
 
 // LocalReduce, LocalReduceScatter and ShuffleReduce sum in rank order,
-// whichever rank comes last, and round 16-bit floats once. Another schedule in
+// whichever rank comes last, and round small floats once. Another schedule in
 // rank order rounds in every step. An empty tensor may have the address of
 // another member's tensor: the member with the empty tensor does not run in
 // place.

@@ -257,7 +257,7 @@ algorithms, also those that cannot run on this machine. Of each algorithm:
   rank order   reduces strictly from the lowest rank to the highest, so that
                the merge op need not commute
   subdivs      can run several rings at once
-  uneven       ranks may bring different amounts
+  uneven       blocks of ranks may differ in size
   one output   members in one process may get one output, if they allow it
   rank list    what --rank-list is to it: the order around its ring, or the
                owners of the pieces

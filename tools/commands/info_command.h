@@ -36,9 +36,9 @@ BuildInfo ThisBuild();
 // Table of all times (kTimes).
 std::string FormatTimes();
 
-// Text for people: the build, then the dtypes of each collective by place
-// (SupportOf()), then tables of all algorithms, with the reason for each that
-// cannot run here (WhyNotHere()).
+// Text for people: the build, the dtypes of each collective by place
+// (SupportOf()), and tables of all algorithms. Says why an algorithm cannot run
+// here (WhyNotHere()).
 std::string FormatInfo(const BuildInfo& build,
                        const CollectiveRegistry& registry);
 

@@ -108,7 +108,7 @@ std::vector<SupportTable::Place> PlacesOf(
   return places;
 }
 
-// Names of the dtypes; a class of which all are there has one name.
+// Names of the dtypes. A class of dtypes has one name if all of it is there.
 std::string ListOf(DTypes dtypes) {
   std::vector<std::string> names;
   for (const auto& [name, is_in] :

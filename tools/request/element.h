@@ -35,7 +35,7 @@ using ValueOf = std::conditional_t<
         kIsComplex<Element>, std::complex<double>,
         std::conditional_t<std::is_signed_v<Element>, int64_t, uint64_t>>>;
 
-// REQUIRES: Value is ValueOf the dtype's elements.
+// REQUIRES: Value is ValueOf<Element> of the dtype's elements.
 template <typename Value>
 Value LoadValue(DType dtype, const std::byte* at) {
   return VisitDType(dtype, [at]<typename Element>(Element) -> Value {
@@ -44,7 +44,7 @@ Value LoadValue(DType dtype, const std::byte* at) {
     if constexpr (kIsComplex<Element> == kIsComplex<Value>) {
       return static_cast<Value>(Decode(LoadAs<Stored>(at)));
     } else {
-      return {};  // Not ValueOf the dtype.
+      return {};  // Another dtype's value.
     }
   });
 }

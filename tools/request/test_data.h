@@ -54,7 +54,7 @@ class ReferenceReduction {
   const CollectiveSpec spec_;
   const DType dtype_;
   int num_added_ = 0;
-  // Vector of the ValueOf (element.h) the dtype's elements; of 128 bits for
+  // Values of the dtype's elements (ValueOf, element.h), in 128 bits for
   // averages of integers.
   std::variant<std::vector<double>, std::vector<int64_t>, std::vector<uint64_t>,
                std::vector<absl::int128>, std::vector<std::complex<double>>>

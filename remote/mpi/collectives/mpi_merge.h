@@ -16,7 +16,7 @@ namespace tutti {
 // MPI operation and type for a merge op and a dtype. MPI's built-in operations
 // are not used: the kernels of framework/reduction reduce all dtypes, with
 // their rules for NaNs, zeros and rounding. Each time MPI merges two buffers,
-// float16 and bfloat16 are computed in float32 and rounded once.
+// floats of 8 and 16 bits are computed in float32 and rounded once.
 //
 // MPI gives the function no closure, but passes the type of the elements. Each
 // object therefore has a type, whose attribute leads back to the object.
