@@ -110,10 +110,10 @@ class Coordinator {
   //
   // Errors: ALREADY_EXISTS if this rank has requested the name and that has not
   // run; INVALID_ARGUMENT for an invalid name, dtype or tensor;
-  // FAILED_PRECONDITION, on all ranks, if the ranks' requests differ;
-  // DEADLINE_EXCEEDED naming the missing ranks, if rank zero has a limit;
-  // RESOURCE_EXHAUSTED if too many requests wait; the reason of the end; errors
-  // of ExecuteAsync.
+  // FAILED_PRECONDITION, on all ranks, if the ranks' requests differ, or cannot
+  // run among so many ranks; DEADLINE_EXCEEDED naming the missing ranks, if
+  // rank zero has a limit; RESOURCE_EXHAUSTED if too many requests wait; the
+  // reason of the end; errors of ExecuteAsync.
   virtual void AllReduce(NamedTensor tensor, StatusCallback done) = 0;
 
   // Concatenates the tensors with this name of all ranks, in rank order. Their
