@@ -41,8 +41,8 @@ algorithms; `tutti perf` measures.
 --bytes is the size of the larger of one rank's two buffers: what each rank has
 in all_reduce, broadcast, permute, reduce, scan and exscan; all blocks together
 in all_gather, gather, reduce_scatter, scatter and all_to_all, rounded down to a
-multiple of the number of ranks, or up to one element for each. A barrier has no data, and
-takes no option that speaks of them.
+multiple of the number of ranks, or up to one element for each. A barrier has no
+data, and takes no option that speaks of them.
 
 A layout is 4x2, 4 tasks with 2 devices each, or 3+1+2, the devices of each
 task. A task is a process, so that more than one task rules out what needs all

@@ -32,8 +32,8 @@ constexpr char kPerfHelp[] =
     R"(bytes and count are those of the whole buffer: what each rank has in
 all_reduce, broadcast, permute, reduce, scan and exscan; all blocks together in
 all_gather, gather, reduce_scatter, scatter and all_to_all, rounded down to a
-multiple of the number of ranks, or up to one element for each. A barrier has no data, and
-takes no option that speaks of them.
+multiple of the number of ranks, or up to one element for each. A barrier has no
+data, and takes no option that speaks of them.
 
 The time of an iteration is that of the slowest rank, all ranks started
 together from one thread. p50 and p99 are over iterations: times that were
