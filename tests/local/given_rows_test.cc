@@ -232,6 +232,7 @@ TEST_P(GivenRowsTest, WhatIsPreparedKeepsItsRows) {
 TEST_P(GivenRowsTest, MembersThatGiveOthersFailTogether) {
   for (const auto& [rows, of_one] :
        std::vector<std::pair<Rows, Rows>>{{{1, 2, 3}, {1, 2, 4}},
+                                          {{1, 2, 3}, {1, 3, 2}},
                                           {{1, 2, 3}, {1, 2, 0}},
                                           {{1, 2, 0}, {1, 2, 3}},
                                           {{0, 0, 3}, {0, 0, 0}}}) {

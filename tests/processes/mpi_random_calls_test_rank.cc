@@ -222,7 +222,6 @@ class MpiRandomCallsTest : public MpiCollectivesTest {
         return Broadcast{.is_source = rank() == c.root};
       case CollectiveType::kAllToAll:
         if (!c.is_uneven) return AllToAll();
-        if (!c.is_uneven) return AllToAll();
         return AllToAll{.send_rows = {sent.begin(), sent.end()},
                         .recv_rows = given(Received(c))};
       case CollectiveType::kPermute:
