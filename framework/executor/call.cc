@@ -198,8 +198,9 @@ absl::Status Call::Settle(std::shared_ptr<const CollectiveParams> params,
                     context_.executor->weak_from_this());
   const absl::Status status =
       table().Settle(args.device, *context_.execution, own_settled_);
-  if (absl::IsFailedPrecondition(status)) {
-    // Ends the group: others may wait in an execution of another number.
+  if (absl::IsFailedPrecondition(status) && !settled_->group_end->cancelled()) {
+    // Ends the group: others may wait in an execution of another number. A
+    // message may name an ended generation, whose successor lives on.
     core().options().param_resolver->EndGroup(args.request->group_key, status);
   }
   return status;

@@ -471,6 +471,21 @@ TEST_P(PointToPointTest, TheEndOfTheGroupEndsItAndAnotherStepGoesOn) {
   ExpectArrives(0, 1, 0);
 }
 
+TEST_P(PointToPointTest, ACallInAnEndedGenerationLeavesTheNextOneAlone) {
+  Begin(2);
+  const auto ended = groups_;
+  resolver(0).EndGroup(kGroup, absl::AbortedError("over"));
+  environment().RunAll();
+  FormGroup();
+  ExpectArrives(0, 1, 0);
+  const Side& late = Send(0, 1, 0, TensorOf(4), [&](PointToPointArgs& args) {
+    args.group = ended[0];
+  });
+  environment().RunAll();
+  ExpectEnds({&late}, testing::Not(IsOk()));
+  ExpectArrives(1, 0, 0);  // The group lives on.
+}
+
 TEST_P(PointToPointTest, SendRecvShiftsAroundARingOfAnySize) {
   for (int size = 2; size <= 9; ++size) {
     Begin(size);
