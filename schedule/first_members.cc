@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "framework/collective/group_part.h"
 #include "framework/collective/group_resources.h"
-#include "framework/collective/ranks_in_keys.h"
 #include "tutti/params.h"
 #include "tutti/reduction.h"
 #include "tutti/tensor.h"
@@ -21,21 +21,11 @@ class FirstMembers {
  public:
   std::shared_ptr<const CollGroupParams> Of(const CollGroupParams& whole) {
     std::call_once(once_, [&] {
-      auto group = std::make_shared<CollGroupParams>();
-      group->key = whole.key;
-      group->generation = whole.generation;
-      group->device_type = whole.device_type;
-      group->cancellation = whole.cancellation;
-      group->resources = std::make_shared<GroupResources>();
-      const auto keys = group->resources->GetOrCreate<RanksInKeys>();
+      std::vector<int> first_ranks;
       for (const std::vector<int>& ranks : whole.layout->tasks()) {
-        group->members.push_back(
-            whole.members[static_cast<size_t>(ranks.front())]);
-        keys->ranks.push_back(ranks.front());
+        first_ranks.push_back(ranks.front());
       }
-      group->layout = std::make_shared<const GroupLayout>(
-          GroupLayout::Uniform(group->size(), /*devices_per_task=*/1));
-      group_ = std::move(group);
+      group_ = MakeGroupPart(whole, std::move(first_ranks));
     });
     return group_;
   }

@@ -12,9 +12,9 @@
 #include "framework/base/callbacks.h"
 #include "framework/base/mutex.h"
 #include "framework/base/status_macros.h"
+#include "framework/collective/group_part.h"
 #include "framework/collective/group_resources.h"
 #include "framework/collective/member_params.h"
-#include "framework/collective/ranks_in_keys.h"
 #include "framework/executor/call.h"
 #include "framework/peer/message_key.h"
 
@@ -32,24 +32,12 @@ struct Pair {
 
 Pair MakePair(const CollGroupParams& whole, int from, int to,
               const DeviceManager& devices) {
-  auto group = std::make_shared<CollGroupParams>();
-  group->key = whole.key;
-  group->generation = whole.generation;
-  group->device_type = whole.device_type;
-  group->cancellation = whole.cancellation;
-  group->resources = std::make_shared<GroupResources>();
-  group->resources->GetOrCreate<RanksInKeys>()->ranks = {from, to};
+  auto group = MakeGroupPart(whole, {from, to});
   auto task = std::make_shared<CollTaskParams>();
-  for (const int rank : {from, to}) {
-    const CollGroupMember& member = whole.members[static_cast<size_t>(rank)];
-    group->members.push_back(member);
+  for (const CollGroupMember& member : group->members) {
     task->is_local.push_back(devices.Find(member.device.name.ToString()).ok());
     task->num_local += task->is_local.back() ? 1 : 0;
   }
-  const GroupLayout& layout = *whole.layout;
-  const bool same_task = layout.task_of(from) == layout.task_of(to);
-  group->layout = std::make_shared<const GroupLayout>(
-      GroupLayout::Uniform(same_task ? 1 : 2, same_task ? 2 : 1));
   return {.group = std::move(group), .task = std::move(task)};
 }
 

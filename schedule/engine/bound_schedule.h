@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "framework/collective/ranks_in_keys.h"
+#include "framework/collective/group_part.h"
 #include "schedule/chunk_map.h"
 #include "schedule/compiled_schedule.h"
 #include "schedule/engine/scratch_pool.h"
