@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
+#include "framework/collective/op_fields.h"
 #include "framework/control/wire_codec.h"
 
 namespace tutti {
@@ -89,7 +90,7 @@ absl::Status CheckReduceScatter(const proto::Decision& message,
   }
   ASSIGN_OR_RETURN(
       const int64_t most,
-      ElementsOf(request, MostOf(RowsOfBlocks(num_rows, num_ranks))));
+      ElementsOf(request, MostOf(BalancedRows(num_rows, num_ranks))));
   return CheckLength(message, most);
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "framework/base/rank_list.h"
 #include "framework/base/status_macros.h"
+#include "framework/collective/op_fields.h"
 #include "named_tensors/tensor_request.h"
 #include "tutti/named_tensors.h"
 
@@ -301,7 +302,7 @@ void Negotiation::DecideReduceScatter(const TensorRequest& first,
                        /*num_entries=*/1, made)) {
     return;
   }
-  const int64_t most_rows = RowsOfBlocks(num_rows, options_.num_ranks).front();
+  const int64_t most_rows = BalancedRows(num_rows, options_.num_ranks).front();
   SetPartsInstance(what + " parts", RowElements(first, most_rows), made);
 }
 

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
+#include "framework/collective/op_fields.h"
 #include "named_tensors/tensor_request.h"
 #include "tutti/collective.h"
 #include "tutti/tensor.h"
@@ -50,7 +51,7 @@ absl::StatusOr<Tensor> SharedPlace(const PendingTensor& pending, int rank,
   const auto& [request, tensor, done] = pending;
   if (!tensor.input.is_set()) return *tensor.output;
   if (!OutputIsOwnBlock(request.type)) return tensor.input;
-  const auto rows = RowsOfBlocks(request.shape.dim(0), num_ranks);
+  const auto rows = BalancedRows(request.shape.dim(0), num_ranks);
   const int64_t begin =
       std::accumulate(rows.begin(), rows.begin() + rank, int64_t{0});
   return tensor.input.Slice(begin, begin + rows[static_cast<size_t>(rank)]);

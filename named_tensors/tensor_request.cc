@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "framework/base/rank_list.h"
 #include "framework/base/status_macros.h"
+#include "framework/collective/op_fields.h"
 #include "tutti/named_tensors.h"
 #include "tutti/tensor.h"
 
@@ -326,16 +327,9 @@ bool IsSizedByAll(CollectiveType type) {
   return InputIsOwnBlock(type) || ExchangesBlocks(type);
 }
 
-std::vector<int64_t> RowsOfBlocks(int64_t num_rows, int num_ranks) {
-  std::vector<int64_t> rows(static_cast<size_t>(num_ranks),
-                            num_rows / num_ranks);
-  for (int64_t rank = 0; rank < num_rows % num_ranks; ++rank) ++rows[rank];
-  return rows;
-}
-
 std::vector<int64_t> RowsToRanks(const TensorRequest& request, int num_ranks) {
   return request.send_rows.empty()
-             ? RowsOfBlocks(request.shape.dim(0), num_ranks)
+             ? BalancedRows(request.shape.dim(0), num_ranks)
              : request.send_rows;
 }
 

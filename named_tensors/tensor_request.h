@@ -57,9 +57,6 @@ absl::Status Validate(const TensorRequest& request);
 // all_to_all.
 bool IsSizedByAll(CollectiveType type);
 
-// Number of rows of each rank's block in a reduce-scatter of `num_rows` rows.
-std::vector<int64_t> RowsOfBlocks(int64_t num_rows, int num_ranks);
-
 // Rows of an all-to-all that go to each rank. REQUIRES: they divide, or are
 // given.
 std::vector<int64_t> RowsToRanks(const TensorRequest& request, int num_ranks);

@@ -78,11 +78,13 @@ std::vector<int64_t> KnownRows(const CollectiveRequest& request) {
   if (!rows.empty() || !IsUneven(op) || !OutputIsOwnBlock(TypeOf(op))) {
     return rows;
   }
-  const int64_t total = request.shape.dim(0);
-  const int size = request.group_size;
-  for (int rank = 0; rank < size; ++rank) {
-    rows.push_back(total / size + (rank < total % size ? 1 : 0));
-  }
+  return BalancedRows(request.shape.dim(0), request.group_size);
+}
+
+std::vector<int64_t> BalancedRows(int64_t num_rows, int num_ranks) {
+  std::vector<int64_t> rows(static_cast<size_t>(num_ranks),
+                            num_rows / num_ranks);
+  for (int64_t rank = 0; rank < num_rows % num_ranks; ++rank) ++rows[rank];
   return rows;
 }
 

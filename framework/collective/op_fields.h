@@ -37,6 +37,10 @@ bool MayDifferInRows(const CollectiveOp& op);
 // or balanced. Else empty. REQUIRES: Validate(request) is OK.
 std::vector<int64_t> KnownRows(const CollectiveRequest& request);
 
+// Cuts `num_rows` rows into a block for each rank, whose sizes differ by at
+// most one. The first ranks have the larger ones. REQUIRES: num_ranks > 0.
+std::vector<int64_t> BalancedRows(int64_t num_rows, int num_ranks);
+
 // Op of this type with default fields.
 CollectiveOp DefaultOp(CollectiveType type);
 
