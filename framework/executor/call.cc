@@ -250,9 +250,6 @@ absl::Status Call::PrepareContext(CollectiveArgs& args) {
   context_.exec_key = {settled_->generation, context_.executor->step_id(),
                        execution.id.group_key, execution.id.instance_key,
                        execution.number};
-  if (kind_ == Kind::kMessage) {
-    context_.first_tag = PathOf(execution.id.instance_key).tag;
-  }
   RETURN_IF_ERROR(core().StatusOf(*settled_, context_));
   RETURN_IF_ERROR(PrepareMemberBuffers(*settled_, &args, &context_));
   return settled_->implementation->InitializeCollectiveContext(&context_);
