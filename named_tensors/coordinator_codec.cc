@@ -84,43 +84,33 @@ absl::Status CheckGather(const proto::Decision& message,
 
 absl::Status CheckReduceScatter(const proto::Decision& message,
                                 const TensorRequest& request, int num_ranks) {
-  const int64_t num_rows = request.shape.dim(0);
-  if (message.fused_elements() == 0 && num_rows % num_ranks == 0) {
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(
-      const int64_t most,
-      ElementsOf(request, MostOf(BalancedRows(num_rows, num_ranks))));
+  if (message.fused_elements() == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int64_t most,
+                   ElementsOf(request, MostOf(BalancedRows(request.shape.dim(0),
+                                                           num_ranks))));
   return CheckLength(message, most);
 }
 
-// The longest part may be one between other ranks.
 absl::Status CheckAllToAll(const proto::Decision& message,
                            const TensorRequest& request, int rank,
                            int num_ranks) {
-  const int64_t num_rows = request.shape.dim(0);
+  if (message.fused_elements() != 0) {
+    return Invalid("decision.fused_elements is ", message.fused_elements(),
+                   " for an alltoall");
+  }
   if (request.send_rows.empty()
-          ? num_rows % num_ranks != 0
+          ? request.shape.dim(0) % num_ranks != 0
           : request.send_rows.size() != static_cast<size_t>(num_ranks)) {
     return Invalid("decision.requests names an alltoall for other ranks");
   }
   const std::vector<int64_t> send_rows = RowsToRanks(request, num_ranks);
-  RETURN_IF_ERROR(CheckRows(message, request, rank, send_rows[rank]));
-  const int64_t most_rows = std::max(MostOf(send_rows), MostOf(message.rows()));
-  ASSIGN_OR_RETURN(const int64_t most, ElementsOf(request, most_rows));
-  const int64_t length = message.fused_elements();
-  if (length == 0) {
-    const bool is_even =
-        num_rows % num_ranks == 0 && num_rows / num_ranks == most_rows &&
-        MostOf(send_rows) == most_rows &&
-        absl::c_all_of(message.rows(),
-                       [&](int64_t rows) { return rows == most_rows; });
-    return is_even ? absl::OkStatus()
-                   : Invalid("decision.fused_elements is 0, but rows differ");
+  if (!message.rows().empty()) {
+    return CheckRows(message, request, rank, send_rows[rank]);
   }
-  if (length >= most) return absl::OkStatus();
-  return Invalid("decision.fused_elements is ", length, "; the parts have ",
-                 most);
+  return absl::c_all_of(send_rows,
+                        [&](int64_t rows) { return rows == send_rows[0]; })
+             ? absl::OkStatus()
+             : Invalid("decision.rows are missing, but rows differ");
 }
 
 // Checks that a tensor can have the size of all parts.
@@ -137,8 +127,10 @@ absl::Status CheckSize(const proto::Decision& message, DType dtype,
 // Checks a decision about one request that is not fused with others.
 absl::Status CheckAlone(const proto::Decision& message,
                         const TensorRequest& request, int rank, int num_ranks) {
-  const int num_rows = IsSizedByAll(request.type) ? num_ranks : 0;
-  if (message.rows_size() != num_rows) {
+  const bool is_listed =
+      request.type == CollectiveType::kAllGather ||
+      (ExchangesBlocks(request.type) && message.rows_size() != 0);
+  if (message.rows_size() != (is_listed ? num_ranks : 0)) {
     return Invalid("decision.rows has ", message.rows_size(), " entries");
   }
   if (HasRankBlocks(request.type) && request.shape.num_dims() == 0) {

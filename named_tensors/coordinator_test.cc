@@ -613,17 +613,19 @@ TEST(PendingTensorsTest, RefusesADecisionThatOtherCollectivesCannotRun) {
       {broadcast, {4, 4}, {}, {0, 12}},
       {scatter, {}, {0, 6, 7}, {5, 14}},
       {scatter, {2, 2}, {}, {0, 6}},
-      {uneven, {}, {9}, {0, 8, 20}},
-      {exchange({}), {2, 2}, {0, 6, 100}, {5, huge}},
-      {exchange({}), {3, 2}, {9, 10}, {0, 8}},
-      {exchange({}), {2, 3}, {}, {0, 9}},  // The rank sends itself two.
-      {exchange({}), {2}, {}, {0, 9}},
-      {exchange({}), {-1, 2}, {}, {0, 9}},
-      {exchange({}), {huge, 2}, {}, {0, huge}},
-      {exchange({1, 3}), {3, 3}, {9}, {0, 8}},
-      {exchange({3, 1}), {0, 1}, {9}, {0, 8}},
-      {exchange({3, 1}), {0, 2}, {}, {0, 9}},
-      {exchange({4}), {0, 4}, {}, {0, 12}},
+      {uneven, {}, {0, 9}, {8, 20}},
+      {exchange({}), {}, {0}, {6, huge}},
+      {exchange({}), {2, 2}, {0}, {6}},
+      {exchange({}), {3, 2}, {0}, {9}},
+      {exchange({}), {2, 3}, {}, {0}},  // The rank sends itself two.
+      {exchange({}), {2}, {}, {0}},
+      {exchange({}), {-1, 2}, {}, {0}},
+      {exchange({}), {huge, 2}, {}, {0}},
+      {exchange({1, 3}), {}, {}, {0}},
+      {exchange({1, 3}), {3, 3}, {0}, {9}},
+      {exchange({3, 1}), {0, 1}, {0}, {9}},
+      {exchange({3, 1}), {0, 2}, {}, {0}},
+      {exchange({4}), {0, 4}, {}, {0}},
   };
   for (const Case& one : cases) {
     for (const bool good : {true, false}) {

@@ -10,6 +10,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "framework/base/status_macros.h"
+#include "framework/collective/op_fields.h"
 #include "framework/tensor/device_copies.h"
 #include "tutti/tensor.h"
 
@@ -86,6 +87,13 @@ void Execute(const RunPtr& run, CollectiveRequest request,
   executor->ExecuteAsync(std::move(args), std::move(done));
 }
 
+// Rows from each rank, for a collective whose output is sized by all ranks.
+std::vector<int64_t> RowsFromRanks(const Run& run) {
+  const auto& rows = run.decision.rows();
+  if (!rows.empty()) return {rows.begin(), rows.end()};
+  return BalancedRows(run.first().request.shape.dim(0), run.group.num_ranks);
+}
+
 // Ends the run, and returns an output that was not given. Drops buffers and
 // device first: `done` may destroy what they need, and others keep the run.
 void Finish(const RunPtr& run, absl::Status status) {
@@ -93,8 +101,7 @@ void Finish(const RunPtr& run, absl::Status status) {
   if (status.ok() && IsSizedByAll(run->first().request.type)) {
     *tensor.output = std::move(run->output);
     if (tensor.received_rows != nullptr) {
-      const auto& rows = run->decision.rows();
-      tensor.received_rows->assign(rows.begin(), rows.end());
+      *tensor.received_rows = RowsFromRanks(*run);
     }
   }
   run->output = run->parts = run->parts_output = Tensor();
@@ -124,6 +131,12 @@ CollectiveOp EvenOp(const Run& run) {
   }
 }
 
+std::vector<int64_t> ElementsOf(const Run& run, std::vector<int64_t> rows) {
+  const int64_t row = RowElements(run.first().request.shape);
+  for (int64_t& count : rows) count *= row;
+  return rows;
+}
+
 // Runs a collective whose output is sized by all ranks, on the input itself.
 void RunSized(const RunPtr& run) {
   const auto& rows = run->decision.rows();
@@ -136,6 +149,28 @@ void RunSized(const RunPtr& run) {
                   run->first().tensor.input, &run->output, FinishOf(run));
 }
 
+// Runs an all-to-all that lists its rows, in the shape of a vector: all sizes
+// share one instance.
+void RunByRows(const RunPtr& run) {
+  const TensorRequest& request = run->first().request;
+  const auto& rows = run->decision.rows();
+  const AllToAll op = {
+      .send_rows = ElementsOf(*run, RowsToRanks(request, run->group.num_ranks)),
+      .recv_rows = ElementsOf(*run, {rows.begin(), rows.end()})};
+  const auto shape = TensorShape::Vector(request.shape.num_elements());
+  Execute(run, RequestOf(*run, op, shape),
+          run->first().tensor.input.Reshaped(shape), &run->output,
+          [run](absl::Status status) {
+            if (status.ok()) {
+              const auto& rows = run->decision.rows();
+              run->output = *run->output.Reshaped(
+                  *run->first().request.shape.WithFirstDim(
+                      std::accumulate(rows.begin(), rows.end(), int64_t{0})));
+            }
+            Finish(run, std::move(status));
+          });
+}
+
 // Runs another collective in the shape of a vector: all tensors of a size share
 // one instance. REQUIRES: output and size are checked.
 void RunAsVector(const RunPtr& run) {
@@ -146,7 +181,16 @@ void RunAsVector(const RunPtr& run) {
   if (tensor.input.is_set()) input = tensor.input.Reshaped(shape);
   run->output = *tensor.output->Reshaped(
       TensorShape::Vector(tensor.output->num_elements()));
-  Execute(run, RequestOf(*run, EvenOp(*run), shape), std::move(input),
+  CollectiveOp op = EvenOp(*run);
+  if (OutputIsOwnBlock(TypeOf(op))) {
+    auto rows =
+        BalancedRows(run->first().request.shape.dim(0), run->group.num_ranks);
+    if (rows.back() != rows.front()) {
+      op = ReduceScatter{.uneven = true,
+                         .rows = ElementsOf(*run, std::move(rows))};
+    }
+  }
+  Execute(run, RequestOf(*run, std::move(op), shape), std::move(input),
           &run->output, FinishOf(run));
 }
 
@@ -207,7 +251,8 @@ std::vector<Piece> InputPieces(const Run& run) {
   const size_t num_bytes = run.first().tensor.input.size_bytes();
   if (InputIsOwnBlock(request.type)) return {{run.group.rank, num_bytes}};
   if (HasRankBlocks(request.type)) {
-    return PiecesOf(run, RowsToRanks(request, run.group.num_ranks));
+    return PiecesOf(run,
+                    BalancedRows(request.shape.dim(0), run.group.num_ranks));
   }
   if (!HasInput(request.type, run.group.rank, request.root)) return {};
   return {{0, num_bytes}};
@@ -318,7 +363,9 @@ void RunDecision(DecisionGroup group, const proto::Decision& decision,
       Run{std::move(group), decision, std::move(tensors), std::move(done)});
   const CollectiveType type = run->first().request.type;
   if (decision.fused_elements() == 0) {
-    return IsSizedByAll(type) ? RunSized(run) : RunAsVector(run);
+    if (!IsSizedByAll(type)) return RunAsVector(run);
+    const bool by_rows = ExchangesBlocks(type) && !decision.rows().empty();
+    return by_rows ? RunByRows(run) : RunSized(run);
   }
   const bool is_fused = type == CollectiveType::kAllReduce;
   run->group.executor->environment().queue->Schedule(

@@ -291,36 +291,34 @@ void Negotiation::DecideBroadcast(const TensorRequest& first, Decision& made) {
   SetPartsInstance(what + " part", num_elements, made);
 }
 
-// Decides a reduce-scatter. Blocks that differ in size run as parts.
+// Decides a reduce-scatter. If the blocks differ in size, each call lists them.
 void Negotiation::DecideReduceScatter(const TensorRequest& first,
                                       Decision& made) {
-  const int64_t num_rows = first.shape.dim(0);
+  const auto rows = BalancedRows(first.shape.dim(0), options_.num_ranks);
+  const bool is_even = rows.back() == rows.front();
   const std::string what =
       absl::StrCat("reduce_scatter ", OpsOf(first), " ", Name(first.dtype));
-  if (num_rows % options_.num_ranks == 0 &&
-      SetExactInstance(absl::StrCat(what, " ", first.shape.num_elements()),
-                       /*num_entries=*/1, made)) {
+  if (SetExactInstance(absl::StrCat(what, is_even ? " " : " uneven ",
+                                    first.shape.num_elements()),
+                       is_even ? 1 : 1 + rows.size(), made)) {
     return;
   }
-  const int64_t most_rows = BalancedRows(num_rows, options_.num_ranks).front();
-  SetPartsInstance(what + " parts", RowElements(first, most_rows), made);
+  SetPartsInstance(what + " parts", RowElements(first, rows.front()), made);
 }
 
-// Decides an all-to-all. If the numbers of rows differ, all ranks exchange
-// parts as long as the longest one.
+// Decides an all-to-all. If the numbers of rows differ, each call lists them:
+// one instance serves all sizes.
 void Negotiation::DecideAllToAll(absl::Span<const TensorRequest> by_rank,
                                  Decision& made) {
   const TensorRequest& first = by_rank.front();
   const int64_t rows = RowsToRanks(first, options_.num_ranks).front();
   bool is_even = true;
-  int64_t most_rows = 0;
-  made.received_rows.resize(by_rank.size());
+  std::vector<std::vector<int64_t>> received_rows(by_rank.size());
   for (const TensorRequest& request : by_rank) {
     const auto send_rows = RowsToRanks(request, options_.num_ranks);
     for (size_t rank = 0; rank < by_rank.size(); ++rank) {
-      made.received_rows[rank].push_back(send_rows[rank]);
+      received_rows[rank].push_back(send_rows[rank]);
       is_even &= send_rows[rank] == rows;
-      most_rows = std::max(most_rows, send_rows[rank]);
     }
   }
   const std::string what = absl::StrCat("all_to_all ", Name(first.dtype));
@@ -330,7 +328,8 @@ void Negotiation::DecideAllToAll(absl::Span<const TensorRequest> by_rank,
           /*num_entries=*/1, made)) {
     return;
   }
-  SetPartsInstance(what + " parts", RowElements(first, most_rows), made);
+  made.received_rows = std::move(received_rows);
+  SetInstance(what + " by rows", made);
 }
 
 // Decides the collective of one name whose requests agree.

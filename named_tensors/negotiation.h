@@ -56,8 +56,9 @@ class Negotiation {
     uint64_t execution = 0;
     int64_t fused_elements = 0;
     std::vector<int64_t> rows;
-    std::vector<std::vector<int64_t>>
-        received_rows;  // By rank, if they differ.
+
+    // By rank; empty if all are equal and not listed in the call.
+    std::vector<std::vector<int64_t>> received_rows;
     std::vector<uint32_t> slots;
 
     // True if the instance may not be settled yet and has no other execution

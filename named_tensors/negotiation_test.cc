@@ -197,21 +197,25 @@ TEST(NegotiationTest, OtherCollectivesAreExecutionsOfFewInstances) {
         EXPECT_EQ(made.execution, execution);
         instances.insert(made.instance);
         const int64_t part = HasRankBlocks(one.type) ? 12 : 24;
-        EXPECT_EQ(made.fused_elements, has_room ? 0 : part) << Name(one.type);
+        const bool in_parts = !has_room && !ExchangesBlocks(one.type);
+        EXPECT_EQ(made.fused_elements, in_parts ? part : 0) << Name(one.type);
       }
     }
     EXPECT_EQ(instances.size(), requests.size());
   }
 }
 
-TEST(NegotiationTest, BlocksThatDifferRunInParts) {
-  Negotiation negotiation({.num_ranks = 2});
-  AddOnBoth(negotiation, 1,
-            {.name = "x",
-             .type = CollectiveType::kReduceScatter,
-             .shape = *TensorShape::Create({5, 2}),
-             .merge_op = "sum"});
-  EXPECT_EQ(negotiation.TakeDecisions().at(0).fused_elements, 3 * 2);
+TEST(NegotiationTest, BlocksThatDifferRunInPartsIfThereIsNoRoom) {
+  for (const size_t room : {2u, 3u}) {  // An instance, and rows of two ranks.
+    Negotiation negotiation({.num_ranks = 2, .max_exact_entries = room});
+    AddOnBoth(negotiation, 1,
+              {.name = "x",
+               .type = CollectiveType::kReduceScatter,
+               .shape = *TensorShape::Create({5, 2}),
+               .merge_op = "sum"});
+    EXPECT_EQ(negotiation.TakeDecisions().at(0).fused_elements,
+              room == 3 ? 0 : 3 * 2);
+  }
 }
 
 TEST(NegotiationTest, EachRankHearsHowManyRowsItGetsFromEach) {
@@ -226,7 +230,7 @@ TEST(NegotiationTest, EachRankHearsHowManyRowsItGetsFromEach) {
   EXPECT_THAT(made.status, IsOk());
   EXPECT_THAT(made.received_rows,
               ElementsAre(ElementsAre(1, 3), ElementsAre(4, 2)));
-  EXPECT_EQ(made.fused_elements, 4 * 2);
+  EXPECT_EQ(made.fused_elements, 0);
 }
 
 TEST(NegotiationTest, WhatWouldBeginTooManyInstancesStaysReady) {

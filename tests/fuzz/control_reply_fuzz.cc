@@ -245,7 +245,6 @@ std::vector<std::string> FuzzSeeds() {
   }
   proto::Decision& exchange = *decisions.add_decisions();
   exchange.add_requests(5);
-  exchange.set_fused_elements(16);
   for (const int64_t rows : {8, 2, 0, 3}) exchange.add_rows(rows);
   proto::Decision& refused = *decisions.add_decisions();
   refused.add_requests(0);
