@@ -115,7 +115,7 @@ double BusFactor(CollectiveType type, int group_size) {
 TextTable PerfTable() {
   return TextTable({{"bytes", Align::kRight, 10},
                     {"count", Align::kRight, 10},
-                    {"dtype", Align::kLeft, 8},
+                    {"dtype", Align::kLeft, 13},
                     {"reduction", Align::kLeft},
                     {"algorithm", Align::kLeft, 30},
                     {"p50 [us]", Align::kRight, 10},
