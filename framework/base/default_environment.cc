@@ -2,8 +2,9 @@
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
 #include <asio/post.hpp>
-#include <asio/system_timer.hpp>
+#include <asio/steady_timer.hpp>
 #include <asio/thread_pool.hpp>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -41,9 +42,23 @@ class DefaultEnvironment::Pool : public WorkQueue {
   std::optional<asio::thread_pool> pool_;
 };
 
+namespace {
+
+using std::chrono::steady_clock;
+
+// Time of this process's clocks at which the steady clock was 0. Later changes
+// of the system's time have no effect on it.
+absl::Time Epoch() {
+  static const absl::Time epoch =
+      absl::Now() - absl::FromChrono(steady_clock::now().time_since_epoch());
+  return epoch;
+}
+
+}  // namespace
+
 // Alarms are entries of one io_context, run by one thread. A timer lives as
 // long as its entry in `alarms_`.
-class DefaultEnvironment::SystemClock : public Clock {
+class DefaultEnvironment::SteadyClock : public Clock {
  public:
   // Drops the alarms that have not begun to ring. Later CallAt() and Cancel()
   // are allowed; their alarms are dropped at once.
@@ -63,7 +78,9 @@ class DefaultEnvironment::SystemClock : public Clock {
     }
   }
 
-  absl::Time Now() override { return absl::Now(); }
+  absl::Time Now() override {
+    return Epoch() + absl::FromChrono(steady_clock::now().time_since_epoch());
+  }
 
   AlarmId CallAt(absl::Time when, Work alarm) override {
     MutexLock lock(&mu_);
@@ -73,7 +90,8 @@ class DefaultEnvironment::SystemClock : public Clock {
     Alarm& entry =
         alarms_.emplace(id, std::make_unique<Alarm>(context_, std::move(alarm)))
             .first->second.operator*();
-    entry.timer.expires_at(absl::ToChronoTime(when));
+    entry.timer.expires_at(
+        steady_clock::time_point(absl::ToChronoNanoseconds(when - Epoch())));
     entry.timer.async_wait([this, id](const asio::error_code& error) {
       if (!error) Ring(id);
     });
@@ -89,7 +107,7 @@ class DefaultEnvironment::SystemClock : public Clock {
   struct Alarm {
     Alarm(asio::io_context& context, Work work)
         : timer(context), work(std::move(work)) {}
-    asio::system_timer timer;
+    asio::steady_timer timer;
     Work work;
   };
   using Alarms = absl::flat_hash_map<AlarmId, std::unique_ptr<Alarm>>;
@@ -146,7 +164,7 @@ int WorkersOrProcessors(int num_workers) {
 
 DefaultEnvironment::DefaultEnvironment(int num_workers)
     : random_(std::make_unique<SystemRandom>()),
-      clock_(std::make_unique<SystemClock>()),
+      clock_(std::make_unique<SteadyClock>()),
       pool_(std::make_unique<Pool>(WorkersOrProcessors(num_workers))),
       environment_{pool_.get(), clock_.get(), random_.get()} {}
 

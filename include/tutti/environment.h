@@ -39,7 +39,9 @@ class WorkQueue {
   virtual int num_workers() const = 0;
 };
 
-// Current time, and alarms at a given time. Thread-safe.
+// A clock that only goes forward, at its own rate, and alarms at a time of it.
+// Deadlines are times of this clock: Now() plus a limit. The system's time may
+// be set meanwhile. Thread-safe.
 class Clock {
  public:
   using AlarmId = uint64_t;
@@ -144,9 +146,11 @@ absl::Status Await(Start start) {
 }
 
 // Environment for programs that have none: worker threads (Asio), the system's
-// clock with one timer thread, and a random number generator seeded by the
-// system. The workers start with the first work, the timer thread with the
-// first alarm. A program with a thread pool can use just the other parts.
+// monotonic clock with one timer thread, and a random number generator seeded
+// by the system. The clock begins at the system's time, and stands still while
+// the machine is suspended, so that healthy tasks are not lost then. The
+// workers start with the first work, the timer thread with the first alarm. A
+// program with a thread pool can use just the other parts.
 //
 // Thread-safe. The destructor drops the alarms that have not begun to ring,
 // then runs the queued work, and joins its threads. It must not run on one of
@@ -164,11 +168,11 @@ class DefaultEnvironment {
 
  private:
   class Pool;
-  class SystemClock;
+  class SteadyClock;
   class SystemRandom;
 
   const std::unique_ptr<SystemRandom> random_;
-  const std::unique_ptr<SystemClock> clock_;
+  const std::unique_ptr<SteadyClock> clock_;
   const std::unique_ptr<Pool> pool_;
   const Environment environment_;
 };

@@ -396,7 +396,7 @@ class ConcurrencyTest : public testing::TestWithParam<std::string> {
       const Fate fate = next(i);
       Call& call = calls_[device].emplace_back();
       args.output = &call.output;
-      args.deadline = absl::Now() + fate.timeout;
+      args.deadline = environment_->get().clock->Now() + fate.timeout;
       args.cancellation = fate.token;
       group_->manager()
           .FindOrCreate(fate.step_id)
@@ -525,7 +525,8 @@ TEST_P(ConcurrencyTest, PreparedStartsEndOnceUnderCancellationsAndDeadlines) {
       const unsigned choice = generator() % 40;
       if (choice < 2) limits.cancellation = std::make_shared<Cancellation>();
       if (choice == 2) {
-        limits.deadline = absl::Now() + absl::Microseconds(generator() % 200);
+        limits.deadline = environment_->get().clock->Now() +
+                          absl::Microseconds(generator() % 200);
       }
       BlockingCounter done(1);
       const auto on_done = [&](const absl::Status& status) {

@@ -15,6 +15,7 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -144,7 +145,7 @@ class Cluster:
         test.addCleanup(self.ports.release)
         self.addresses = [f"127.0.0.1:{port}" for port in self.ports.numbers]
         self.workers = [None] * self.num_tasks
-        self.prefixes = [[]] * self.num_tasks  # Of the commands of workers.
+        self.prefixes = [[] for _ in range(self.num_tasks)]  # Of the commands of workers.
         self.certificates = []  # The folder with them, if there is one.
         self.step = 1
 
@@ -494,6 +495,42 @@ class FaultTest(FaultTestCase):
         for worker in cluster.workers:
             self.assertEqual(worker.hear("end"), "OK")
             self.assertEqual(worker.process.wait(PATIENCE_SECONDS), 0)
+
+
+class ClockTest(FaultTestCase):
+    """The system's time of a task is set while jobs run."""
+
+    def clock(self, folder, task):
+        return os.path.join(folder, str(task))
+
+    def set_clock(self, folder, task, seconds):
+        with open(self.clock(folder, task), "r+b") as clock:
+            clock.write(struct.pack("=q", seconds * 10**9))
+
+    def test_no_step_of_the_systems_time_has_an_effect(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        cluster = self.cluster((3, 1), "fast")
+        for task in range(3):
+            with open(self.clock(folder, task), "wb") as clock:
+                clock.write(bytes(8))
+            cluster.prefixes[task] = [
+                "env", f"WALL_CLOCK_FOR_TESTS={self.clock(folder, task)}",
+                "LD_PRELOAD=" + os.path.join(os.path.dirname(WORKER),
+                                             "libwall_clock.so")]
+        while_running_small_jobs(cluster, None)
+        cluster.start_run("waits", [0], instance=2, seconds=PATIENCE_SECONDS)
+        for i, (task, seconds) in enumerate([(0, -4), (2, -4), (0, 3600),
+                                             (2, 5)]):
+            self.set_clock(folder, task, seconds)
+            # Longer than who is silent would be lost.
+            cluster.start_run("alone", [1], instance=3 + i, seconds=1.5)
+            status = cluster.workers[1].hear("alone")
+            self.assertRegex(status, r"\ADEADLINE_EXCEEDED: ")
+        cluster.start_run("waits", [1, 2], instance=2)
+        for worker in cluster.workers:
+            self.assertEqual(worker.hear("waits"), "OK")
+            self.assertFalse([line for line in worker.unread
+                              if line.startswith("job ")])
 
 
 class PartitionTest(FaultTestCase):
