@@ -34,7 +34,7 @@ struct ControlCallOptions {
   // Ends the call with its reason and informs the other side.
   std::shared_ptr<Cancellation> cancellation;
 
-  // Retries until the deadline if the task cannot be reached.
+  // Retries until the deadline, also if no process listens there.
   bool wait_until_reachable = false;
 
   // Addresses the call to any process of the task. Otherwise the call is for
@@ -53,11 +53,16 @@ class ControlChannel {
  public:
   virtual ~ControlChannel() = default;
 
-  // Errors: the other side's error; UNAVAILABLE, naming task and address, if it
-  // cannot be reached or the connection closes; DEADLINE_EXCEEDED; the reason
-  // of the cancellation; RESOURCE_EXHAUSTED for a request or an answer that is
-  // too large. UNAUTHENTICATED, PERMISSION_DENIED or FAILED_PRECONDITION if the
-  // tasks do not belong together (token, job, protocol version).
+  // If the connection to a known process breaks, sends the request again over a
+  // new one, until the call's limits: the process may live, and get the request
+  // more than once.
+  //
+  // Errors: the other side's error; UNAVAILABLE, naming task and address, if no
+  // process listens there, or one that is not known closes the connection;
+  // DEADLINE_EXCEEDED; the reason of the cancellation; RESOURCE_EXHAUSTED for a
+  // request or an answer that is too large. UNAUTHENTICATED, PERMISSION_DENIED
+  // or FAILED_PRECONDITION if the tasks do not belong together (token, job,
+  // protocol version).
   virtual void Call(int task, proto::ControlRequest request,
                     ControlCallOptions options, ControlDone done) = 0;
 
@@ -67,7 +72,8 @@ class ControlChannel {
   virtual void AddWaiting(int /*change*/) {}
 };
 
-// Answers the calls of other tasks. Thread-safe; must not block.
+// Answers the calls of other tasks. Every request may come more than once,
+// because a caller that got no answer repeats it. Thread-safe; must not block.
 class ControlService {
  public:
   virtual ~ControlService() = default;

@@ -26,6 +26,12 @@ bool IsRefused(const absl::Status& status) {
   return absl::EndsWith(status.message(), kRefused);
 }
 
+// Returns true if the error shows that a process is gone that answered before.
+// A broken connection does not: the process may live.
+bool IsGone(const absl::Status& status) {
+  return IsRefused(status) || absl::EndsWith(status.message(), kNoTask);
+}
+
 // Hints at TLS: a peer that refuses a certificate, or speaks only TLS, reports
 // this only on its own side.
 absl::string_view HintAt(const absl::Status& status) {
@@ -67,7 +73,7 @@ class ControlClient::OutgoingCall final
   void OnAttemptDone(Attempt& attempt, const grpc::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
   ControlAnswer AnswerOf(Attempt& attempt, const grpc::Status& status);
-  void TryLater() ABSL_LOCKS_EXCLUDED(mu_);
+  void TryAgain(bool at_once) ABSL_LOCKS_EXCLUDED(mu_);
   void OnDeadline() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status DeadlineError() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Finish(ControlAnswer answer) ABSL_LOCKS_EXCLUDED(mu_);
@@ -211,20 +217,27 @@ void ControlClient::OutgoingCall::Try() {
 void ControlClient::OutgoingCall::OnAttemptDone(Attempt& attempt,
                                                 const grpc::Status& status) {
   ControlAnswer answer = AnswerOf(attempt, status);
+  const bool is_unanswered =
+      absl::IsUnavailable(answer.status()) && !attempt.is_answered();
+  const bool is_known = client_->peers_->incarnation(task_) != 0;
   const bool may_retry =
-      options_.wait_until_reachable && absl::IsUnavailable(answer.status()) &&
-      !attempt.is_answered() && !attempt.incarnation().has_value();
+      is_unanswered &&
+      (options_.wait_until_reachable || (is_known && !IsGone(answer.status())));
+  absl::Duration lasted;
   absl::Status stopped;
   {
     MutexLock lock(&mu_);
     attempt_.reset();
+    lasted = clock().Now() - attempt_begin_;
     stopped = stop_reason_;
     if (last_error_.ok() || !IsRefused(answer.status())) {
       last_error_ = answer.status();
+    } else if (is_unanswered) {
+      answer = last_error_;
     }
   }
   if (!stopped.ok()) return Finish(std::move(stopped));
-  if (may_retry) return TryLater();
+  if (may_retry) return TryAgain(/*at_once=*/lasted > kRetryPause);
   Finish(std::move(answer));
 }
 
@@ -246,15 +259,15 @@ ControlAnswer ControlClient::OutgoingCall::AnswerOf(
       absl::StrCat(peers.Label(task_), " answered: ", parsed.message()));
 }
 
-void ControlClient::OutgoingCall::TryLater() {
+void ControlClient::OutgoingCall::TryAgain(bool at_once) {
+  const absl::Duration pause = at_once ? absl::ZeroDuration() : kRetryPause;
   absl::Status stopped;
   {
     MutexLock lock(&mu_);
     stopped = stop_reason_;
     if (stopped.ok()) {
-      retry_alarm_ =
-          clock().CallAt(clock().Now() + kRetryPause,
-                         [self = shared_from_this()] { self->Try(); });
+      retry_alarm_ = clock().CallAt(
+          clock().Now() + pause, [self = shared_from_this()] { self->Try(); });
     }
   }
   if (!stopped.ok()) Finish(std::move(stopped));

@@ -24,7 +24,9 @@ namespace tutti {
 
 // Health of a cluster's tasks: the process of each task, and whether it lives.
 // A heartbeat is always under way to each watched task. The other side delays
-// its answer, so that a closed connection ends the heartbeat at once.
+// its answer, so that the end of its process ends the heartbeat at once. The
+// channel repeats a heartbeat whose connection breaks: a connection is no
+// process.
 //
 // Some refusals of a heartbeat show that a task that has answered before is
 // lost: its process would not refuse in this way. These are UNAUTHENTICATED,

@@ -21,8 +21,11 @@
 //   cleanup STEP
 //   leave SECONDS
 //   matrix                 RunMatrix()
+//   reset                  breaks all connections of this process
 //   count                  prints "count FDS THREADS" of this process
 //   end                    also at the end of the input
+
+#include <sys/socket.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -73,6 +76,25 @@ int CountEntries(const char* folder) {
     ++count;
   }
   return count;
+}
+
+// Sends a reset over each TCP connection, and closes all others.
+void BreakConnections() {
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/fd")) {
+    int descriptor = 0;
+    sockaddr_storage peer = {};
+    socklen_t size = sizeof(peer);
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &descriptor) ||
+        getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) !=
+            0) {
+      continue;  // No connection.
+    }
+    const sockaddr nobody = {.sa_family = AF_UNSPEC};
+    if (connect(descriptor, &nobody, sizeof(nobody)) != 0) {
+      shutdown(descriptor, SHUT_RDWR);
+    }
+  }
 }
 
 // Collectives of all devices of this task. Rank r has the elements r, r + 1, r
@@ -231,6 +253,9 @@ class Worker {
       runtime_->Leave(After(words), Report(name));
     } else if (name == "matrix") {
       Say(name, RunMatrix(*runtime_, environment_));
+    } else if (name == "reset") {
+      BreakConnections();
+      Say(name, absl::OkStatus());
     } else if (name == "count") {
       Say(name, absl::StrCat(CountEntries("/proc/self/fd"), " ",
                              CountEntries("/proc/self/task")));

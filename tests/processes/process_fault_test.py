@@ -533,6 +533,77 @@ class ClockTest(FaultTestCase):
                               if line.startswith("job ")])
 
 
+class ResetTest(FaultTestCase):
+    """All connections of a task break, while all processes live: over TLS those
+    of TCP, else those of Unix sockets. What moves bytes then may fail, once."""
+
+    def hear_all(self, cluster, name):
+        """What the tasks say, each that it has succeeded or that a connection
+        broke under it; nobody is lost."""
+        said = [worker.hear(name) for worker in cluster.workers]
+        for status in said:
+            if status != "OK":
+                self.assert_broke(status)
+        return said
+
+    def assert_broke(self, status):
+        self.assertRegex(status, r"\AUNAVAILABLE: task \d \(")
+        self.assertNotIn("was lost", status)
+
+    def check(self, culprit, certificates):
+        cluster = self.cluster((3, 1))
+        cluster.certificates = certificates
+        tasks = range(3)
+        others = [task for task in tasks if task != culprit]
+        cluster.begin()
+        for instance, verb in [(1, "forms the group"), (2, "settles")]:
+            with self.subTest(verb):
+                cluster.start_run("job", others, instance=instance)
+                for task in tasks:
+                    cluster.counts(task)  # Once it answers, it has begun.
+                for task in (culprit, others[0]):
+                    self.assertEqual(cluster.workers[task].ask("reset"), "OK")
+                cluster.start_run("job", [culprit], instance=instance)
+                self.hear_all(cluster, "job")
+        with self.subTest("moves bytes"):
+            cluster.start_run("loop", tasks, instance=3, elements=LARGE,
+                              verb="loop")
+            for task in tasks:
+                self.assertEqual(cluster.workers[task].hear("loop"), "going")
+            self.assertEqual(cluster.workers[culprit].ask("reset"), "OK")
+            # Others may have ended this round, and wait in the next one.
+            worker, status = hear_any(cluster.workers, "loop")
+            self.assert_broke(status)
+            self.assertEqual(worker.ask("cleanup", cluster.step), "OK")
+            for other in cluster.workers:
+                if other is not worker:
+                    self.assertNotIn("was lost", other.hear("loop"))
+        said = []
+        while said != ["OK"] * 3:  # Soon all notice which connections are gone.
+            cluster.step += 1
+            for task in tasks:
+                cluster.workers[task].ask("step", cluster.step)
+            cluster.start_run("next", tasks)
+            said = self.hear_all(cluster, "next")
+        for task in tasks:
+            for other in tasks:
+                self.assertEqual(
+                    cluster.workers[task].ask("health", other, 60), "OK")
+
+    def check_each(self, *certificates):
+        for culprit in (0, 1):
+            with self.subTest(culprit=culprit):
+                self.check(culprit, certificates)
+
+    def test_of_a_tcp_connection(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        make_certificates(folder, 3)
+        self.check_each(folder)
+
+    def test_of_a_unix_socket(self):
+        self.check_each()
+
+
 class PartitionTest(FaultTestCase):
     """Packets vanish between two hosts, which are network namespaces with a
     third one between them that routes, or does not. For the superuser."""

@@ -15,9 +15,10 @@ grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 
 // Endings of ConnectionError() texts: no process took the connection; the
-// connection was taken and closed.
+// connection was taken and closed; the process that took it is no task.
 inline constexpr absl::string_view kRefused = "connection refused";
 inline constexpr absl::string_view kClosed = "connection closed";
+inline constexpr absl::string_view kNoTask = "what answers there is no task";
 
 // Returns an error for a status made by gRPC, not by the other side. It names
 // `peer`, such as "task 3 (host:7000)", and says in plain words what happened.
