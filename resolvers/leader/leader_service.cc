@@ -16,7 +16,7 @@ namespace tutti {
 namespace {
 
 // Largest number of waiting calls per task.
-constexpr int kMaxCallsOfTask = 4096;
+constexpr int kMaxCallsOfTask = 65536;
 
 // Message about a group, encoded once for all its members.
 class EncodedGroup {

@@ -47,7 +47,6 @@ void ParamResolverDistributed::Initialize() {
       {.policy = options_.policy,
        .max_entries = options_.max_entries,
        .task_name = task_name_,
-       .max_unsettled = options_.max_unsettled,
        .formed_group_failed =
            IfAlive(weak_from_this(), &ParamResolverDistributed::EndEverywhere),
        .new_groups_changed = options_.waits_changed});

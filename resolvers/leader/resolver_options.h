@@ -38,10 +38,6 @@ struct DistributedResolverOptions {
   // have the same limit once more.
   size_t max_entries = size_t{1} << 19;
 
-  // Largest number of unsettled groups and instances that members of other
-  // tasks can make this task keep while it leads.
-  size_t max_unsettled = 1024;
-
   // Time during which a request is repeated to a task that does not know yet
   // that it leads.
   absl::Duration takeover_limit = DefaultTime("takeover");

@@ -122,7 +122,6 @@ absl::StatusOr<LedGroupPtr> LedGroups::FindOrAdd(const WaitingCall& call,
         absl::StrCat("generation ", call.living_generation, " of group ", key,
                      ", which ", call.device_name, " is in, has ended"));
   }
-  RETURN_IF_ERROR(CheckRoom(call));
   if (call.is_remote && groups_.size() >= limits_.max_groups) {
     return absl::ResourceExhaustedError(
         absl::StrCat("group ", key, ", which ", call.device_name,
@@ -131,7 +130,6 @@ absl::StatusOr<LedGroupPtr> LedGroups::FindOrAdd(const WaitingCall& call,
   }
   auto group = std::make_shared<LedGroup>(++last_generation_);
   groups_.emplace(key, group);
-  ++num_unsettled_;
   SetNew(*group, outbox);
   return group;
 }
@@ -146,21 +144,10 @@ void LedGroups::SetOld(LedGroup& group, LeaderOutbox* outbox) {
   if (--num_new_ == 0) outbox->new_groups_changed = true;
 }
 
-absl::Status LedGroups::CheckRoom(const WaitingCall& call) const {
-  if (!call.is_remote || num_unsettled_ < limits_.max_unsettled) {
-    return absl::OkStatus();
-  }
-  return absl::ResourceExhaustedError(absl::StrCat(
-      InstanceLabel(*call.request), ", which ", call.device_name,
-      " asks for: the leader waits for the other members of ", num_unsettled_,
-      " groups and instances; wanted fewer than ", limits_.max_unsettled));
-}
-
 void LedGroups::SetFormed(LedGroup& group,
                           std::shared_ptr<const CollGroupParams> params,
                           std::shared_ptr<const CollTaskParams> task,
                           LeaderOutbox* outbox) {
-  --num_unsettled_;
   SetOld(group, outbox);  // New again if a member now waits for an instance.
   for (int rank = 0; rank < params->size(); ++rank) {
     group.rank_of_device[params->members[rank].device.name.ToString()] = rank;
@@ -172,7 +159,6 @@ void LedGroups::SetFormed(LedGroup& group,
 void LedGroups::Fail(LedGroup& group, absl::Status status,
                      LeaderOutbox* outbox) {
   SetOld(group, outbox);
-  if (group.status.ok() && group.params == nullptr) --num_unsettled_;
   group.status = status;
   const auto answer = [&](WaitingCalls& waiting) {
     for (WaitingCallPtr& call : waiting.TakeAll()) {
@@ -183,7 +169,7 @@ void LedGroups::Fail(LedGroup& group, absl::Status status,
   answer(group.waiting);
   for (auto& [key, instance] : group.instances) {
     answer(instance->waiting);
-    CountOut(*instance);
+    num_entries_ -= instance->num_entries;
     outbox->dropped.push_back(std::move(instance));
   }
   group.instances.clear();
@@ -230,11 +216,6 @@ void LedGroups::SetDevicesLeft(int64_t num_devices, absl::Status reason,
   for (GroupKey key : ended) Drop(key, reason_for_no_more_, outbox);
 }
 
-void LedGroups::CountOut(const LedInstance& instance) {
-  num_entries_ -= instance.num_entries;
-  if (instance.completed.empty()) --num_unsettled_;
-}
-
 LedInstancePtr LedGroups::ArriveAtInstance(LedGroup& group,
                                            const WaitingCallPtr& call,
                                            LeaderOutbox* outbox) {
@@ -276,7 +257,6 @@ absl::StatusOr<LedInstancePtr> LedGroups::FindOrAddInstance(
   const InstanceKey key = call.request->instance_key;
   const auto found = group.instances.find(key);
   if (found != group.instances.end()) return found->second;
-  RETURN_IF_ERROR(CheckRoom(call));
   if (num_entries_ >= next_sweep_) ForgetOldInstances(outbox);
   const size_t num_members = group.params->members.size();
   if (call.is_remote && num_entries_ + num_members > 8 * limits_.max_entries) {
@@ -291,7 +271,6 @@ absl::StatusOr<LedInstancePtr> LedGroups::FindOrAddInstance(
   instance->num_calls.resize(num_members);
   instance->num_entries = num_members;
   num_entries_ += num_members;
-  ++num_unsettled_;
   group.instances.emplace(key, instance);
   return instance;
 }
@@ -302,7 +281,6 @@ void LedGroups::SetCompleted(
     LeaderOutbox* outbox) {
   instance.completed = std::move(params);
   SetOld(group, outbox);
-  --num_unsettled_;
   const size_t num_rows = instance.completed[0]->instance->rows.size();
   instance.num_entries += num_rows;
   num_entries_ += num_rows;
@@ -311,7 +289,7 @@ void LedGroups::SetCompleted(
 void LedGroups::DropInstance(LedGroup& group, InstanceKey key,
                              LeaderOutbox* outbox) {
   const auto found = group.instances.find(key);
-  CountOut(*found->second);
+  num_entries_ -= found->second->num_entries;
   outbox->dropped.push_back(std::move(found->second));
   group.instances.erase(found);
 }

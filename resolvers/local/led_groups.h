@@ -108,7 +108,6 @@ class LedGroups {
   // Same as in ParamResolverLocal::Options.
   struct Limits {
     size_t max_entries = 0;
-    size_t max_unsettled = 0;
     size_t max_groups = 0;
   };
 
@@ -187,16 +186,12 @@ class LedGroups {
   void SetNew(LedGroup& group, LeaderOutbox* outbox);
   void SetOld(LedGroup& group, LeaderOutbox* outbox);
 
-  // Errors: RESOURCE_EXHAUSTED for a remote member.
-  absl::Status CheckRoom(const WaitingCall& call) const;
-
   absl::StatusOr<LedInstancePtr> FindOrAddInstance(LedGroup& group,
                                                    const WaitingCall& call,
                                                    LeaderOutbox* outbox);
   bool LeaveGroup(LedGroup& group, const WaitingCall& call);
   bool LeaveInstance(LedGroup& group, const WaitingCall& call,
                      LeaderOutbox* outbox);
-  void CountOut(const LedInstance& instance);
 
   // Keeps the most recently used idle instances. Idle: no call waits for it,
   // and all members requested it equally often.
@@ -206,8 +201,7 @@ class LedGroups {
   uint64_t last_generation_ = 0;
   uint64_t num_calls_ = 0;
   size_t num_entries_ = 0;
-  size_t num_unsettled_ = 0;  // Groups and instances.
-  size_t num_new_ = 0;        // Counts groups.
+  size_t num_new_ = 0;  // Counts groups.
   int64_t num_devices_left_ = kMaxGroupSize;
   absl::Status reason_for_no_more_;
   size_t next_sweep_;  // Number of entries.

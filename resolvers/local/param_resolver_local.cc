@@ -56,7 +56,6 @@ std::shared_ptr<ParamResolverLocal> ParamResolverLocal::Create(
 ParamResolverLocal::ParamResolverLocal(Options options)
     : options_(std::move(options)),
       groups_({.max_entries = options_.max_entries,
-               .max_unsettled = options_.max_unsettled,
                .max_groups = options_.max_groups}) {}
 
 ParamResolverLocal::~ParamResolverLocal() {

@@ -42,10 +42,9 @@ class ParamResolverLocal
     // tasks are not local. Empty: all devices are local.
     std::string task_name;
 
-    // Limits on the state that members of other tasks can make this process
-    // keep: groups and instances that are not settled, and groups in all. The
-    // limit on entries is eight times `max_entries`.
-    size_t max_unsettled = 1024;
+    // Limit on the groups that members of other tasks can make this process
+    // keep. The limit on entries is eight times `max_entries`. What is not
+    // settled has a call that waits for it, and the transport limits those.
     size_t max_groups = size_t{1} << 16;
 
     // Runs when a formed group ends otherwise than by EndGeneration() or

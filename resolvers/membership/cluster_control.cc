@@ -94,7 +94,6 @@ void ClusterControl::MakeResolvers() {
        .leadership = leadership_,
        .policy = options_.policy,
        .max_entries = options_.max_entries,
-       .max_unsettled = options_.max_unsettled,
        .cancel_execution = OwnCancelExecution(),
        .loss_of =
            [weak_health](const ControlCaller& process) {

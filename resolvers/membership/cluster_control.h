@@ -53,7 +53,6 @@ class ClusterControl : public ControlService,
     // Same as in ParamResolverDistributed::Options.
     SelectionPolicy policy;
     size_t max_entries = size_t{1} << 19;
-    size_t max_unsettled = 1024;
 
     // Handle other requests of other tasks; UNIMPLEMENTED where null.
     // `cancel_execution` returns NOT_FOUND for a group that is not known yet.

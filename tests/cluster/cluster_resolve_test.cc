@@ -338,41 +338,35 @@ TEST_F(ClusterResolveTest, ASilentLeaderIsNamed) {
                     HasSubstr("as the leader, task 0 (host0:7000), said ")));
 }
 
-TEST_F(ClusterResolveTest, UnfinishedGroupsOfOthersAreBounded) {
-  Begin({.num_tasks = 2, .max_unsettled = 10});
+TEST_F(ClusterResolveTest, AnyNumberOfCallsWaitsForATaskThatIsLate) {
+  constexpr int kNumCalls = 3000;
+  Begin({.num_tasks = 2});
   std::vector<CallPtr> calls;
-  for (GroupKey key = 0; key < 12; ++key) {
-    calls.push_back(cluster_->Request(1, 0, AllReduceOf(key, 2, 1)));
-    cluster_->RunFor(absl::Milliseconds(10));
+  for (int i = 0; i < kNumCalls; ++i) {
+    calls.push_back(cluster_->Request(1, 0, AllReduceOf(i % 50, 2, i)));
   }
-  for (int i = 0; i < 10; ++i) EXPECT_TRUE(calls[i]->waits());
-  for (int i : {10, 11}) {
-    EXPECT_THAT(calls[i]->status(), IsResourceExhausted("task:1", "10"));
+  cluster_->RunFor(absl::Seconds(1));
+  for (int i = kNumCalls - 1; i >= 0; --i) {
+    EXPECT_TRUE(calls[i]->waits());
+    calls.push_back(cluster_->Request(0, 0, AllReduceOf(i % 50, 2, i)));
   }
-  // The limit does not apply to the leader's own members.
-  EXPECT_TRUE(cluster_->Request(0, 0, AllReduceOf(100, 2, 1))->waits());
-  calls[0]->token->Cancel(absl::CancelledError("no more"));
-  calls[1]->token->Cancel(absl::CancelledError("no more"));
   cluster_->RunFor(absl::Seconds(1));
-  EXPECT_TRUE(cluster_->Request(1, 0, AllReduceOf(11, 2, 1))->waits());
-  cluster_->RunFor(absl::Seconds(1));
-  EXPECT_EQ(led(0).num_groups(), 10u);
+  for (const CallPtr& call : calls) ASSERT_THAT(call->status(), IsOk());
 }
 
-// Nobody waits for these groups; their errors stay.
-TEST_F(ClusterResolveTest, GroupsThatCannotBeFormedAreNotCountedAsUnfinished) {
-  Begin({.num_tasks = 2, .max_unsettled = 3});
-  for (GroupKey key = 0; key < 10; ++key) {
-    CollectiveRequest wrong = AllReduceOf(key, 2, 1);
-    wrong.device_type = "TPU";
-    const auto call = cluster_->Request(1, 0, wrong);
-    cluster_->RunFor(absl::Milliseconds(10));
-    EXPECT_THAT(call->status(), IsInvalidArgument("TPU"));
+TEST_F(ClusterResolveTest, WhoWaitsNoLongerLeavesNothing) {
+  Begin({.num_tasks = 2});
+  std::vector<CallPtr> calls;
+  for (GroupKey key = 0; key < 2000; ++key) {
+    calls.push_back(cluster_->Request(1, 0, AllReduceOf(key, 2, 1)));
   }
-  const auto good = cluster_->Request(1, 0, AllReduceOf(100, 2, 1));
-  cluster_->RunFor(absl::Milliseconds(10));
-  EXPECT_TRUE(good->waits());
-  EXPECT_EQ(led(0).num_groups(), 11u);
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(led(0).num_groups(), 2000u);
+  for (const CallPtr& call : calls) {
+    call->token->Cancel(absl::CancelledError("no more"));
+  }
+  cluster_->RunFor(absl::Seconds(1));
+  EXPECT_EQ(led(0).num_groups(), 0u);
 }
 
 TEST_F(ClusterResolveTest, InstancesOfATaskAreBounded) {

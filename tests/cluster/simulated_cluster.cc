@@ -184,7 +184,6 @@ void SimulatedCluster::Start(int task, absl::Duration join_limit) {
                      ? options_.policies[static_cast<size_t>(task)]
                      : SelectionPolicy(),
        .max_entries = options_.max_entries,
-       .max_unsettled = options_.max_unsettled,
        .named_tensors = process->named_tensors});
   process->control->Join(
       Now() + join_limit,

@@ -40,7 +40,6 @@ class SimulatedCluster {
     absl::Duration min_delay = absl::Microseconds(50);
     absl::Duration max_delay = absl::Milliseconds(2);
     size_t max_entries = size_t{1} << 19;
-    size_t max_unsettled = 1024;
 
     std::vector<SelectionPolicy> policies;  // By task; else the default.
 

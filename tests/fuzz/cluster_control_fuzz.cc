@@ -25,7 +25,6 @@ namespace {
 
 constexpr int kNumTasks = 3;
 constexpr int kMaxActions = 200;
-constexpr size_t kMaxUnsettled = 16;
 
 enum class Action {
   kRequest,   // Another task requests: {caller, whether it restarted, message}.
@@ -139,7 +138,6 @@ class Task {
                                 .devices = devices_,
                                 .incarnation = IncarnationOf(this_task),
                                 .max_entries = 64,
-                                .max_unsettled = kMaxUnsettled,
                                 .cancel_execution = refuse,
                                 .cleanup_step = [](int64_t) {},
                                 .named_tensors = named_tensors_});
