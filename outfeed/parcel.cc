@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/peer_status.h"
 #include "framework/base/status_macros.h"
 
 namespace tutti {
@@ -185,7 +186,7 @@ absl::StatusOr<ParcelEntry> ParcelReader::ReadEnd() {
   }
   const absl::string_view message(reinterpret_cast<const char*>(bytes.data()),
                                   bytes.size());
-  return EndEntry{absl::Status(static_cast<absl::StatusCode>(code), message)};
+  return EndEntry{PeerStatus(static_cast<absl::StatusCode>(code), message)};
 }
 
 template <typename T>

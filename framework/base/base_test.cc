@@ -16,6 +16,7 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "framework/base/mutex.h"
 #include "framework/base/number_map.h"
 #include "framework/base/oldest_half.h"
+#include "framework/base/peer_status.h"
 #include "framework/base/rank_list.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/environment.h"
@@ -610,6 +612,27 @@ TEST(RunInTurnTest, WhatWorkAddsRunsAfterItInOrder) {
     order.push_back(1);
   });
   EXPECT_THAT(order, ElementsAre(1, 2, 3, 4));
+}
+
+TEST(RunInTurnTest, WorkThatThrowsHoldsUpNoOther) {
+  int num_runs = 0;
+  const auto fail_twice = [&] {
+    RunOnTrampoline([&] { throw std::runtime_error("second"); });
+    RunOnTrampoline([&] { ++num_runs; });
+    throw std::runtime_error("first");
+  };
+  EXPECT_THAT([&] { RunOnTrampoline(fail_twice); },
+              testing::ThrowsMessage<std::runtime_error>("first"));
+  EXPECT_EQ(num_runs, 1);
+  RunOnTrampoline([&] { ++num_runs; });
+  EXPECT_EQ(num_runs, 2);
+}
+
+TEST(PeerStatusTest, NoControlCharacterComesIn) {
+  EXPECT_EQ(
+      PeerStatus(absl::StatusCode::kAborted,
+                 absl::string_view("\"a\"\n\r\0\x1b[2J\x7f \xc3\xa9", 14)),
+      absl::AbortedError("\"a\"\\x0a\\x0d\\x00\\x1b[2J\\x7f \xc3\xa9"));
 }
 
 void CountDown(int* left) {

@@ -1,5 +1,6 @@
 #include "framework/base/callbacks.h"
 
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -22,17 +23,23 @@ void RunOnTrampoline(Work work) {
     return;
   }
   turn.is_running = true;
-  std::move(work)();
-  work = nullptr;
+  std::exception_ptr thrown;  // Work that throws holds up no other work.
+  const auto run = [&thrown](Work& next) {
+    Work mine = std::move(next);  // Destroyed, with its captures, in turn.
+    try {
+      std::move(mine)();
+    } catch (...) {
+      if (thrown == nullptr) thrown = std::current_exception();
+    }
+  };
+  run(work);
   while (!turn.waiting.empty()) {
     turn.now.swap(turn.waiting);
-    for (Work& next : turn.now) {
-      Work mine = std::move(next);  // Destroyed, with its captures, in turn.
-      std::move(mine)();
-    }
+    for (Work& next : turn.now) run(next);
     turn.now.clear();
   }
   turn.is_running = false;
+  if (thrown != nullptr) std::rethrow_exception(thrown);
 }
 
 void FinishOnTrampoline(StatusCallback done, absl::Status status) {

@@ -15,7 +15,8 @@ namespace tutti {
 
 // Runs `work` on this thread, inside this call. Inside other such work, runs it
 // after that work has ended. So a chain of callbacks that each cause the next
-// one does not deepen the stack.
+// one does not deepen the stack. Work that throws holds up no other work; the
+// outermost call then throws the first exception.
 void RunOnTrampoline(Work work);
 
 // Runs `done(status)` by RunOnTrampoline(). For callbacks that may issue the

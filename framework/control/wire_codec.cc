@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/peer_status.h"
 
 namespace tutti {
 namespace {
@@ -38,8 +39,8 @@ absl::Status DecodeError(const proto::Error& message) {
     return absl::UnknownError(
         absl::StrCat("an error that was not understood: ", status.message()));
   }
-  return absl::Status(static_cast<absl::StatusCode>(message.code()),
-                      message.message());
+  return PeerStatus(static_cast<absl::StatusCode>(message.code()),
+                    message.message());
 }
 
 proto::ExecutionKey EncodeKey(const ExecKey& key) {

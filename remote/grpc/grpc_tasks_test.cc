@@ -63,7 +63,7 @@ TEST(GrpcTransportTest, StatusesOfTheServiceSurviveTheWire) {
   for (int code = 1; code <= 16; ++code) {
     EXPECT_THAT(Call(tasks, 0, 1, {}, code),
                 StatusIs(static_cast<absl::StatusCode>(code),
-                         "what went wrong \"here\" \xc3\xa9\n%"));
+                         "what went wrong \"here\" \xc3\xa9\\x0a%"));
   }
 }
 

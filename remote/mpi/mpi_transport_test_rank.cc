@@ -558,7 +558,7 @@ TEST_F(MpiTransportTest, StatusesSurviveTheWire) {
   for (int code = 1; code <= 16; ++code) {
     EXPECT_THAT(
         CallAndWait(transport_->control(), next(), StepRequest(-code)),
-        StatusIs(static_cast<absl::StatusCode>(code), "went wrong \n%"));
+        StatusIs(static_cast<absl::StatusCode>(code), "went wrong \\x0a%"));
   }
 }
 

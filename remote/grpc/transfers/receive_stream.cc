@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/peer_status.h"
 #include "framework/base/status_macros.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/slice.h"
@@ -198,7 +199,7 @@ absl::Status ReceiveStream::ConsumeFrame(SliceCursor& message) {
   if (header.kind == FrameKind::kPlace) return TakePlace(incoming, message);
 
   if (header.code != absl::StatusCode::kOk) {
-    End(*incoming, absl::Status(header.code, *message.ReadText(header.length)));
+    End(*incoming, PeerStatus(header.code, *message.ReadText(header.length)));
     return absl::OkStatus();
   }
   const absl::Status fed = Feed(*incoming, header.length, message);

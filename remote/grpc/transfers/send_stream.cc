@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/peer_status.h"
 #include "framework/base/status_macros.h"
 #include "remote/grpc/connection/call_identity.h"
 #include "remote/grpc/wire/slice_cursor.h"
@@ -137,7 +138,7 @@ absl::Status SendStream::TakeRecords(const grpc::ByteBuffer& message) {
       if (!message.has_value()) {
         return absl::InternalError("a cancellation's message is too short");
       }
-      CancelRequest(record->id, absl::Status(record->code, *message));
+      CancelRequest(record->id, PeerStatus(record->code, *message));
       continue;
     }
     RETURN_IF_ERROR(record->kind == RecordKind::kRequest ? TakeRequest(*record)

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/peer_status.h"
 #include "remote/grpc/wire/transfer_wire.h"
 
 namespace tutti {
@@ -91,8 +92,8 @@ grpc::Status ToGrpc(const absl::Status& status) {
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      status.error_message());
+  return PeerStatus(static_cast<absl::StatusCode>(status.error_code()),
+                    status.error_message());
 }
 
 absl::Status ConnectionError(absl::string_view peer,
