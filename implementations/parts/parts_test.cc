@@ -317,6 +317,23 @@ TEST(RingOrderTest, NegativeOffsetReversesAndThenRotates) {
               ElementsAre(4, 3, 2, 1, 0, 7, 6, 5));
 }
 
+// The rings that TensorFlow's RingReducer makes of 3 tasks with 8 devices.
+TEST(RingOrderTest, OffsetsAreThoseOfTensorFlow) {
+  const std::pair<int, std::vector<int>> first_task_of_offset[] = {
+      {0, {0, 1, 2, 3, 4, 5, 6, 7}},
+      {4, {4, 5, 6, 7, 0, 1, 2, 3}},
+      {-4, {3, 2, 1, 0, 7, 6, 5, 4}},
+      {3, {3, 4, 5, 6, 7, 0, 1, 2}},
+      {-3, {4, 3, 2, 1, 0, 7, 6, 5}}};
+  for (const auto& [offset, first_task] : first_task_of_offset) {
+    std::vector<int> ring;
+    for (int task = 0; task < 3; ++task) {
+      for (int device : first_task) ring.push_back(8 * task + device);
+    }
+    EXPECT_EQ(RingOrder(GroupLayout::Uniform(3, 8), offset), ring) << offset;
+  }
+}
+
 TEST(RingOrderTest, MinusTheNumberOfDevicesIsThePlainReversal) {
   EXPECT_THAT(RingOrder(GroupLayout::Uniform(1, 4), -4),
               ElementsAre(3, 2, 1, 0));
@@ -418,6 +435,12 @@ TEST(DefaultSubdivisionsTest, FewestThatBringChunksToFourMebibytes) {
   EXPECT_THAT(Subdivide(1, 8, 32 * kMiB + 1, 0), ElementsAre(0, -4));
   EXPECT_THAT(Subdivide(1, 8, 128 * kMiB, 0), ElementsAre(0, -2, 4, -6));
   EXPECT_THAT(Subdivide(1, 8, 128 * kMiB + 1, 0), ElementsAre(0, -1, 2, -3, 4));
+}
+
+TEST(DefaultSubdivisionsTest, AreThoseOfTensorFlow) {
+  EXPECT_THAT(Subdivide(3, 8, 24 * 4, 0), ElementsAre(0));
+  EXPECT_THAT(Subdivide(3, 8, 24 * 2 * 3 * kMiB, 0), ElementsAre(0, -4));
+  EXPECT_THAT(Subdivide(4, 1, 100 * kMiB, 0), SizeIs(2));
 }
 
 TEST(DefaultSubdivisionsTest, ZeroMeansTwoPerDevice) {
