@@ -1,5 +1,8 @@
+#include <cstddef>
 #include <cstring>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -13,16 +16,19 @@
 namespace tutti {
 namespace {
 
-// Copies the outputs, one after the other, to a tensor of the request's shape.
-absl::StatusOr<Tensor> CopyOf(const SegmentList& segments,
+// Copies tensors in host memory, one after the other, to a tensor.
+absl::StatusOr<Tensor> Joined(absl::Span<const Tensor> tensors,
                               const TensorShape& shape) {
-  absl::StatusOr<Tensor> copy = Tensor::Allocate(segments.dtype(), shape);
-  if (!copy.ok()) return copy;
-  for (const SegmentList::Piece& piece : segments.pieces()) {
-    std::memcpy(copy->mutable_data() + piece.begin, piece.output,
-                static_cast<size_t>(piece.end - piece.begin));
+  absl::StatusOr<Tensor> joined = Tensor::Allocate(tensors[0].dtype(), shape);
+  if (!joined.ok()) return joined;
+  std::byte* into = joined->mutable_data();
+  for (const Tensor& tensor : tensors) {
+    if (tensor.size_bytes() > 0) {
+      std::memcpy(into, tensor.data(), tensor.size_bytes());
+    }
+    into += tensor.size_bytes();
   }
-  return copy;
+  return joined;
 }
 
 }  // namespace
@@ -81,11 +87,6 @@ absl::Status AllReduceObserver::AddDevice(Device* device) {
     return absl::InvalidArgumentError(
         "a device of an all-reduce observer is null");
   }
-  if (device->attributes().name.type != "CPU") {
-    return absl::UnimplementedError(
-        absl::StrCat("the host cannot copy what all-reduces yield on ",
-                     device->full_name()));
-  }
   ASSIGN_OR_RETURN(auto channel, OutfeedChannelOf(*device));
   ASSIGN_OR_RETURN(auto sender, OutfeedSender::Create(*device, registry_));
   sources_.emplace(device, Source{std::move(channel), std::move(sender),
@@ -107,44 +108,60 @@ absl::Status AllReduceObserver::AddSelection(const Selection& selection) {
                    selection.group_key, " is selected twice"));
 }
 
-void AllReduceObserver::OnFinished(const Finished& finished) {
-  const auto consumer = consumers_.find(
-      {finished.request.group_key, finished.request.instance_key});
-  if (consumer == consumers_.end() ||
-      TypeOf(finished.request.op) != CollectiveType::kAllReduce) {
-    return;
+void AllReduceObserver::Observe(const Finished& finished, Work shown) {
+  const CollectiveRequest& request = finished.request;
+  const auto consumer =
+      consumers_.find({request.group_key, request.instance_key});
+  const auto found = sources_.find(&finished.device);
+  if (consumer == consumers_.end() || found == sources_.end() ||
+      TypeOf(request.op) != CollectiveType::kAllReduce) {
+    return std::move(shown)();
   }
-  const auto source = sources_.find(&finished.device);
-  if (source == sources_.end()) return;
-  Counts& counts = *source->second.counts;
-  const auto waiting = source->second.channel->tallies().waiting_transfers;
-  if (waiting >= max_waiting_items_) return counts.Drop();
-  const absl::Status status = Send(source->second, consumer->second, finished);
-  if (!status.ok()) counts.End(status);
+  const Source& source = found->second;
+  if (source.channel->tallies().waiting_transfers >= max_waiting_items_) {
+    source.counts->Drop();
+    return std::move(shown)();
+  }
+  std::vector<Tensor> results = {finished.output};
+  TensorShape shape = finished.output.shape();
+  if (finished.segments != nullptr) {
+    results.clear();
+    for (const SegmentList::Segment& segment : finished.segments->segments()) {
+      results.push_back(segment.output);
+    }
+    shape = request.shape;
+  }
+  const StepAndExecution numbers = {finished.step_id,
+                                    static_cast<int64_t>(finished.execution)};
+  finished.device.CopyToHost(
+      std::move(results),
+      [this, &source, numbers, shape, consumer_id = consumer->second,
+       shown = std::move(shown)](auto on_host) mutable {
+        absl::Status status = on_host.status();
+        if (status.ok()) {
+          status = Send(source, consumer_id, numbers, Joined(*on_host, shape));
+        }
+        if (!status.ok()) source.counts->End(status);
+        std::move(shown)();
+      });
 }
 
 // Sends the result. Errors: failures before the sender has the item.
 absl::Status AllReduceObserver::Send(const Source& source, uint32_t consumer_id,
-                                     const Finished& finished) const {
-  ASSIGN_OR_RETURN(
-      const auto copy,
-      finished.segments == nullptr
-          ? CopyOf(finished.output.dtype(), finished.output.shape(),
-                   {finished.output.data(), finished.output.size_bytes()})
-          : CopyOf(*finished.segments, finished.request.shape));
+                                     const StepAndExecution& numbers,
+                                     absl::StatusOr<Tensor> result) const {
+  RETURN_IF_ERROR(result.status());
   if (!registry_->Find(consumer_id).ok()) {
     // Another thread may register the id meanwhile, with other arrays.
     RETURN_IF_ERROR(registry_->Register(
         consumer_id, {{DType::kInt64, TensorShape::Vector(2)},
-                      {copy.dtype(), copy.shape()}}));
+                      {result->dtype(), result->shape()}}));
   }
-  const int64_t step_and_execution[] = {
-      finished.step_id, static_cast<int64_t>(finished.execution)};
-  ASSIGN_OR_RETURN(const auto numbers,
+  ASSIGN_OR_RETURN(const auto first,
                    CopyOf(DType::kInt64, TensorShape::Vector(2),
-                          std::as_bytes(std::span(step_and_execution))));
+                          std::as_bytes(std::span(numbers))));
   source.sender.Send(
-      consumer_id, {numbers, copy},
+      consumer_id, {first, *result},
       [counts = source.counts](absl::Status status) { counts->End(status); });
   return absl::OkStatus();
 }

@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/callbacks.h"
+#include "framework/base/status_macros.h"
+#include "outfeed/frame.h"
 
 namespace tutti {
 namespace {
@@ -50,6 +52,9 @@ void MemoryChannel::TransferToOutfeed(absl::Span<Tensor> arrays,
                                       StatusCallback done) {
   const absl::StatusOr<int64_t> num_bytes = TotalBytes(arrays);
   absl::Status status = num_bytes.status();
+  if (status.ok() && options_.device != nullptr) {
+    return CopyAndTransfer(arrays, *num_bytes, std::move(done));
+  }
   ListenerPtr listener;
   if (status.ok()) {
     MutexLock lock(&mu_);
@@ -58,16 +63,68 @@ void MemoryChannel::TransferToOutfeed(absl::Span<Tensor> arrays,
       Push(arrays, *num_bytes);
       listener = BeginOffers();
     } else if (status.ok()) {
-      waiting_.push_back({{std::make_move_iterator(arrays.begin()),
-                           std::make_move_iterator(arrays.end())},
-                          *num_bytes,
-                          std::move(done)});
+      waiting_.push_back({.arrays = {std::make_move_iterator(arrays.begin()),
+                                     std::make_move_iterator(arrays.end())},
+                          .num_bytes = *num_bytes,
+                          .done = std::move(done)});
       ++tallies_.waiting_transfers;
       return;
     }
   }
   if (listener != nullptr) Offer(std::move(listener));
   Answer(std::move(done), std::move(status));
+}
+
+void MemoryChannel::CopyAndTransfer(absl::Span<Tensor> arrays,
+                                    int64_t num_bytes, StatusCallback done) {
+  absl::Status status;
+  uint64_t copy = 0;
+  {
+    MutexLock lock(&mu_);
+    status = refusal_;
+    if (status.ok()) {
+      copy = ++last_copy_;
+      waiting_.push_back(
+          {.num_bytes = num_bytes, .done = std::move(done), .copy = copy});
+      ++tallies_.waiting_transfers;
+    }
+  }
+  if (!status.ok()) return Answer(std::move(done), std::move(status));
+  options_.device->CopyToHost({std::make_move_iterator(arrays.begin()),
+                               std::make_move_iterator(arrays.end())},
+                              [self = shared_from_this(), copy](Copies copies) {
+                                self->OnCopied(copy, std::move(copies));
+                              });
+}
+
+void MemoryChannel::OnCopied(uint64_t copy, Copies arrays) {
+  absl::Status status = arrays.status();
+  std::vector<StatusCallback> admitted;
+  StatusCallback failed;
+  ListenerPtr listener;
+  {
+    MutexLock lock(&mu_);
+    const auto transfer = std::ranges::find(waiting_, copy, &Waiting::copy);
+    if (transfer == waiting_.end()) return;  // The stream has ended.
+    transfer->copy = 0;
+    if (status.ok()) {
+      transfer->arrays = *std::move(arrays);
+    } else if (absl::IsResourceExhausted(status) ||
+               absl::IsInvalidArgument(status)) {
+      failed = std::move(transfer->done);
+      waiting_.erase(transfer);
+      --tallies_.waiting_transfers;
+    } else {
+      transfer->failure = OutfeedError(status, name_);
+    }
+    AdmitWaiting(admitted);
+    listener = BeginOffers();
+  }
+  if (listener != nullptr) Offer(std::move(listener));
+  for (StatusCallback& done : admitted) {
+    Answer(std::move(done), absl::OkStatus());
+  }
+  Answer(std::move(failed), OutfeedError(status, name_));
 }
 
 absl::Status MemoryChannel::TransferFromOutfeed(ListenerPtr listener) {
@@ -105,7 +162,7 @@ void MemoryChannel::Close(const OutfeedListener& listener, Tensor last,
       Push(absl::MakeSpan(&last, 1), num_bytes);
       to_offer = BeginOffers();
     } else {
-      waiting_.push_back({{std::move(last)}, num_bytes, nullptr});
+      waiting_.push_back({.arrays = {std::move(last)}, .num_bytes = num_bytes});
       ++tallies_.waiting_transfers;
     }
   }
@@ -130,6 +187,7 @@ void MemoryChannel::End(const OutfeedListener& listener, absl::Status status) {
     failed.swap(waiting_);
     tallies_ = {};
     is_paused_ = false;
+    has_failed_ = false;
     refusal_ = status;
     ++num_streams_;
   }
@@ -155,7 +213,8 @@ void MemoryChannel::Push(absl::Span<Tensor> arrays, int64_t num_bytes) {
 }
 
 void MemoryChannel::AdmitWaiting(std::vector<StatusCallback>& admitted) {
-  while (!waiting_.empty() &&
+  while (!waiting_.empty() && waiting_.front().copy == 0 &&
+         waiting_.front().failure.ok() &&
          HasRoom(waiting_.front().arrays.size(), waiting_.front().num_bytes)) {
     Waiting& transfer = waiting_.front();
     Push(absl::MakeSpan(transfer.arrays), transfer.num_bytes);
@@ -182,8 +241,13 @@ MemoryChannel::ListenerPtr MemoryChannel::NextOffer() {
       offered_ends_.push_back(end);
     }
   }
-  is_offering_ = listener_ != nullptr && !is_paused_ && !offered_.empty();
+  const bool fails = offered_.empty() && !has_failed_ && !waiting_.empty() &&
+                     !waiting_.front().failure.ok();
+  is_offering_ =
+      listener_ != nullptr && !is_paused_ && (fails || !offered_.empty());
   if (!is_offering_) return nullptr;
+  has_failed_ |= fails;
+  offered_failure_ = fails ? waiting_.front().failure : absl::OkStatus();
   is_resumed_ = false;
   offered_stream_ = num_streams_;
   return listener_;
@@ -191,8 +255,13 @@ MemoryChannel::ListenerPtr MemoryChannel::NextOffer() {
 
 void MemoryChannel::Offer(ListenerPtr listener) {
   while (listener != nullptr) {
-    const size_t num_taken =
-        listener->TakeArrays(absl::MakeSpan(offered_).subspan(offered_begin_));
+    size_t num_taken = 0;
+    if (offered_failure_.ok()) {
+      num_taken = listener->TakeArrays(
+          absl::MakeSpan(offered_).subspan(offered_begin_));
+    } else {
+      listener->OnFailed(offered_failure_);
+    }
     std::vector<StatusCallback> admitted;
     std::vector<Tensor> dropped;
     listener = EndOffer(num_taken, admitted, dropped);
@@ -214,7 +283,8 @@ MemoryChannel::ListenerPtr MemoryChannel::EndOffer(
   offered_begin_ += std::min(num_taken, offered_.size() - offered_begin_);
   const int64_t bytes_taken =
       offered_begin_ == 0 ? 0 : offered_ends_[offered_begin_ - 1];
-  const int64_t bytes_left = offered_ends_.back() - bytes_taken;
+  const int64_t bytes_left =
+      offered_ends_.empty() ? 0 : offered_ends_.back() - bytes_taken;
   tallies_.queued_arrays = offered_.size() - offered_begin_ + queue_.size();
   tallies_.queued_bytes -= offered_bytes_ - bytes_left;
   offered_bytes_ = bytes_left;
@@ -226,12 +296,19 @@ MemoryChannel::ListenerPtr MemoryChannel::EndOffer(
 absl::StatusOr<std::shared_ptr<OutfeedChannel>> OutfeedChannelOf(
     Device& device) {
   if (auto channel = device.outfeed_channel()) return channel;
-  if (device.attributes().name.type != "CPU") {
+  MemoryChannel::Options options;
+  if (!device.has_host_memory()) {
+    options.device = &device;
+    absl::Status copies;
+    device.CopyToHost({},
+                      [&](const auto& none) { copies.Update(none.status()); });
+    RETURN_IF_ERROR(copies);
+  } else if (device.attributes().name.type != "CPU") {
     return absl::UnimplementedError(
         absl::StrCat("device ", device.full_name(), " has no outfeed channel"));
   }
-  return device.GiveOutfeedChannel(std::make_shared<MemoryChannel>(
-      device.full_name(), MemoryChannel::Options()));
+  return device.GiveOutfeedChannel(
+      std::make_shared<MemoryChannel>(device.full_name(), options));
 }
 
 }  // namespace tutti

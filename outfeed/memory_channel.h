@@ -19,17 +19,26 @@
 
 namespace tutti {
 
-// Channel of a device whose memory is the host's: arrays are passed by
-// reference, no byte is copied. An array that the listener takes at once never
-// queues. A transfer takes one lock twice, shortly, and allocates nothing
-// unless it waits.
-class MemoryChannel : public OutfeedChannel {
+// Channel of arrays in host memory, which are passed by reference. An array
+// that the listener takes at once never queues. A transfer takes one lock
+// twice, shortly, and allocates nothing unless it waits.
+//
+// Transfers of a device with a memory of its own wait in their place until they
+// are copied. A copy that fails for lack of memory, or for a wrong array, fails
+// its transfer alone. Another error is the device's loss: the listener gets it
+// (OnFailed()) after all earlier arrays.
+class MemoryChannel : public OutfeedChannel,
+                      public std::enable_shared_from_this<MemoryChannel> {
  public:
-  // Bounds on the arrays that the listener has not taken. A transfer of any
-  // size is accepted into an empty channel.
   struct Options {
+    // Bounds on the arrays that the listener has not taken. A transfer of any
+    // size is accepted into an empty channel.
     int64_t capacity_bytes = int64_t{1} << 20;
     size_t capacity_arrays = 1024;
+
+    // Copies the arrays to host memory; outlives all calls of the transfers.
+    // Make a shared object then. Null: the arrays are there.
+    Device* device = nullptr;
   };
 
   // `name` stands for the channel in its errors.
@@ -57,7 +66,14 @@ class MemoryChannel : public OutfeedChannel {
     std::vector<Tensor> arrays;
     int64_t num_bytes = 0;
     StatusCallback done;
+    uint64_t copy = 0;     // Number of the copy under way; 0: none.
+    absl::Status failure;  // Of the device.
   };
+  using Copies = absl::StatusOr<std::vector<Tensor>>;
+
+  void CopyAndTransfer(absl::Span<Tensor> arrays, int64_t num_bytes,
+                       StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnCopied(uint64_t copy, Copies arrays) ABSL_LOCKS_EXCLUDED(mu_);
   bool HasRoom(size_t num_arrays, int64_t num_bytes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Push(absl::Span<Tensor> arrays, int64_t num_bytes)
@@ -83,6 +99,8 @@ class MemoryChannel : public OutfeedChannel {
   std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_);
   Tallies tallies_ ABSL_GUARDED_BY(mu_);  // Arrays in `queue_` and `offered_`.
   uint64_t num_streams_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t last_copy_ ABSL_GUARDED_BY(mu_) = 0;
+  bool has_failed_ ABSL_GUARDED_BY(mu_) = false;  // OnFailed() was called.
 
   bool is_offering_ ABSL_GUARDED_BY(mu_) = false;
   bool is_paused_ ABSL_GUARDED_BY(mu_) = false;
@@ -94,10 +112,12 @@ class MemoryChannel : public OutfeedChannel {
   int64_t offered_bytes_ = 0;          // Bytes not taken.
   std::vector<int64_t> offered_ends_;  // Cumulative bytes of the arrays.
   uint64_t offered_stream_ = 0;        // num_streams_ at the offer.
+  absl::Status offered_failure_;       // Offered in place of arrays if not OK.
 };
 
-// Returns the device's channel. Gives a CPU device without a channel a
-// MemoryChannel. Errors: UNIMPLEMENTED for another device without a channel.
+// Returns the device's channel. Gives a CPU device without a channel, or one
+// that copies to the host, a MemoryChannel. Errors: UNIMPLEMENTED for another
+// device without a channel.
 absl::StatusOr<std::shared_ptr<OutfeedChannel>> OutfeedChannelOf(
     Device& device);
 

@@ -148,8 +148,11 @@ class Listener : public OutfeedListener {
     }
     return num_taken;
   }
-  void OnFailed(absl::Status /*status*/) override {}
+  void OnFailed(absl::Status status) override {
+    failures.push_back(std::move(status));
+  }
 
+  std::vector<absl::Status> failures;
   size_t num_allowed = 1000;
   std::vector<size_t> sizes;
   std::function<void()> on_arrays;
@@ -349,6 +352,154 @@ TEST_F(MemoryChannelTest, RejectsMoreBytesThanCanBeCounted) {
   Outcome outcome;
   channel_.TransferToOutfeed(absl::MakeSpan(arrays), outcome.Done());
   EXPECT_THAT(outcome.status, IsInvalidArgument("3 arrays"));
+}
+
+// Device with a memory of its own. Copies end when the test says so.
+class CopyingDevice : public CpuDevice {
+ public:
+  using CpuDevice::CpuDevice;
+
+  bool has_host_memory() const override { return false; }
+  void CopyToHost(std::vector<Tensor> arrays, ArraysCallback done) override {
+    if (arrays.empty()) return std::move(done)(std::move(arrays));
+    copies_.push_back({std::move(arrays), std::move(done)});
+  }
+
+  // Ends the copy of the n-th transfer.
+  void End(size_t n, absl::Status status = absl::OkStatus()) {
+    auto [arrays, done] = std::exchange(copies_.at(n), {});
+    if (!status.ok()) return std::move(done)(std::move(status));
+    std::move(done)(std::move(arrays));
+  }
+
+ private:
+  std::vector<std::pair<std::vector<Tensor>, ArraysCallback>> copies_;
+};
+
+// Channel of such a device.
+class CopiesTest : public testing::Test {
+ protected:
+  CopiesTest() {
+    EXPECT_THAT(channel_->TransferFromOutfeed(listener_), IsOk());
+  }
+
+  void Transfer(int64_t num_bytes, Outcome* outcome = nullptr) {
+    Tensor array = Bytes(num_bytes);
+    channel_->TransferToOutfeed(
+        absl::MakeSpan(&array, 1),
+        outcome == nullptr ? StatusCallback() : outcome->Done());
+  }
+
+  CopyingDevice device_{{.name = {"localhost", 0, 0, "GPU", 0}}};
+  std::shared_ptr<Listener> listener_ = std::make_shared<Listener>();
+  std::shared_ptr<MemoryChannel> channel_ = std::make_shared<MemoryChannel>(
+      "device",
+      MemoryChannel::Options{.capacity_bytes = 10, .device = &device_});
+};
+
+TEST_F(CopiesTest, EnterTheChannelInTheOrderOfTheirTransfers) {
+  Outcome outcomes[3];
+  for (int i : {0, 1, 2}) Transfer(i + 1, &outcomes[i]);
+  EXPECT_EQ(channel_->tallies().waiting_transfers, 3U);
+  device_.End(2);
+  device_.End(1);
+  EXPECT_THAT(listener_->sizes, IsEmpty());
+  EXPECT_EQ(outcomes[1].num_calls, 0);
+  device_.End(0);
+  EXPECT_THAT(listener_->sizes, ElementsAre(1, 2, 3));
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.num_calls, 1);
+    EXPECT_THAT(outcome.status, IsOk());
+  }
+  EXPECT_EQ(channel_->tallies().waiting_transfers, 0U);
+}
+
+TEST_F(CopiesTest, WaitForRoomToo) {
+  listener_->num_allowed = 0;
+  Outcome outcome;
+  Transfer(10);
+  Transfer(1, &outcome);
+  device_.End(0);
+  device_.End(1);
+  EXPECT_EQ(outcome.num_calls, 0);
+  listener_->num_allowed = 1000;
+  channel_->Resume(*listener_);
+  EXPECT_EQ(outcome.num_calls, 1);
+  EXPECT_THAT(listener_->sizes, ElementsAre(10, 1));
+}
+
+TEST_F(CopiesTest, CloseComesAfterThem) {
+  Transfer(2);
+  channel_->Close(*listener_, Bytes(8), absl::CancelledError("closed"));
+  Outcome late;
+  Transfer(3, &late);
+  EXPECT_THAT(late.status, IsCancelled("closed"));
+  EXPECT_THAT(listener_->sizes, IsEmpty());
+  device_.End(0);
+  EXPECT_THAT(listener_->sizes, ElementsAre(2, 8));
+}
+
+TEST_F(CopiesTest, EnterNoLaterStream) {
+  Outcome outcome;
+  Transfer(2, &outcome);
+  channel_->End(*listener_, absl::DataLossError("ended"));
+  EXPECT_THAT(outcome.status, IsDataLoss("ended"));
+  EXPECT_THAT(channel_->TransferFromOutfeed(listener_), IsOk());
+  Transfer(3);
+  device_.End(0);
+  device_.End(1);
+  EXPECT_THAT(listener_->sizes, ElementsAre(3));
+  EXPECT_EQ(outcome.num_calls, 1);
+}
+
+TEST_F(CopiesTest, AloneFailForLackOfMemory) {
+  Outcome first, second;
+  Transfer(1, &first);
+  Transfer(2, &second);
+  device_.End(1);
+  device_.End(0, absl::ResourceExhaustedError("no pages"));
+  EXPECT_THAT(first.status, IsResourceExhausted("outfeed of device: no pages"));
+  EXPECT_THAT(second.status, IsOk());
+  EXPECT_THAT(listener_->sizes, ElementsAre(2));
+  EXPECT_THAT(listener_->failures, IsEmpty());
+}
+
+TEST_F(CopiesTest, ALostDeviceIsReportedOnceAfterAllEarlierArrays) {
+  listener_->num_allowed = 0;
+  Outcome lost, later;
+  Transfer(1);
+  Transfer(2, &lost);
+  Transfer(3, &later);
+  device_.End(0);
+  device_.End(2, absl::InternalError("also lost"));
+  device_.End(1, absl::InternalError("lost"));
+  EXPECT_THAT(listener_->failures, IsEmpty());
+  listener_->num_allowed = 1000;
+  channel_->Resume(*listener_);
+  EXPECT_THAT(listener_->sizes, ElementsAre(1));
+  EXPECT_THAT(listener_->failures,
+              ElementsAre(IsInternal("outfeed of device: lost")));
+  channel_->Resume(*listener_);
+  EXPECT_EQ(listener_->failures.size(), 1U);
+  EXPECT_EQ(lost.num_calls, 0);
+  channel_->End(*listener_, listener_->failures[0]);
+  EXPECT_THAT(lost.status, IsInternal("lost"));
+  EXPECT_THAT(later.status, IsInternal("lost"));
+}
+
+TEST(OutfeedChannelOfTest, ADeviceThatCopiesHasOne) {
+  CopyingDevice device({.name = {"localhost", 0, 0, "GPU", 0}});
+  EXPECT_THAT(OutfeedChannelOf(device), IsOk());
+}
+
+TEST(OutfeedChannelOfTest, ADeviceThatHasItsMemoryAndDoesNotCopyHasNone) {
+  class Mute : public CpuDevice {
+   public:
+    using CpuDevice::CpuDevice;
+    bool has_host_memory() const override { return false; }
+  };
+  Mute device({.name = {"localhost", 0, 0, "GPU", 0}});
+  EXPECT_THAT(OutfeedChannelOf(device), IsUnimplemented("GPU:0"));
 }
 
 TEST(OutfeedChannelOfTest, ACpuDeviceKeepsTheChannelThatItIsGiven) {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "outfeed/device_stream.h"
 #include "outfeed/frame.h"
@@ -36,6 +37,9 @@ constexpr int64_t kNumberBytes = 4;
 
 class OutfeedReceiverTest : public testing::Test {
  protected:
+  explicit OutfeedReceiverTest(bool on_gpu = false)
+      : job_(/*num_devices=*/2, environment_.get(), {}, on_gpu) {}
+
   void Start(int64_t max_queued_bytes = 1000) {
     job_.Create(max_queued_bytes);
     ASSERT_THAT(job_.receiver->Start(), IsOk());
@@ -52,7 +56,7 @@ class OutfeedReceiverTest : public testing::Test {
   }
 
   SimulatedEnvironment environment_{/*seed=*/1};
-  OutfeedJob job_{/*num_devices=*/2, environment_.get()};
+  OutfeedJob job_;
 };
 
 TEST_F(OutfeedReceiverTest, CallsBackWithWhatWasSent) {
@@ -213,21 +217,27 @@ struct BadStream {
   const char* message;
 };
 
-class ProtocolErrorTest : public OutfeedReceiverTest,
-                          public testing::WithParamInterface<BadStream> {};
+// The second parameter says whether the devices are on a GPU.
+class ProtocolErrorTest
+    : public OutfeedReceiverTest,
+      public testing::WithParamInterface<std::tuple<BadStream, bool>> {
+ protected:
+  ProtocolErrorTest() : OutfeedReceiverTest(std::get<1>(GetParam())) {}
+};
 
 TEST_P(ProtocolErrorTest, EndsTheStreamOfItsDeviceAlone) {
+  const BadStream& bad = std::get<0>(GetParam());
   Start(/*max_queued_bytes=*/8);
   job_.SendNumber(0, 1);
-  job_.SendRaw(0, GetParam().arrays());
+  job_.SendRaw(0, bad.arrays());
   Outcome late, other;
   job_.SendNumber(0, 2);  // Completes a short payload.
   job_.SendNumber(0, 3, late.Done());
   job_.SendNumber(1, 3, other.Done());
   environment_.RunAll();
-  const auto is_error =
-      StatusIs(GetParam().code, AllOf(HasSubstr(GetParam().message),
-                                      HasSubstr("outfeed of /job:localhost")));
+  const auto is_error = StatusIs(
+      bad.code,
+      AllOf(HasSubstr(bad.message), HasSubstr("outfeed of /job:localhost")));
   EXPECT_THAT(late.status, is_error);
   EXPECT_THAT(StatusOf(0), is_error);
   EXPECT_TRUE(job_.receiver->statistics(0).has_ended);
@@ -251,28 +261,35 @@ Tensor BadMarker() {
 
 INSTANTIATE_TEST_SUITE_P(
     All, ProtocolErrorTest,
-    testing::Values(
-        BadStream{"WrongMarker",
-                  [] { return std::vector<Tensor>{BadMarker(), Number(9)}; },
-                  absl::StatusCode::kInvalidArgument, "start marker"},
-        BadStream{"NoHeader", [] { return std::vector<Tensor>{Number(9)}; },
-                  absl::StatusCode::kInvalidArgument, "found int32[]"},
-        BadStream{"NotSet", [] { return std::vector<Tensor>{Tensor()}; },
-                  absl::StatusCode::kInvalidArgument, "not set"},
-        BadStream{"UnknownId",
-                  [] { return std::vector<Tensor>{*MakeHeader(9)}; },
-                  absl::StatusCode::kNotFound, "consumer id 9"},
-        BadStream{"ShortPayload",
-                  [] { return std::vector<Tensor>{*MakeHeader(kNumberId)}; },
-                  absl::StatusCode::kInvalidArgument,
-                  "array 0 of consumer id 1 is int32[], found uint8[8]"},
-        BadStream{"WrongPayload",
-                  [] {
-                    return std::vector<Tensor>{*MakeHeader(kNumberId),
-                                               Bytes(4)};
-                  },
-                  absl::StatusCode::kInvalidArgument, "found uint8[4]"}),
-    [](const auto& info) { return std::string(info.param.name); });
+    testing::Combine(
+        testing::Values(
+            BadStream{
+                "WrongMarker",
+                [] { return std::vector<Tensor>{BadMarker(), Number(9)}; },
+                absl::StatusCode::kInvalidArgument, "start marker"},
+            BadStream{"NoHeader", [] { return std::vector<Tensor>{Number(9)}; },
+                      absl::StatusCode::kInvalidArgument, "found int32[]"},
+            BadStream{"NotSet", [] { return std::vector<Tensor>{Tensor()}; },
+                      absl::StatusCode::kInvalidArgument, "not set"},
+            BadStream{"UnknownId",
+                      [] { return std::vector<Tensor>{*MakeHeader(9)}; },
+                      absl::StatusCode::kNotFound, "consumer id 9"},
+            BadStream{
+                "ShortPayload",
+                [] { return std::vector<Tensor>{*MakeHeader(kNumberId)}; },
+                absl::StatusCode::kInvalidArgument,
+                "array 0 of consumer id 1 is int32[], found uint8[8]"},
+            BadStream{"WrongPayload",
+                      [] {
+                        return std::vector<Tensor>{*MakeHeader(kNumberId),
+                                                   Bytes(4)};
+                      },
+                      absl::StatusCode::kInvalidArgument, "found uint8[4]"}),
+        testing::Bool()),
+    [](const auto& info) {
+      return absl::StrCat(std::get<0>(info.param).name,
+                          std::get<1>(info.param) ? "OnGpu" : "");
+    });
 
 TEST_F(OutfeedReceiverTest, AShutdownInTheMiddleOfAnItemIsAnError) {
   Start();
@@ -394,7 +411,7 @@ enum class Ending { kShutdown, kTwice, kDestruction };
 
 class OutfeedShutdownTest
     : public testing::TestWithParam<
-          std::tuple<DeviceState, CallbackState, Ending>> {
+          std::tuple<DeviceState, CallbackState, Ending, bool>> {
  protected:
   OutfeedShutdownTest() {
     job_.Create(/*max_queued_bytes=*/8);
@@ -438,7 +455,8 @@ class OutfeedShutdownTest
       static_cast<uint64_t>(testing::UnitTest::GetInstance()->random_seed())};
   OutfeedJob job_{/*num_devices=*/1,
                   environment_.get(),
-                  {.capacity_bytes = 1000, .capacity_arrays = 4}};
+                  {.capacity_bytes = 1000, .capacity_arrays = 4},
+                  /*on_gpu=*/std::get<3>(GetParam())};
   int last_number_ = 0;
   std::vector<std::unique_ptr<Outcome>> sent_;
   OutfeedChannel::Tallies blocked_;
@@ -446,7 +464,7 @@ class OutfeedShutdownTest
 };
 
 TEST_P(OutfeedShutdownTest, DeliversWhatWasSentAndThenEnds) {
-  const auto [device, callback, ending] = GetParam();
+  const auto [device, callback, ending, on_gpu] = GetParam();
   const bool runs = callback == CallbackState::kRuns ||
                     callback == CallbackState::kRunsAndFails;
   const bool fails = callback == CallbackState::kRunsAndFails ||
@@ -521,7 +539,8 @@ INSTANTIATE_TEST_SUITE_P(
                         CallbackState::kRuns, CallbackState::kRunsAndFails,
                         CallbackState::kFailed, CallbackState::kThrew),
         testing::Values(Ending::kShutdown, Ending::kTwice,
-                        Ending::kDestruction)));
+                        Ending::kDestruction),
+        testing::Bool()));
 
 class OutfeedStartTest : public testing::Test {
  protected:
@@ -856,32 +875,38 @@ class LateQueue : public WorkQueue {
   const Environment environment_;
 };
 
-class OutfeedOrderTest : public testing::TestWithParam<int64_t> {
+class OutfeedOrderTest
+    : public testing::TestWithParam<std::tuple<int64_t, bool>> {
  protected:
   static constexpr int kNumDevices = 4;
-  static constexpr int kNumItems = 1'000'000;  // All devices together.
 };
 
 TEST_P(OutfeedOrderTest, IsThatOfTheDevice) {
+  const auto [max_queued_bytes, on_gpu] = GetParam();
+  const int num_items = on_gpu ? 5000 : 1'000'000;  // All devices together.
   SimulatedEnvironment environment(/*seed=*/7);
   LateQueue queue(environment.get());
-  OutfeedJob job(kNumDevices, {&queue, environment.get().clock, nullptr});
-  job.Create(/*max_queued_bytes=*/GetParam());
+  OutfeedJob job(kNumDevices,
+                 {&queue, environment.get().clock, environment.get().random},
+                 {}, on_gpu);
+  job.Create(max_queued_bytes);
   ASSERT_THAT(job.receiver->Start(), IsOk());
   std::vector<OutfeedSender> senders;
   for (int i = 0; i < kNumDevices; ++i) senders.push_back(job.sender(i));
   std::vector<int32_t> num_sent(kNumDevices);
   std::vector<int> num_waiting(kNumDevices);
   Random& random = *environment.get().random;
-  for (int i = 0; i < kNumItems; ++i) {
+  for (int i = 0; i < num_items; ++i) {
     const size_t device = random.Next() % kNumDevices;
     while (num_waiting[device] > 0) environment.Advance(absl::Microseconds(10));
     ++num_waiting[device];
-    senders[device].Send(OutfeedJob::kNumberId, {Number(num_sent[device]++)},
-                         [&waiting = num_waiting[device]](absl::Status status) {
-                           EXPECT_THAT(status, IsOk());
-                           --waiting;
-                         });
+    senders[device].Send(
+        OutfeedJob::kNumberId,
+        {job.NumberOn(static_cast<int>(device), num_sent[device]++)},
+        [&waiting = num_waiting[device]](absl::Status status) {
+          EXPECT_THAT(status, IsOk());
+          --waiting;
+        });
     if (random.Next() % 50 == 0) environment.Advance(absl::Microseconds(10));
   }
   Outcome outcome;
@@ -896,8 +921,9 @@ TEST_P(OutfeedOrderTest, IsThatOfTheDevice) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Limits, OutfeedOrderTest,
-                         testing::Values(64, int64_t{256} << 20));
+INSTANTIATE_TEST_SUITE_P(
+    Limits, OutfeedOrderTest,
+    testing::Combine(testing::Values(64, int64_t{256} << 20), testing::Bool()));
 
 }  // namespace outfeed_test
 }  // namespace tutti

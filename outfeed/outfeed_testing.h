@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,9 +12,14 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "gmock/gmock.h"
+#include "gpu/testing/fake_gpu_runtime.h"
+#include "gtest/gtest.h"
 #include "outfeed/memory_channel.h"
+#include "tests/doubles/status_matchers.h"
 #include "tutti/device.h"
 #include "tutti/environment.h"
+#include "tutti/gpu_devices.h"
 #include "tutti/outfeed.h"
 #include "tutti/tensor.h"
 
@@ -57,14 +63,34 @@ class OutfeedJob {
  public:
   static constexpr uint32_t kNumberId = 1;
 
+  // `on_gpu`: the devices, and the numbers that they send, are on a double of a
+  // GPU.
   OutfeedJob(int num_devices, const Environment& environment,
-             const MemoryChannel::Options& channel = {})
+             MemoryChannel::Options channel = {}, bool on_gpu = false)
       : environment_(environment), numbers(num_devices) {
-    for (int i = 0; i < num_devices; ++i) {
+    if (on_gpu) {
+      gpus = std::make_unique<FakeGpuRuntime>(
+          FakeGpuRuntime::Options{.environment = environment});
+      auto gpu_devices = *CreateCudaDevices({.runtime = gpus.get(),
+                                             .environment = environment,
+                                             .devices_per_gpu = num_devices});
+      for (auto& device : gpu_devices) {
+        devices.push_back(std::move(device));
+      }
+    }
+    for (int i = 0; i < num_devices && !on_gpu; ++i) {
       devices.push_back(std::make_unique<CpuDevice>(
           DeviceAttributes{.name = {"localhost", 0, 0, "CPU", i}}));
-      devices.back()->GiveOutfeedChannel(std::make_shared<MemoryChannel>(
-          devices.back()->full_name(), channel));
+    }
+    for (const auto& device : devices) {
+      channel.device = on_gpu ? device.get() : nullptr;
+      device->GiveOutfeedChannel(
+          std::make_shared<MemoryChannel>(device->full_name(), channel));
+    }
+  }
+  ~OutfeedJob() {
+    if (gpus != nullptr) {
+      EXPECT_THAT(gpus->Mistakes(), testing::IsEmpty());
     }
   }
 
@@ -92,7 +118,19 @@ class OutfeedJob {
   }
 
   void SendNumber(int device, int32_t value, StatusCallback done = nullptr) {
-    sender(device).Send(kNumberId, {Number(value)}, std::move(done));
+    sender(device).Send(kNumberId, {NumberOn(device, value)}, std::move(done));
+  }
+
+  // Number in the device's memory, which its compute stream will write.
+  Tensor NumberOn(int device, int32_t value) {
+    if (gpus == nullptr) return Number(value);
+    Tensor tensor = *devices[device]->Allocate(DType::kInt32, TensorShape());
+    EXPECT_THAT(
+        gpus->CopyAsync(
+            tensor.mutable_data(), &sources_.emplace_back(value), sizeof(value),
+            static_cast<CudaDevice&>(*devices[device]).compute_stream()),
+        IsOk());
+    return tensor;
   }
 
   // Writes arrays that are no item, or part of an item.
@@ -104,8 +142,10 @@ class OutfeedJob {
 
  private:
   const Environment environment_;
+  std::deque<int32_t> sources_;  // Read by the streams of `gpus`.
 
  public:
+  std::unique_ptr<FakeGpuRuntime> gpus;  // Null on CPUs.
   std::vector<std::unique_ptr<Device>> devices;
   std::vector<std::vector<int32_t>> numbers;  // Indexed by device.
 

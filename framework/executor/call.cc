@@ -303,17 +303,24 @@ void Call::CopySegments(SegmentCopies copies, StatusCallback done) {
 
 void Call::Finish(absl::Status status) {
   if (watch_ != nullptr) StopWatching();
-  ExecutorCore& core = this->core();  // Kept by the execution.
+  ExecutorCore& core = this->core();
   Execution& execution = *context_.execution;
   if (!status.ok()) {
     core.FailExecution(execution, std::move(status));
     status = execution.cancellation.status();
   } else if (kind_ == Kind::kPreparation && member_ == nullptr) {
     return FinishPreparation();
-  } else if (kind_ != Kind::kMessage) {
-    core.ShowObserver(context_, *settled_->request);
+  } else if (kind_ != Kind::kMessage && core.options().observer != nullptr) {
+    return core.ShowObserver(context_, *settled_->request,
+                             [this] { End(absl::OkStatus()); });
   }
-  const ExecutorCore::Part part{&execution, context_.launched};
+  End(std::move(status));
+}
+
+// Leaves the execution and runs `done`.
+void Call::End(absl::Status status) {
+  ExecutorCore& core = this->core();  // Kept by the execution.
+  const ExecutorCore::Part part{context_.execution, context_.launched};
   StatusCallback done = std::move(done_);
   Release();
   core.EndPart(part, std::move(status), std::move(done));

@@ -86,6 +86,7 @@ class Call {
                                          Tensor& packed, CopyPiece copy);
   void CopySegments(SegmentCopies copies, StatusCallback done);
   void Finish(absl::Status status);
+  inline void End(absl::Status status);
   // Finishes a call that may not have taken its buffers out of `args`.
   void FinishEarly(CollectiveArgs& args, absl::Status status);
   void FinishPreparation();

@@ -63,17 +63,16 @@ void ExecutorCore::StartAbort(absl::Status reason) {
 }
 
 void ExecutorCore::ShowObserver(const CollectiveContext& context,
-                                const CollectiveRequest& request) {
-  if (options_.observer == nullptr) return;
+                                const CollectiveRequest& request, Work shown) {
   const Tensor none;
   const bool has_segments = context.segments != nullptr;
-  options_.observer->OnFinished(
-      {.device = *context.device,
-       .request = request,
-       .step_id = context.exec_key.step,
-       .execution = context.exec_key.execution,
-       .output = has_segments ? none : context.result(),
-       .segments = context.segments.get()});
+  options_.observer->Observe({.device = *context.device,
+                              .request = request,
+                              .step_id = context.exec_key.step,
+                              .execution = context.exec_key.execution,
+                              .output = has_segments ? none : context.result(),
+                              .segments = context.segments.get()},
+                             std::move(shown));
 }
 
 void ExecutorCore::FailExecution(Execution& execution, absl::Status status) {

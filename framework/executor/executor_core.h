@@ -83,9 +83,10 @@ class ExecutorCore {
                   std::weak_ptr<CollectiveExecutor> executor)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Reports to the observer that a member's part has ended with OK.
+  // Reports to the observer that a member's part has ended with OK. `shown`
+  // runs when the observer has read the result. REQUIRES: there is an observer.
   void ShowObserver(const CollectiveContext& context,
-                    const CollectiveRequest& request);
+                    const CollectiveRequest& request, Work shown);
 
   // Member's part in an execution, at its end.
   struct Part {

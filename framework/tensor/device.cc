@@ -75,6 +75,12 @@ Device::Device(DeviceAttributes attributes)
 
 Device::~Device() = default;
 
+void Device::CopyToHost(std::vector<Tensor> arrays, ArraysCallback done) {
+  if (has_host_memory()) return std::move(done)(std::move(arrays));
+  std::move(done)(absl::UnimplementedError(
+      absl::StrCat("device ", full_name_, " does not copy its tensors")));
+}
+
 std::shared_ptr<OutfeedChannel> Device::outfeed_channel() const {
   return outfeed_->channel();
 }

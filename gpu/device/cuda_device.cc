@@ -169,9 +169,11 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
                      name.ToString(), " has not"));
   }
   if (options.runtime == nullptr || options.staging == nullptr ||
-      options.environment.queue == nullptr) {
+      options.environment.queue == nullptr ||
+      options.environment.clock == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
-        name.ToString(), " needs a GPU runtime, a queue and staging buffers"));
+        name.ToString(),
+        " needs a GPU runtime, a queue, a clock and staging buffers"));
   }
   if (options.freed_ahead_bytes < 0) {
     return absl::InvalidArgumentError(
@@ -219,6 +221,12 @@ absl::StatusOr<Tensor> CudaDevice::Allocate(DType dtype,
                       [streams = streams_, begin = *memory, size = num_bytes] {
                         streams->Free(begin, size);
                       });
+}
+
+absl::StatusOr<TensorPlace> CudaDevice::PlaceOf(const Tensor& tensor) {
+  ASSIGN_OR_RETURN(const int owner, runtime().OwnerOf(tensor.data(), gpu()));
+  if (owner == GpuRuntime::kHost) return TensorPlace::kHost;
+  return owner == gpu() ? TensorPlace::kDevice : TensorPlace::kElsewhere;
 }
 
 absl::StatusOr<std::unique_ptr<StepStream>> CudaDevice::OpenSteps(

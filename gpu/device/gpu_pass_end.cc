@@ -18,6 +18,7 @@ absl::StatusOr<std::shared_ptr<GpuPassEnd>> GpuPassEnd::Create(
 GpuPassEnd::GpuPassEnd(CudaDevice& device, GpuStream stream, Clock& clock,
                        OwnedGpuEvent event)
     : device_(device),
+      runtime_(device.runtime()),
       stream_(stream),
       clock_(clock),
       event_(std::move(event)) {}
@@ -28,14 +29,14 @@ absl::Status GpuPassEnd::Mark() {
 }
 
 absl::Status GpuPassEnd::MarkLocked() {
-  absl::Status status = device_.runtime().RecordEvent(event_.get(), stream_);
+  absl::Status status = runtime_.RecordEvent(event_.get(), stream_);
   is_marked_ = status.ok();
   return status;
 }
 
 absl::Status GpuPassEnd::OrderBefore(GpuStream stream) {
   MutexLock lock(&mu_);
-  return device_.runtime().WaitForEvent(stream, event_.get());
+  return runtime_.WaitForEvent(stream, event_.get());
 }
 
 void GpuPassEnd::CallWhenOver(std::vector<GpuEvent> awaited,
@@ -70,8 +71,7 @@ void GpuPassEnd::CallWhenOver(std::vector<GpuEvent> awaited,
 GpuStream GpuPassEnd::SignalsLocked() {
   const GpuStream signals = device_.SignalsOf(stream_);
   if (signals == stream_ || !is_marked_) return stream_;
-  const absl::Status status =
-      device_.runtime().WaitForEvent(signals, event_.get());
+  const absl::Status status = runtime_.WaitForEvent(signals, event_.get());
   return status.ok() ? signals : stream_;
 }
 
@@ -93,12 +93,11 @@ void GpuPassEnd::LookLater() {
 }
 
 absl::StatusOr<bool> GpuPassEnd::IsOver() {
-  GpuRuntime& runtime = device_.runtime();
   bool is_over = true;
   // An error of any event takes precedence over an event that is not done.
   for (const GpuEvent event : awaited_) {
     const absl::StatusOr<bool> is_done =
-        IsTrue(runtime.IsDone(event), event.gpu);
+        IsTrue(runtime_.IsDone(event), event.gpu);
     if (!is_done.ok()) return is_done;
     is_over &= *is_done;
   }
@@ -108,7 +107,7 @@ absl::StatusOr<bool> GpuPassEnd::IsOver() {
     if (!status.ok()) return IsTrue(status, stream_.gpu);
   }
   const absl::StatusOr<bool> is_past =
-      IsTrue(runtime.IsDone(event_.get()), stream_.gpu);
+      IsTrue(runtime_.IsDone(event_.get()), stream_.gpu);
   if (!is_past.ok()) return is_past;
   return is_over && *is_past;
 }
@@ -118,7 +117,7 @@ absl::StatusOr<bool> GpuPassEnd::IsOver() {
 absl::StatusOr<bool> GpuPassEnd::IsTrue(absl::StatusOr<bool> answer,
                                         int gpu) const {
   if (answer.ok() || absl::IsInvalidArgument(answer.status())) return answer;
-  if (!device_.runtime().FirstError(gpu).ok()) return answer;
+  if (!runtime_.FirstError(gpu).ok()) return answer;
   return false;
 }
 
@@ -136,10 +135,9 @@ void GpuPassEnd::End(absl::Status status) {
 }
 
 bool GpuPassEnd::IsPastOrSpoilt() {
-  GpuRuntime& runtime = device_.runtime();
   if (is_past_) return true;
-  if (is_marked_ && runtime.IsDone(event_.get()).value_or(false)) return true;
-  return !runtime.FirstError(stream_.gpu).ok();
+  if (is_marked_ && runtime_.IsDone(event_.get()).value_or(false)) return true;
+  return !runtime_.FirstError(stream_.gpu).ok();
 }
 
 bool GpuPassEnd::MayGoOn() const {

@@ -26,8 +26,9 @@ namespace tutti {
 // GPUs; it does not run as long as they wait. Other errors of a look end
 // nothing: the stream's work may still run.
 //
-// Thread-safe. Its callbacks keep it alive. The device, its runtime and the
-// awaited events are valid until `done` runs, the clock for ever.
+// Thread-safe. Its callbacks keep it alive. The device is valid until
+// CallWhenOver() returns, or `done` runs; the runtime and the awaited events
+// until `done` runs; the clock for ever.
 class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
  public:
   static constexpr absl::Duration kLookEvery = DefaultTime("GPU look");
@@ -72,6 +73,7 @@ class GpuPassEnd : public std::enable_shared_from_this<GpuPassEnd> {
   void End(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 
   CudaDevice& device_;
+  GpuRuntime& runtime_;  // Outlives the device.
   const GpuStream stream_;
   Clock& clock_;
 

@@ -98,6 +98,100 @@ void GiveBack(std::shared_ptr<GpuLanding> buffer, const GpuPassEnd& end) {
   if (end.MayGoOn()) buffer->Abandon();
 }
 
+// Indices of the arrays in the device's memory. Errors: as
+// Device::CopyToHost().
+absl::StatusOr<std::vector<size_t>> ArraysOn(CudaDevice& device,
+                                             absl::Span<const Tensor> arrays) {
+  std::vector<size_t> found;
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    const Tensor& array = arrays[i];
+    if (array.size_bytes() == 0) continue;
+    ASSIGN_OR_RETURN(const TensorPlace place, device.PlaceOf(array));
+    if (place == TensorPlace::kElsewhere) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "array ", i, " (", Name(array.dtype()), array.shape().ToString(),
+          ") is in the memory of another device than ", device.full_name()));
+    }
+    if (place == TensorPlace::kDevice) found.push_back(i);
+  }
+  return found;
+}
+
+// Copies of arrays to pinned memory, on a device's copy stream.
+class HostCopies {
+ public:
+  // Prepares to copy the arrays with these indices. Errors: as
+  // PinnedPool::Take() and GpuPassEnd::Create().
+  static absl::StatusOr<std::unique_ptr<HostCopies>> Prepare(
+      CudaDevice& device, Clock& clock, std::vector<Tensor> arrays,
+      const std::vector<size_t>& indices) {
+    auto copies = std::make_unique<HostCopies>();
+    for (const size_t i : indices) {
+      const size_t num_bytes = arrays[i].size_bytes();
+      ASSIGN_OR_RETURN(PinnedPool::Buffer buffer,
+                       device.staging()->Take(num_bytes));
+      copies->into_.push_back(
+          {i, std::make_shared<GpuLanding>(std::move(buffer), num_bytes)});
+    }
+    ASSIGN_OR_RETURN(copies->end_,
+                     GpuPassEnd::Create(device, device.copy_stream(), clock));
+    copies->arrays_ = std::move(arrays);
+    return copies;
+  }
+
+  // Puts the copies on the copy stream, behind the present work of `first`.
+  absl::Status Put(CudaDevice& device, GpuStream first) {
+    const GpuStream stream = device.copy_stream();
+    RETURN_IF_ERROR(device.Order(first, stream));
+    for (const auto& [i, into] : into_) {
+      RETURN_IF_ERROR(device.runtime().CopyAsync(into->bytes().data(),
+                                                 arrays_[i].data(),
+                                                 into->bytes().size(), stream));
+    }
+    return end_->Mark();
+  }
+
+  // Calls `done` with the arrays in host memory once they are copied. Waits
+  // also after an error, of Put(): copies may be on the stream.
+  static void CallWhenOver(std::unique_ptr<HostCopies> copies,
+                           OwnedEvents awaited, absl::Status put,
+                           Device::ArraysCallback done) {
+    GpuPassEnd& end = *copies->end_;
+    CallWhenEndIsOver(end, std::move(awaited), std::move(put),
+                      [copies = std::move(copies),
+                       done = std::move(done)](absl::Status ended) mutable {
+                        auto arrays = copies->TakeCopies(std::move(ended));
+                        copies =
+                            nullptr;  // The device may be destroyed by `done`.
+                        std::move(done)(std::move(arrays));
+                      });
+  }
+
+ private:
+  struct Copy {
+    size_t index = 0;
+    std::shared_ptr<GpuLanding> into;
+  };
+
+  absl::StatusOr<std::vector<Tensor>> TakeCopies(absl::Status ended) {
+    for (auto& [i, into] : into_) {
+      if (!ended.ok()) {
+        GiveBack(std::move(into), *end_);
+        continue;
+      }
+      std::byte* const bytes = into->bytes().data();
+      arrays_[i] = *Tensor::Wrap(arrays_[i].dtype(), arrays_[i].shape(), bytes,
+                                 [into = std::move(into)] {});
+    }
+    if (!ended.ok()) return ended;
+    return std::move(arrays_);
+  }
+
+  std::vector<Tensor> arrays_;
+  std::vector<Copy> into_;
+  std::shared_ptr<GpuPassEnd> end_;
+};
+
 // Steps on a device's collective stream. Kernels read the memory of reachable
 // devices in place, and bytes of the host from pinned memory. Copies to the
 // host run on the copy stream: kernels do not wait for the bus.
@@ -224,35 +318,20 @@ class GpuStepStream : public StepStream {
 
   void CopyToHost(absl::Span<const std::byte> bytes,
                   HostCallback done) override {
-    absl::StatusOr<PinnedPool::Buffer> buffer =
-        device_.staging()->Take(bytes.size());
-    if (!buffer.ok()) return std::move(done)(buffer.status());
-    const GpuStream stream = device_.copy_stream();
-    const auto end = GpuPassEnd::Create(device_, stream, clock_);
-    if (!end.ok()) {
-      buffer = end.status();  // The device may be destroyed by `done`.
-      return std::move(done)(end.status());
-    }
-    auto into = std::make_shared<GpuLanding>(*std::move(buffer), bytes.size());
-    absl::Status status = PutCopyToHost(bytes, into->bytes().data());
-    if (status.ok()) status = (*end)->Mark();
+    Tensor array = *Tensor::Wrap(
+        DType::kUint8, TensorShape::Vector(static_cast<int64_t>(bytes.size())),
+        const_cast<std::byte*>(bytes.data()));
+    auto copies = HostCopies::Prepare(device_, clock_, {std::move(array)}, {0});
+    if (!copies.ok()) return std::move(done)(copies.status());
+    absl::Status put = (*copies)->Put(device_, device_.collective_stream());
     OwnedEvents awaited = Owned(Awaited());
-    // Waits also after an error: the copy may be on the stream.
-    CallWhenEndIsOver(
-        **end, std::move(awaited), std::move(status),
-        [&end = **end, into = std::move(into),
-         done = std::move(done)](absl::Status ended) mutable {
-          if (!ended.ok()) {
-            GiveBack(std::move(into), end);
-            return std::move(done)(std::move(ended));
-          }
-          const absl::Span<std::byte> written = into->bytes();
-          absl::StatusOr<Tensor> copy = Tensor::Wrap(
-              DType::kUint8,
-              TensorShape::Vector(static_cast<int64_t>(written.size())),
-              written.data(), [into = std::move(into)] {});
-          std::move(done)(std::move(copy));
-        });
+    HostCopies::CallWhenOver(*std::move(copies), std::move(awaited),
+                             std::move(put),
+                             [done = std::move(done)](auto arrays) mutable {
+                               if (!arrays.ok())
+                                 return std::move(done)(arrays.status());
+                               std::move(done)(std::move((*arrays)[0]));
+                             });
   }
 
   void CallWhenOver(StatusCallback done) override ABSL_LOCKS_EXCLUDED(mu_) {
@@ -286,14 +365,6 @@ class GpuStepStream : public StepStream {
     std::shared_ptr<const OwnedGpuEvent> over;
     std::shared_ptr<GpuLanding> buffer;
   };
-
-  absl::Status PutCopyToHost(absl::Span<const std::byte> bytes,
-                             std::byte* into) {
-    const GpuStream stream = device_.copy_stream();
-    RETURN_IF_ERROR(device_.Order(device_.collective_stream(), stream));
-    return device_.runtime().CopyAsync(into, bytes.data(), bytes.size(),
-                                       stream);
-  }
 
   absl::Status PutRead(std::shared_ptr<GpuLanding> buffer, Put put)
       ABSL_LOCKS_EXCLUDED(mu_) {
@@ -342,6 +413,18 @@ class GpuStepStream : public StepStream {
 };
 
 }  // namespace
+
+void CudaDevice::CopyToHost(std::vector<Tensor> arrays, ArraysCallback done) {
+  const auto indices = ArraysOn(*this, arrays);
+  if (!indices.ok()) return std::move(done)(indices.status());
+  if (indices->empty()) return std::move(done)(std::move(arrays));
+  auto copies = HostCopies::Prepare(*this, *environment_.clock,
+                                    std::move(arrays), *indices);
+  if (!copies.ok()) return std::move(done)(copies.status());
+  absl::Status put = (*copies)->Put(*this, compute_stream());
+  HostCopies::CallWhenOver(*std::move(copies), {}, std::move(put),
+                           std::move(done));
+}
 
 absl::StatusOr<std::unique_ptr<StepStream>> CudaDevice::OpenStepsInOrder(
     Clock& clock) {

@@ -34,15 +34,15 @@ cudaEvent_t HandleOf(GpuEvent event) {
   return static_cast<cudaEvent_t>(event.handle);
 }
 
-// Returns the GPU of the memory. Returns -1 for host memory, and if CUDA does
-// not know: the copy then reports the error.
-int OwnerOf(const void* memory) {
+// Sets the GPU of the memory, or GpuRuntime::kHost, also if CUDA does not know.
+cudaError_t FindOwner(const void* memory, int* gpu) {
   cudaPointerAttributes attributes = {};
-  if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
-    (void)cudaGetLastError();
-    return -1;
-  }
-  return attributes.type == cudaMemoryTypeDevice ? attributes.device : -1;
+  const cudaError_t error = cudaPointerGetAttributes(&attributes, memory);
+  const bool is_on_gpu =
+      error == cudaSuccess && attributes.type == cudaMemoryTypeDevice;
+  *gpu = is_on_gpu ? attributes.device : GpuRuntime::kHost;
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  return error;
 }
 
 }  // namespace
@@ -261,11 +261,22 @@ absl::Status CudaRuntime::FreePinned(PinnedMemory memory) {
   return Note(cudaFreeHost(memory.data), "cudaFreeHost", memory.gpu);
 }
 
+absl::StatusOr<int> CudaRuntime::OwnerOf(const void* memory, int gpu) {
+  const OnGpu on_gpu(gpu);
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", gpu));
+  int owner = kHost;
+  RETURN_IF_ERROR(
+      Note(FindOwner(memory, &owner), "cudaPointerGetAttributes", gpu));
+  return owner;
+}
+
 absl::Status CudaRuntime::CopyAsync(void* to, const void* from,
                                     size_t num_bytes, GpuStream stream) {
   const OnGpu on_gpu(stream.gpu);
   RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", stream.gpu));
-  const int target = OwnerOf(to), source = OwnerOf(from);
+  int target = kHost, source = kHost;  // The copy reports errors.
+  (void)FindOwner(to, &target);
+  (void)FindOwner(from, &source);
   if (target >= 0 && source >= 0 && target != source) {
     return Note(cudaMemcpyPeerAsync(to, target, from, source, num_bytes,
                                     HandleOf(stream)),

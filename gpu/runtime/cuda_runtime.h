@@ -61,6 +61,7 @@ class CudaRuntime : public GpuRuntime {
   absl::StatusOr<PinnedMemory> AllocatePinnedOnGpu(size_t num_bytes,
                                                    int gpu) override;
   absl::Status FreePinned(PinnedMemory memory) override;
+  absl::StatusOr<int> OwnerOf(const void* memory, int gpu) override;
   absl::Status CopyAsync(void* to, const void* from, size_t num_bytes,
                          GpuStream stream) override;
   absl::Status CallHost(StatusCallback call, GpuStream stream) override;

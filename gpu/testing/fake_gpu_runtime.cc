@@ -38,7 +38,8 @@ const char* NameOf(GpuCall call) {
                                     "Properties",
                                     "LinkBetween",
                                     "Put",
-                                    "PutGate"};
+                                    "PutGate",
+                                    "OwnerOf"};
   return kNames[Number(call)];
 }
 
@@ -349,6 +350,14 @@ absl::Status FakeGpuRuntime::FreePinned(PinnedMemory memory) {
   });
   if (!status.ok()) queues_->AddMistake(std::string(status.message()));
   return status;
+}
+
+absl::StatusOr<int> FakeGpuRuntime::OwnerOf(const void* memory, int gpu) {
+  RETURN_IF_ERROR(Begin(GpuCall::kOwnerOf, gpu));
+  static_assert(FakeGpuMemory::kHost == kHost);
+  int owner = kHost;
+  queues_->WithMemory([&](FakeGpuMemory& all) { owner = all.OwnerOf(memory); });
+  return owner;
 }
 
 absl::Status FakeGpuRuntime::CopyAsync(void* to, const void* from,

@@ -156,7 +156,7 @@ class OutfeedListener {
   // OutfeedChannel::Resume().
   //
   // The calls of one channel come one at a time, with no lock held, on the
-  // thread that transfers or resumes. Must not block.
+  // thread that transfers, resumes or ends a copy. Must not block.
   virtual size_t TakeArrays(absl::Span<Tensor> arrays) = 0;
 
   // Reports that nothing more comes, because the device is lost or its stream
@@ -170,9 +170,8 @@ class OutfeedListener {
 // stream lasts from TransferFromOutfeed() of a listener to its End(); then
 // another stream may begin. The channel does not interpret the arrays.
 //
-// Thread-safe. Arrays go by reference where the device's memory is host memory:
-// see TransferToOutfeed(). The channel holds a listener until the end of its
-// stream.
+// Thread-safe. Arrays in host memory go by reference: see TransferToOutfeed().
+// The channel holds a listener until the end of its stream.
 class OutfeedChannel {
  public:
   // Largest number of bytes of one transfer.
@@ -193,7 +192,8 @@ class OutfeedChannel {
   //
   // From the call on, the bytes belong to the channel, then to the host. Nobody
   // may write them while a tensor shares them, and `done` does not signal that
-  // end.
+  // end. Arrays in a memory of the device are copied (Device::CopyToHost) and
+  // then free again; a transfer enters the channel once it is copied.
   //
   // On an error nothing is transferred. Errors: FAILED_PRECONDITION if there
   // was no listener yet; the status with which the stream ended, also for a
@@ -262,6 +262,13 @@ struct DeviceAttributes {
                          const DeviceAttributes&) = default;
 };
 
+// Place of the bytes of a tensor, as a device sees them.
+enum class TensorPlace {
+  kHost,       // The processor may read and write them.
+  kDevice,     // Memory of the device.
+  kElsewhere,  // Memory of another device.
+};
+
 // Holds tensors and computes on them. Thread-safe.
 class Device {
  public:
@@ -280,6 +287,22 @@ class Device {
   // True if the processor may read and write the bytes of the device's tensors.
   virtual bool has_host_memory() const { return true; }
 
+  // Place of the tensor's bytes. A device with host memory takes all memory for
+  // host memory. Errors: any error of the device.
+  virtual absl::StatusOr<TensorPlace> PlaceOf(const Tensor& /*tensor*/) {
+    return TensorPlace::kHost;
+  }
+
+  // Calls `done` with the arrays in host memory: copies of those in a memory of
+  // the device, as all work leaves them that its compute stream has now, and
+  // the others as they are. Keeps each array until it is copied. Calls inside
+  // this call if nothing is copied, else as StepStream::CopyToHost(). Errors:
+  // INVALID_ARGUMENT for an array in the memory of another device; any error of
+  // the device.
+  using ArraysCallback =
+      absl::AnyInvocable<void(absl::StatusOr<std::vector<Tensor>>) &&>;
+  virtual void CopyToHost(std::vector<Tensor> arrays, ArraysCallback done);
+
   // Returns a stream for the steps of one execution; null if the processor runs
   // the steps. The device and the clock outlive the stream. Errors: any error
   // of the device.
@@ -289,8 +312,8 @@ class Device {
   }
 
   // Channel by which work on this device sends tensors to the host. Null until
-  // GiveOutfeedChannel(). outfeed/ creates the channels of CPU devices on first
-  // use.
+  // GiveOutfeedChannel(). outfeed/ creates the channels of CPU devices, and of
+  // devices with CopyToHost(), on first use.
   std::shared_ptr<OutfeedChannel> outfeed_channel() const;
 
   // Sets the channel for the device's life, unless it has one. Returns the

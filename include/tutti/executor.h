@@ -296,6 +296,14 @@ class CollectiveObserver {
   // must not block or throw. Not called for parts that fail, nor for
   // preparations.
   virtual void OnFinished(const Finished& finished) = 0;
+
+  // Called in place of OnFinished(), which it calls by default. The member's
+  // `done` waits for `shown`, and nobody writes the output before: for copies
+  // from a device's memory. `shown` runs once, on any thread.
+  virtual void Observe(const Finished& finished, Work shown) {
+    OnFinished(finished);
+    std::move(shown)();
+  }
 };
 
 // Step id -> executor. Thread-safe.

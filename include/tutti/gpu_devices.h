@@ -147,6 +147,12 @@ class GpuRuntime {
                                                            int gpu) = 0;
   virtual absl::Status FreePinned(PinnedMemory memory) = 0;
 
+  // Returns the GPU whose memory holds the byte at `memory`, or kHost if the
+  // processor may touch the byte. `gpu` is a GPU of this runtime; its context
+  // is used.
+  static constexpr int kHost = -1;
+  virtual absl::StatusOr<int> OwnerOf(const void* memory, int gpu) = 0;
+
   // Copies between memory of any GPU, pinned memory and other host memory. With
   // other host memory the call may wait until the bytes are copied. The GPUs
   // need no link and no access to each other.
@@ -293,6 +299,15 @@ class CudaDevice : public Device {
                                   const TensorShape& shape) override;
 
   bool has_host_memory() const override { return false; }
+
+  // Memory of any device on this GPU counts as the device's.
+  absl::StatusOr<TensorPlace> PlaceOf(const Tensor& tensor) override;
+
+  // Copies to pinned memory on the copy stream, which first waits for the
+  // present work of the compute stream. To overwrite an array before it is
+  // free, make the writing stream wait for the copy stream (Order()). The
+  // device may be destroyed meanwhile. Errors: also as PinnedPool::Take().
+  void CopyToHost(std::vector<Tensor> arrays, ArraysCallback done) override;
 
   // Returns steps on the collective stream, which first waits for the present
   // work of the compute stream.

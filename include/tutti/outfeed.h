@@ -7,6 +7,7 @@
 // AllReduceObserver streams results of collectives. OutfeedExport and
 // RemoteOutfeedDevice are the ends of an outfeed between processes.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -188,10 +189,11 @@ class OutfeedReceiver {
 // Device's side of an outfeed: frames items and writes them into the device's
 // channel. A value; thread-safe. The items of one thread arrive in order.
 //
-// No byte is copied: the callback gets the same memory. From the call on, the
-// memory belongs to the stream. Nobody may write it while a tensor of the item
-// exists anywhere; the deleter of Tensor::Wrap() signals the end. Send a copy
-// if you need the memory earlier.
+// No byte of host memory is copied: the callback gets the same memory. It gets
+// copies of arrays in a memory of the device (Device::CopyToHost). From the
+// call on, the memory belongs to the stream. Nobody may write it while a tensor
+// of the item exists anywhere, or until it is copied; the deleter of
+// Tensor::Wrap() signals the end. Send a copy if you need the memory earlier.
 class OutfeedSender {
  public:
   // `registry` is the receiver's. Errors: UNIMPLEMENTED for a device without an
@@ -206,7 +208,9 @@ class OutfeedSender {
   //
   // On an error nothing is sent. Errors: NOT_FOUND for an unregistered id;
   // INVALID_ARGUMENT for arrays that differ from the registration; errors of
-  // OutfeedChannel::TransferToOutfeed().
+  // OutfeedChannel::TransferToOutfeed(). If an item cannot be copied for lack
+  // of memory or because it is in the memory of another device, the item fails
+  // alone. Other errors of a copy end the stream, as a lost device.
   void Send(uint32_t consumer_id, absl::Span<const Tensor> arrays,
             StatusCallback done) const;
 
@@ -283,13 +287,16 @@ class AllReduceObserver : public CollectiveObserver {
 
   // Errors: INVALID_ARGUMENT for a null device, an instance selected twice, the
   // reserved id, no registry, or a limit below 1; UNIMPLEMENTED for a device
-  // without an outfeed, or with memory that the host cannot copy.
+  // without an outfeed.
   static absl::StatusOr<std::shared_ptr<AllReduceObserver>> Create(
       const Options& options);
 
   // Ignores results of other devices, other instances and other collective
   // types.
-  void OnFinished(const Finished& finished) override;
+  void Observe(const Finished& finished, Work shown) override;
+  void OnFinished(const Finished& finished) override {
+    Observe(finished, [] {});
+  }
 
   // REQUIRES: `device` is in Options::devices.
   Tallies tallies(const Device& device) const;
@@ -302,13 +309,15 @@ class AllReduceObserver : public CollectiveObserver {
     std::shared_ptr<Counts> counts;  // Includes items that wait in the channel.
   };
   using InstanceId = std::pair<GroupKey, InstanceKey>;
+  using StepAndExecution = std::array<int64_t, 2>;
 
   explicit AllReduceObserver(const Options& options);
 
   absl::Status AddDevice(Device* device);
   absl::Status AddSelection(const Selection& selection);
   absl::Status Send(const Source& source, uint32_t consumer_id,
-                    const Finished& finished) const;
+                    const StepAndExecution& numbers,
+                    absl::StatusOr<Tensor> result) const;
 
   const std::shared_ptr<OutfeedRegistry> registry_;
   const size_t max_waiting_items_;

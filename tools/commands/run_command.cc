@@ -87,9 +87,6 @@ absl::Status CheckOptions(const RunOptions& options,
                                    Name(spec.type),
                                    ", only with reduce_scatter, scatter"));
   }
-  if (options.watch && options.choice.device_type != "CPU") {
-    return UsageError("--watch does not go with --device gpu");
-  }
   if (options.algorithm.empty()) return absl::OkStatus();
   return CheckAlgorithm(CollectiveRegistry::Global(), options.algorithm,
                         spec.type, options.choice.device_type);

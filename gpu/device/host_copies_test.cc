@@ -1,0 +1,194 @@
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "framework/reduce/reduction_test_data.h"
+#include "gmock/gmock.h"
+#include "gpu/device/gpu_pass_end.h"
+#include "gpu/testing/fake_gpu_group.h"
+#include "gpu/testing/fake_gpu_runtime.h"
+#include "gtest/gtest.h"
+#include "tests/doubles/simulated_environment.h"
+#include "tests/doubles/status_matchers.h"
+#include "tutti/device.h"
+#include "tutti/environment.h"
+#include "tutti/gpu_devices.h"
+#include "tutti/local_runtime.h"
+#include "tutti/tensor.h"
+
+namespace tutti {
+namespace host_copies_test {
+
+using ::testing::Each;
+using ::testing::IsEmpty;
+using ::testing::Optional;
+using ::testing::SizeIs;
+
+// Tests copies from devices on GPUs to the host.
+
+// Result of a copy to the host.
+struct Copied {
+  int num_calls = 0;
+  absl::StatusOr<std::vector<Tensor>> arrays;
+
+  Device::ArraysCallback Done() {
+    return [this](auto copies) {
+      ++num_calls;
+      arrays = std::move(copies);
+    };
+  }
+};
+
+Bytes BytesOf(const Tensor& tensor) {
+  const auto* begin = reinterpret_cast<const uint8_t*>(tensor.data());
+  return {begin, begin + tensor.size_bytes()};
+}
+
+TEST(HostCopiesTest, HoldWhatTheComputeStreamLeaves) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    FakeGpuGroup group({.seed = seed});
+    const Tensor on_host = *Tensor::Allocate(DType::kInt8, TensorShape());
+    for (const int64_t size : {0, 1, 7, 1001}) {
+      const Bytes bytes = RandomElements(DType::kUint8, size, seed);
+      Copied copied;
+      {
+        const Tensor first = group.Allocate(0, DType::kUint8, size);
+        const Tensor second = group.Allocate(0, DType::kUint8, 3);
+        group.Write(0, first, bytes);
+        group.Write(0, second, {1, 2, 3});
+        group.device(0).CopyToHost({first, on_host, second}, copied.Done());
+      }
+      EXPECT_EQ(copied.num_calls, 0);
+      group.RunAll();
+      ASSERT_EQ(copied.num_calls, 1);
+      ASSERT_THAT(copied.arrays, IsOk());
+      ASSERT_THAT(*copied.arrays, SizeIs(3));
+      EXPECT_EQ(BytesOf((*copied.arrays)[0]), bytes);
+      EXPECT_EQ((*copied.arrays)[0].shape(), TensorShape::Vector(size));
+      EXPECT_EQ((*copied.arrays)[1].data(), on_host.data());
+      EXPECT_EQ(BytesOf((*copied.arrays)[2]), Bytes({1, 2, 3}));
+    }
+    EXPECT_THAT(group.Remains(), IsEmpty());
+  }
+}
+
+TEST(HostCopiesTest, WithoutAnArrayOfTheDeviceAreNone) {
+  FakeGpuGroup group({});
+  const Tensor on_host = *Tensor::Allocate(DType::kInt8, TensorShape());
+  Copied copied;
+  group.device(0).CopyToHost({on_host, Tensor()}, copied.Done());
+  ASSERT_EQ(copied.num_calls, 1);
+  ASSERT_THAT(copied.arrays, IsOk());
+  EXPECT_EQ((*copied.arrays)[0].data(), on_host.data());
+}
+
+TEST(HostCopiesTest, KeepTheArrayUntilTheyAreMade) {
+  FakeGpuGroup group({});
+  Tensor memory = group.Allocate(0, DType::kInt8, 8);
+  bool is_free = false;
+  Copied copied;
+  group.device(0).CopyToHost(
+      {*Tensor::Wrap(DType::kInt8, TensorShape::Vector(8),
+                     memory.mutable_data(), [&] { is_free = true; })},
+      copied.Done());
+  EXPECT_FALSE(is_free);
+  group.RunAll();
+  EXPECT_TRUE(is_free);
+  EXPECT_THAT(copied.arrays, IsOk());
+}
+
+TEST(HostCopiesTest, RefuseMemoryOfAnotherGpu) {
+  FakeGpuGroup group({.num_gpus = 2, .devices_per_gpu = 1});
+  const Tensor here = group.Allocate(0, DType::kInt8, 8);
+  const Tensor there = group.Allocate(1, DType::kInt16, 8);
+  Copied copied;
+  group.device(0).CopyToHost({here, there}, copied.Done());
+  EXPECT_THAT(copied.arrays,
+              IsInvalidArgument("array 1 (int16[8])", "device:GPU:0"));
+  EXPECT_EQ(*group.device(0).PlaceOf(here), TensorPlace::kDevice);
+  EXPECT_EQ(*group.device(0).PlaceOf(there), TensorPlace::kElsewhere);
+}
+
+TEST(HostCopiesTest, OutliveTheirDevice) {
+  SimulatedEnvironment environment(1);
+  FakeGpuRuntime runtime({.environment = environment.get()});
+  auto devices = *CreateCudaDevices(
+      {.runtime = &runtime, .environment = environment.get()});
+  Copied copied;
+  devices[0]->CopyToHost(
+      {*devices[0]->Allocate(DType::kInt8, TensorShape::Vector(8))},
+      copied.Done());
+  devices.clear();
+  environment.RunAll();
+  EXPECT_THAT(copied.arrays, IsOk());
+  copied.arrays = std::vector<Tensor>();
+  environment.RunAll();
+  EXPECT_THAT(runtime.Mistakes(), IsEmpty());
+  EXPECT_THAT(runtime.Leaks(), IsEmpty());
+}
+
+// Returns true if the failed call ended the copy with its error.
+bool FailsWithACall(GpuCall call, int num_good) {
+  SCOPED_TRACE(absl::StrCat("call ", static_cast<int>(call), " after ",
+                            num_good, " good ones"));
+  FakeGpuGroup group({});
+  Tensor first = group.Allocate(0, DType::kInt8, 8);
+  Tensor second = group.Allocate(0, DType::kInt8, 9);
+  group.RunAll();
+  group.runtime().FailCall(call, num_good, absl::InternalError("no luck"));
+  Copied copied;
+  group.device(0).CopyToHost({first, second}, copied.Done());
+  group.RunAll();
+  group.environment().Advance(GpuPassEnd::kLookEvery);
+  EXPECT_EQ(copied.num_calls, 1);
+  const bool has_failed = !copied.arrays.ok();
+  if (has_failed) {
+    EXPECT_THAT(copied.arrays, IsInternal("no luck"));
+  }
+  first = second = Tensor();
+  copied.arrays = std::vector<Tensor>();
+  if (has_failed) {
+    EXPECT_THAT(group.Remains(), IsEmpty());
+  }
+  return has_failed;
+}
+
+TEST(HostCopiesTest, FailWithTheCallThatFailsAndLeaveNothing) {
+  for (const auto& [call, num_fatal] :
+       std::vector<std::pair<GpuCall, int>>{{GpuCall::kOwnerOf, 2},
+                                            {GpuCall::kAllocatePinned, 2},
+                                            {GpuCall::kCreateEvent, 2},
+                                            {GpuCall::kRecordEvent, 2},
+                                            {GpuCall::kWaitForEvent, 1},
+                                            {GpuCall::kCopyAsync, 2},
+                                            {GpuCall::kCallHost, 0}}) {
+    for (int num_good = 0; num_good < num_fatal; ++num_good) {
+      EXPECT_TRUE(FailsWithACall(call, num_good));
+    }
+    EXPECT_FALSE(FailsWithACall(call, num_fatal));
+  }
+}
+
+TEST(HostCopiesTest, EndWithTheErrorOfASpoiltGpu) {
+  FakeGpuGroup group({});
+  const Tensor array = group.Allocate(0, DType::kInt8, 8);
+  group.runtime().FailStream(group.device(0).compute_stream(),
+                             absl::InternalError("illegal address"));
+  Copied copied;
+  group.device(0).CopyToHost({array}, copied.Done());
+  group.RunAll();
+  group.environment().Advance(GpuPassEnd::kLookEvery);
+  EXPECT_EQ(copied.num_calls, 1);
+  EXPECT_THAT(copied.arrays, IsInternal("illegal address"));
+  EXPECT_EQ(group.environment().num_alarms(), 0);
+}
+
+}  // namespace host_copies_test
+}  // namespace tutti
