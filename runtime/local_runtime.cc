@@ -44,13 +44,32 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(
   ASSIGN_OR_RETURN(
       auto manager,
       CreateLocalExecutorMgr(environment, devices.get(), std::move(rules)));
+  const std::vector<Device*> members = devices->devices();
   return std::unique_ptr<LocalGroup>(
-      new LocalGroup(std::move(devices), std::move(manager)));
+      new LocalGroup(std::move(devices), members, std::move(manager)));
 }
 
-LocalGroup::LocalGroup(std::unique_ptr<DeviceManager> devices,
+absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(
+    const Environment& environment, const DeviceManager* devices, size_t size,
+    std::shared_ptr<const SelectionRules> rules) {
+  const std::vector<Device*>& all = devices->devices();
+  if (size < 1 || size > all.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "wanted a group of ", size, " of ", all.size(), " devices"));
+  }
+  ASSIGN_OR_RETURN(auto manager, CreateLocalExecutorMgr(environment, devices,
+                                                        std::move(rules)));
+  return std::unique_ptr<LocalGroup>(new LocalGroup(
+      nullptr, {all.begin(), all.begin() + static_cast<ptrdiff_t>(size)},
+      std::move(manager)));
+}
+
+LocalGroup::LocalGroup(std::unique_ptr<DeviceManager> owned,
+                       std::vector<Device*> devices,
                        std::unique_ptr<CollectiveExecutorMgr> manager)
-    : devices_(std::move(devices)), manager_(std::move(manager)) {}
+    : owned_(std::move(owned)),
+      devices_(std::move(devices)),
+      manager_(std::move(manager)) {}
 
 std::vector<absl::Status> LocalGroup::RunEach(
     int64_t step_id, absl::Span<CollectiveArgs> calls) {
@@ -91,6 +110,7 @@ absl::StatusOr<std::vector<Tensor>> LocalGroup::Run(
         inputs.size(), " inputs for a group of ", size, " devices"));
   }
   request.group_size = static_cast<int>(size);
+  request.device_type = devices().front()->attributes().name.type;
   std::vector<Tensor> outputs(size);
   std::vector<CollectiveArgs> calls(size);
   for (size_t rank = 0; rank < size; ++rank) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "framework/base/rank_list.h"
 #include "framework/base/status_macros.h"
 #include "tutti/collective.h"
+#include "tutti/device.h"
 #include "tutti/implementation.h"
 #include "tutti/local_runtime.h"
 #include "tutti/reduction.h"
@@ -80,12 +82,9 @@ absl::Status CheckDevices(absl::string_view option,
   return absl::OkStatus();
 }
 
-absl::Status CheckOptions(const AllReduceOptions& options, int num_tensors) {
-  if (options.num_tasks < 1 || num_tensors % options.num_tasks != 0) {
-    return Invalid(num_tensors, " tensors cannot lie on ", options.num_tasks,
-                   " tasks, equally many on each");
-  }
-  const int devices_per_task = num_tensors / options.num_tasks;
+// `devices_per_task` is that of the smallest task.
+absl::Status CheckOptions(const AllReduceOptions& options, int num_tensors,
+                          int devices_per_task) {
   if (options.num_subchunks < 0 || options.num_subchunks > devices_per_task) {
     return Invalid("num_subchunks is ", options.num_subchunks,
                    "; wanted 0 to the ", devices_per_task, " devices per task");
@@ -165,13 +164,62 @@ CollImplDetails DetailsOf(const AllReduceOptions& options,
   return details;
 }
 
+// Number of devices of each task. Errors: INVALID_ARGUMENT unless each task
+// gets a tensor.
+absl::StatusOr<std::vector<int>> TaskSizes(int num_tensors, int num_tasks) {
+  if (num_tasks < 1 || num_tasks > num_tensors) {
+    return Invalid(num_tensors, " tensors cannot lie on ", num_tasks,
+                   " tasks, at least one on each");
+  }
+  std::vector<int> sizes(num_tasks, num_tensors / num_tasks);
+  for (int task = 0; task < num_tensors % num_tasks; ++task) ++sizes[task];
+  return sizes;
+}
+
+// Number of devices of each task that the first devices of the caller are in.
+// Errors: INVALID_ARGUMENT for too few devices, for a number of tasks that
+// `options` give, and for a tensor outside its device's memory.
+absl::StatusOr<std::vector<int>> TaskSizes(absl::Span<const Tensor> tensors,
+                                           const AllReduceOptions& options,
+                                           const DeviceManager& devices) {
+  if (tensors.size() > devices.devices().size()) {
+    return Invalid("got ", tensors.size(), " tensors for ",
+                   devices.devices().size(), " devices");
+  }
+  if (options.num_tasks != 1) {
+    return Invalid("num_tasks is ", options.num_tasks,
+                   "; the names of the devices given say their tasks");
+  }
+  std::map<std::string, int> sizes;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    Device& device = *devices.devices()[i];
+    ++sizes[device.attributes().name.TaskName()];
+    if (tensors[i].size_bytes() == 0) continue;
+    ASSIGN_OR_RETURN(const TensorPlace place, device.PlaceOf(tensors[i]));
+    const bool is_there =
+        (place == TensorPlace::kHost) == device.has_host_memory();
+    if (is_there && place != TensorPlace::kElsewhere) continue;
+    return Invalid(
+        "tensor ", i, " is ",
+        place == TensorPlace::kHost ? "in host memory" : "on another device",
+        ", wanted in the memory of ", device.full_name());
+  }
+  std::vector<int> numbers;
+  for (const auto& [task, size] : sizes) numbers.push_back(size);
+  return numbers;
+}
+
 }  // namespace
 
-// Groups of local devices, by number of tasks and devices per task, with the
+// Groups of local devices, by number of tasks and of devices, with the
 // instances that each group has run. Thread-safe.
 class SingleController::Groups {
  public:
-  explicit Groups(const Environment& environment) : environment_(environment) {}
+  // `given` is null if the groups make their devices.
+  Groups(const Environment& environment, const DeviceManager* given)
+      : environment_(environment), given_(given) {}
+
+  const DeviceManager* given() const { return given_; }
 
   // Group and instance that run a call.
   struct Place {
@@ -179,7 +227,7 @@ class SingleController::Groups {
     InstanceKey instance = 0;
   };
   absl::StatusOr<Place> PlaceFor(const CollectiveRequest& request,
-                                 int num_tasks, int devices_per_task)
+                                 const std::vector<int>& task_sizes)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   int64_t NextStepId() { return ++num_calls_; }
@@ -206,6 +254,9 @@ class SingleController::Groups {
   };
   static Kind KindOf(const CollectiveRequest& request);
 
+  absl::StatusOr<std::shared_ptr<LocalGroup>> MakeGroup(
+      const std::vector<int>& task_sizes) const;
+
   // Devices with their group, and the instances that the group has run.
   struct Devices {
     std::shared_ptr<LocalGroup> group;
@@ -214,10 +265,11 @@ class SingleController::Groups {
   };
 
   const Environment environment_;
+  const DeviceManager* const given_;
   std::atomic<int64_t> num_calls_{0};
   Mutex mu_;
-  std::map<std::pair<int, int>, Devices> devices_
-      ABSL_GUARDED_BY(mu_);  // Keyed by tasks and devices per task.
+  std::map<std::pair<size_t, int>, Devices> devices_
+      ABSL_GUARDED_BY(mu_);  // Keyed by number of tasks and of devices.
 };
 
 SingleController::Groups::Kind SingleController::Groups::KindOf(
@@ -234,7 +286,8 @@ SingleController::Groups::Kind SingleController::Groups::KindOf(
 
 absl::StatusOr<SingleController::Groups::Place>
 SingleController::Groups::PlaceFor(const CollectiveRequest& request,
-                                   int num_tasks, int devices_per_task) {
+                                   const std::vector<int>& task_sizes) {
+  const int size = std::accumulate(task_sizes.begin(), task_sizes.end(), 0);
   const bool is_custom =
       request.merge_op.is_custom() || request.final_op.is_custom();
   const Kind kind = is_custom ? Kind() : KindOf(request);
@@ -242,25 +295,45 @@ SingleController::Groups::PlaceFor(const CollectiveRequest& request,
   // the group.
   Devices full;
   MutexLock lock(&mu_);
-  Devices& devices = devices_[{num_tasks, devices_per_task}];
+  Devices& devices = devices_[{task_sizes.size(), size}];
   const auto known = devices.instances.find(kind);
   if (!is_custom && known != devices.instances.end()) {
     return Place{devices.group, known->second};
   }
-  if (devices.last_instance >= MaxInstances(num_tasks * devices_per_task)) {
+  if (devices.last_instance >= MaxInstances(size)) {
     std::swap(full, devices);
   }
   if (devices.group == nullptr) {
-    ASSIGN_OR_RETURN(devices.group, LocalGroup::Create(environment_, num_tasks,
-                                                       devices_per_task));
+    ASSIGN_OR_RETURN(devices.group, MakeGroup(task_sizes));
   }
   const InstanceKey instance = ++devices.last_instance;
   if (!is_custom) devices.instances.emplace(kind, instance);
   return Place{devices.group, instance};
 }
 
+absl::StatusOr<std::shared_ptr<LocalGroup>> SingleController::Groups::MakeGroup(
+    const std::vector<int>& task_sizes) const {
+  const auto size = static_cast<size_t>(
+      std::accumulate(task_sizes.begin(), task_sizes.end(), 0));
+  if (given_ != nullptr) return LocalGroup::Create(environment_, given_, size);
+  struct Owned {
+    std::unique_ptr<DeviceManager> devices;
+    std::unique_ptr<LocalGroup> group;
+  };
+  const auto owned = std::make_shared<Owned>();
+  ASSIGN_OR_RETURN(owned->devices,
+                   DeviceManager::CreateCpu(task_sizes, environment_.random));
+  ASSIGN_OR_RETURN(owned->group, LocalGroup::Create(
+                                     environment_, owned->devices.get(), size));
+  return std::shared_ptr<LocalGroup>(owned, owned->group.get());
+}
+
 SingleController::SingleController(const Environment& environment)
-    : groups_(std::make_unique<Groups>(environment)) {}
+    : SingleController(environment, nullptr) {}
+
+SingleController::SingleController(const Environment& environment,
+                                   const DeviceManager* devices)
+    : groups_(std::make_unique<Groups>(environment, devices)) {}
 
 SingleController::~SingleController() = default;
 
@@ -268,19 +341,23 @@ absl::StatusOr<std::vector<Tensor>> SingleController::AllReduce(
     absl::Span<const Tensor> tensors, const AllReduceOptions& options) {
   RETURN_IF_ERROR(CheckTensors(tensors));
   const auto size = static_cast<int>(tensors.size());
-  RETURN_IF_ERROR(CheckOptions(options, size));
+  const DeviceManager* const given = groups_->given();
+  ASSIGN_OR_RETURN(const std::vector<int> task_sizes,
+                   given == nullptr ? TaskSizes(size, options.num_tasks)
+                                    : TaskSizes(tensors, options, *given));
+  const int devices_per_task =
+      *std::min_element(task_sizes.begin(), task_sizes.end());
+  RETURN_IF_ERROR(CheckOptions(options, size, devices_per_task));
   CollectiveRequest request;
   request.op = tutti::AllReduce();
   request.dtype = tensors.front().dtype();
   request.shape = tensors.front().shape();
   request.merge_op = options.reduction;
   request.final_op = options.final_op;
-  request.impl_details = DetailsOf(options, size / options.num_tasks);
+  request.impl_details = DetailsOf(options, devices_per_task);
   RETURN_IF_ERROR(
       CheckAlgorithm(request.impl_details.implementation, options, size));
-  ASSIGN_OR_RETURN(
-      const auto place,
-      groups_->PlaceFor(request, options.num_tasks, size / options.num_tasks));
+  ASSIGN_OR_RETURN(const auto place, groups_->PlaceFor(request, task_sizes));
   request.instance_key = place.instance;
   const int64_t step_id = groups_->NextStepId();
   auto reduced = place.group->Run(step_id, std::move(request), tensors);

@@ -105,6 +105,45 @@ TEST_F(SingleControllerTest, EveryAlgorithmIsToBeHadByName) {
   }
 }
 
+TEST_F(SingleControllerTest, TasksMayDifferByATensor) {
+  for (const std::string name :
+       {"", "RingReduce", "ShuffleReduce", "RecursiveHalvingDoublingReduce",
+        "LocalReduce", "ShuffleThenRing", "TreeReduce"}) {
+    for (const int num_tasks : {2, 3, 4, 5}) {
+      EXPECT_THAT(
+          Reduced(Tensors(5), {.algorithm = name, .num_tasks = num_tasks}),
+          ElementsAre(11111, 11116))
+          << name << " on " << num_tasks;
+    }
+  }
+  EXPECT_THAT(Reduced(Tensors(5), {.num_tasks = 2, .num_subchunks = 2}),
+              ElementsAre(11111, 11116));
+}
+
+// Devices of the caller: two of one task, and one of another.
+TEST_F(SingleControllerTest, TakesTheCallersDevices) {
+  const auto devices = *DeviceManager::CreateCpu(std::vector<int>{2, 1},
+                                                 environment_.get().random);
+  SingleController controller(environment_.get(), devices.get());
+  for (const int size : {1, 2, 3}) {
+    const auto reduced = controller.AllReduce(Tensors(size));
+    ASSERT_THAT(reduced, IsOk());
+    EXPECT_THAT(*reduced, SizeIs(size));
+    EXPECT_THAT(Values(reduced->back()), ElementsAre(size == 1   ? 1
+                                                     : size == 2 ? 11
+                                                                 : 111,
+                                                     size == 1   ? 2
+                                                     : size == 2 ? 13
+                                                                 : 114));
+  }
+  EXPECT_THAT(controller.AllReduce(Tensors(4)),
+              IsInvalidArgument("got 4 tensors for 3 devices"));
+  EXPECT_THAT(controller.AllReduce(Tensors(3), {.num_tasks = 2}),
+              IsInvalidArgument("num_tasks is 2"));
+  EXPECT_THAT(controller.AllReduce(Tensors(3), {.num_subchunks = 2}),
+              IsInvalidArgument("wanted 0 to the 1 devices per task"));
+}
+
 TEST_F(SingleControllerTest, OneTensorIsItsOwnSum) {
   EXPECT_THAT(Reduced(Tensors(1), {}), ElementsAre(1, 2));
 }
@@ -263,7 +302,7 @@ TEST_F(SingleControllerTest, BadOptionsAreErrorsThatSayWhatWasGiven) {
       {0, {}, "got no tensors"},
       {1, {.algorithm = "RingReduce"}, "at least 2 tensors; got 1"},
       {1, {.num_subchunks = 1}, "at least 2 tensors; got 1"},
-      {3, {.num_tasks = 2}, "3 tensors cannot lie on 2 tasks"},
+      {3, {.num_tasks = 4}, "3 tensors cannot lie on 4 tasks"},
       {3, {.num_tasks = 0}, "3 tensors cannot lie on 0 tasks"},
       {4,
        {.num_tasks = 2, .num_subchunks = 3},

@@ -136,14 +136,22 @@ absl::StatusOr<std::unique_ptr<DeviceManager>> DeviceManager::CreateCpu(
         absl::StrCat("wanted at least one device, got ", num_tasks,
                      " tasks with ", devices_per_task, " devices each"));
   }
+  return CreateCpu(
+      std::vector<int>(static_cast<size_t>(num_tasks), devices_per_task),
+      random);
+}
+
+absl::StatusOr<std::unique_ptr<DeviceManager>> DeviceManager::CreateCpu(
+    absl::Span<const int> task_sizes, Random* random) {
   if (random == nullptr) {
     return absl::InvalidArgumentError(
         "CPU devices need a source of random numbers for their incarnations");
   }
   std::vector<std::unique_ptr<Device>> devices;
-  for (int task = 0; task < num_tasks; ++task) {
+  for (int task = 0; task < static_cast<int>(task_sizes.size()); ++task) {
     const uint64_t incarnation = random->Next();
-    for (int index = 0; index < devices_per_task; ++index) {
+    const int size = task_sizes[static_cast<size_t>(task)];
+    for (int index = 0; index < size; ++index) {
       devices.push_back(std::make_unique<CpuDevice>(
           DeviceAttributes{.name = {"localhost", 0, task, "CPU", index},
                            .incarnation = incarnation}));

@@ -31,7 +31,8 @@ using ::testing::IsEmpty;
 using ::testing::Optional;
 using ::testing::SizeIs;
 
-// Tests copies from devices on GPUs to the host.
+// Tests copies from devices on GPUs to the host, and controllers of such
+// devices.
 
 // Result of a copy to the host.
 struct Copied {
@@ -188,6 +189,93 @@ TEST(HostCopiesTest, EndWithTheErrorOfASpoiltGpu) {
   EXPECT_EQ(copied.num_calls, 1);
   EXPECT_THAT(copied.arrays, IsInternal("illegal address"));
   EXPECT_EQ(group.environment().num_alarms(), 0);
+}
+
+// Three devices on the first of two GPUs, and three on the second.
+class GpuControllerTest : public testing::Test {
+ protected:
+  GpuControllerTest() {
+    std::vector<std::unique_ptr<Device>> devices;
+    auto gpu_devices = *CreateCudaDevices({.runtime = &gpus_,
+                                           .environment = environment_.get(),
+                                           .devices_per_gpu = 3});
+    for (auto& device : gpu_devices) {
+      devices.push_back(std::move(device));
+    }
+    devices_ = *DeviceManager::Create(std::move(devices));
+    controller_ =
+        std::make_unique<SingleController>(environment_.get(), devices_.get());
+  }
+
+  CudaDevice& device(int i) const {
+    return static_cast<CudaDevice&>(*devices_->devices()[i]);
+  }
+
+  // Tensor i, on device i: i, i, ...
+  Tensor Make(int i, int64_t num_elements) {
+    Tensor tensor =
+        *device(i).Allocate(DType::kFloat32, TensorShape::Vector(num_elements));
+    if (num_elements == 0) return tensor;
+    sources_.push_back(
+        std::make_unique<Bytes>(Floats(num_elements, static_cast<float>(i))));
+    EXPECT_THAT(
+        gpus_.CopyAsync(tensor.mutable_data(), sources_.back()->data(),
+                        tensor.size_bytes(), device(i).compute_stream()),
+        IsOk());
+    return tensor;
+  }
+  std::vector<Tensor> Tensors(int size, int64_t num_elements) {
+    std::vector<Tensor> tensors;
+    for (int i = 0; i < size; ++i) tensors.push_back(Make(i, num_elements));
+    return tensors;
+  }
+
+  const DefaultEnvironment environment_{/*num_workers=*/2};
+  std::vector<std::unique_ptr<Bytes>> sources_;
+  FakeGpuRuntime gpus_{{.num_gpus = 2, .environment = environment_.get()}};
+  std::unique_ptr<DeviceManager> devices_;
+  std::unique_ptr<SingleController> controller_;
+};
+
+TEST_F(GpuControllerTest, ReducesTensorsWhereTheyAre) {
+  for (const std::string name :
+       {"", "RingReduce", "ShuffleReduce", "GpuLocalReduce"}) {
+    for (const int size : {2, 3, 6}) {
+      for (const int64_t num_elements : {0, 1, 7, 1001}) {
+        SCOPED_TRACE(absl::StrCat(name, ", ", size, " of ", num_elements));
+        const auto sums = controller_->AllReduce(Tensors(size, num_elements),
+                                                 {.algorithm = name});
+        ASSERT_THAT(sums, IsOk());
+        ASSERT_THAT(*sums, SizeIs(size));
+        if (num_elements == 0) continue;
+        for (int i = 0; i < size; ++i) {
+          const Tensor& sum = (*sums)[i];
+          EXPECT_EQ(*device(i).PlaceOf(sum), TensorPlace::kDevice);
+          EXPECT_EQ(
+              gpus_.Read(sum.data(), sum.size_bytes()).value(),
+              Floats(num_elements, static_cast<float>(size * (size - 1) / 2)));
+        }
+      }
+    }
+  }
+  EXPECT_THAT(gpus_.Mistakes(), IsEmpty());
+}
+
+TEST_F(GpuControllerTest, TouchesNoTensorThatIsElsewhere) {
+  std::vector<Tensor> tensors = Tensors(6, 2);
+  std::swap(tensors[2], tensors[3]);
+  EXPECT_THAT(
+      controller_->AllReduce(tensors),
+      IsInvalidArgument("tensor 2 is on another device", "device:GPU:2"));
+  tensors = Tensors(2, 2);
+  tensors[1] = *Tensor::Allocate(DType::kFloat32, TensorShape::Vector(2));
+  EXPECT_THAT(controller_->AllReduce(tensors),
+              IsInvalidArgument("tensor 1 is in host memory", "device:GPU:1"));
+  EXPECT_THAT(controller_->AllReduce(std::vector<Tensor>(7, Make(0, 2))),
+              IsInvalidArgument("got 7 tensors for 6 devices"));
+  EXPECT_THAT(controller_->AllReduce(Tensors(2, 2), {.num_tasks = 2}),
+              IsInvalidArgument("num_tasks is 2"));
+  EXPECT_THAT(gpus_.Mistakes(), IsEmpty());
 }
 
 }  // namespace host_copies_test

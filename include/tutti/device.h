@@ -357,6 +357,10 @@ class DeviceManager {
   static absl::StatusOr<std::unique_ptr<DeviceManager>> CreateCpu(
       int num_tasks, int devices_per_task, Random* random);
 
+  // Likewise, with task_sizes[t] devices in task t.
+  static absl::StatusOr<std::unique_ptr<DeviceManager>> CreateCpu(
+      absl::Span<const int> task_sizes, Random* random);
+
   DeviceManager(const DeviceManager&) = delete;
   DeviceManager& operator=(const DeviceManager&) = delete;
 

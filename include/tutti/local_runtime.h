@@ -31,8 +31,8 @@ absl::StatusOr<std::unique_ptr<CollectiveExecutorMgr>> CreateLocalExecutorMgr(
     const Environment& environment, const DeviceManager* devices,
     std::shared_ptr<const SelectionRules> rules = nullptr);
 
-// CPU devices of this process. Runs a collective on all of them and blocks
-// until it ends. For tools, tests and programs without asynchronous steps.
+// Devices of this process. Runs a collective on all of them and blocks until it
+// ends. For tools, tests and programs without asynchronous steps.
 //
 // Thread-safe. The parts of `environment` outlive the group.
 class LocalGroup {
@@ -42,10 +42,16 @@ class LocalGroup {
   static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(
       const Environment& environment, int num_tasks, int devices_per_task,
       std::shared_ptr<const SelectionRules> rules = nullptr);
+
+  // Group of the first `size` devices of the caller, which outlive it. Errors:
+  // INVALID_ARGUMENT for more than there are; as CreateLocalExecutorMgr.
+  static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(
+      const Environment& environment, const DeviceManager* devices, size_t size,
+      std::shared_ptr<const SelectionRules> rules = nullptr);
   LocalGroup(const LocalGroup&) = delete;
   LocalGroup& operator=(const LocalGroup&) = delete;
 
-  const std::vector<Device*>& devices() const { return devices_->devices(); }
+  const std::vector<Device*>& devices() const { return devices_; }
   CollectiveExecutorMgr& manager() { return *manager_; }
 
   // Runs the calls in order of the span, in step `step_id`, and waits for all.
@@ -71,10 +77,12 @@ class LocalGroup {
                                           absl::Span<const Tensor> inputs);
 
  private:
-  LocalGroup(std::unique_ptr<DeviceManager> devices,
+  LocalGroup(std::unique_ptr<DeviceManager> owned, std::vector<Device*> devices,
              std::unique_ptr<CollectiveExecutorMgr> manager);
 
-  const std::unique_ptr<DeviceManager> devices_;
+  const std::unique_ptr<DeviceManager>
+      owned_;  // Null for the caller's devices.
+  const std::vector<Device*> devices_;
   const std::unique_ptr<CollectiveExecutorMgr> manager_;
 };
 
@@ -84,19 +92,22 @@ struct AllReduceOptions {
   // ShuffleReduce with `gather_devices`, else the best algorithm.
   std::string algorithm;
 
-  // Number of tasks. The tensors are spread evenly over them, task after task.
+  // Number of tasks. The tensors are spread evenly over them, task after task;
+  // the first tasks have one more where they do not divide. 1 on devices of the
+  // caller, whose names say their tasks.
   int num_tasks = 1;
 
   // Number of concurrent rings, each for a piece of every chunk. Ring k starts
   // k * (devices per task / num_subchunks) devices further in each task, as in
-  // TensorFlow's build_ring_all_reduce(). At most the devices per task.
-  // 0: as many as suit the size.
+  // TensorFlow's build_ring_all_reduce(). At most the devices of the smallest
+  // task. 0: as many as suit the size.
   int num_subchunks = 0;
 
   // All devices in their order around the ring. Empty: task after task.
   std::vector<int> ring_order;
 
   // Devices that each reduce one piece and send it to all. Empty: all devices.
+  // Each has a tensor; TensorFlow's gather_devices may have none.
   std::vector<int> gather_devices;
 
   MergeOp reduction;  // Default: sum.
@@ -116,7 +127,14 @@ struct AllReduceOptions {
 // drops them and starts again. The parts of `environment` outlive it.
 class SingleController {
  public:
+  // Makes CPU devices for the tensors, which are in host memory.
   explicit SingleController(const Environment& environment);
+
+  // Tensor i is in the memory of devices->devices()[i], such as a GPU, and so
+  // is its reduction. The devices outlive the controller. Link
+  // //gpu:collectives and more for GPUs.
+  SingleController(const Environment& environment,
+                   const DeviceManager* devices);
   ~SingleController();
   SingleController(const SingleController&) = delete;
   SingleController& operator=(const SingleController&) = delete;
@@ -127,8 +145,9 @@ class SingleController {
   //
   // Errors include the values given: NOT_FOUND for an unknown algorithm;
   // INVALID_ARGUMENT for no tensors, for tensors that differ in dtype or shape,
-  // and for a ring of fewer than two. Likewise for options that do not fit the
-  // tensors, the algorithm or each other.
+  // for a tensor outside its device's memory, and for a ring of fewer than two.
+  // Likewise for options that do not fit the tensors, the algorithm or each
+  // other.
   absl::StatusOr<std::vector<Tensor>> AllReduce(
       absl::Span<const Tensor> tensors, const AllReduceOptions& options = {});
 
