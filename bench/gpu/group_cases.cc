@@ -94,7 +94,8 @@ std::vector<Case> CasesOf(const ImplementationUnderTest& under_test,
           MatrixCases(under_test, type, grid, kOddLength)}) {
       std::copy_if(part.begin(), part.end(), std::back_inserter(cases),
                    [&](const Case& c) {
-                     return RunsAlike(c) && c.length <= scale.large_elements;
+                     return RunsAlike(c) && !HasCustomOp(c) &&
+                            c.length <= scale.large_elements;
                    });
     }
   }

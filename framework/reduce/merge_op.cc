@@ -78,6 +78,15 @@ absl::Status MergeOp::Apply(DType dtype, const void* left, const void* right,
   });
 }
 
+absl::Status MergeOp::ApplyOnGpu(DType dtype, const void* left,
+                                 const void* right, void* into,
+                                 int64_t num_elements, void* stream) const {
+  return Guarded(custom_->name, [&] {
+    return custom_->apply_on_gpu(dtype, left, right, into, num_elements,
+                                 stream);
+  });
+}
+
 FinalOp FinalOp::DivideByGroupSize() {
   FinalOp final_op;
   final_op.kind_ = Kind::kDivideByGroupSize;
@@ -125,6 +134,15 @@ absl::Status FinalOp::Apply(DType dtype, void* values, int64_t num_elements,
       });
   }
   return absl::InternalError("unknown final op");
+}
+
+absl::Status FinalOp::ApplyOnGpu(DType dtype, void* values,
+                                 int64_t num_elements, int group_size,
+                                 void* stream) const {
+  return Guarded(custom_->name, [&] {
+    return custom_->apply_on_gpu(dtype, values, num_elements, group_size,
+                                 stream);
+  });
 }
 
 }  // namespace tutti

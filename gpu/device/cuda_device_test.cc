@@ -636,9 +636,21 @@ TEST(CudaGroupTest, WhatWorksInTheHostsMemoryRefusesThatOfGpus) {
                                 "/job:localhost/replica:0/task:0/device:GPU:"));
 }
 
+TEST(CudaGroupTest, ALauncherThatFailsEndsTheExecution) {
+  ExpectRefused(
+      "ShuffleReduce", IsDataLoss("op first failed: no luck"),
+      *MergeOp::Custom(
+          {.name = "first",
+           .commutative = true,
+           .apply = [](auto...) { return absl::OkStatus(); },
+           .apply_on_gpu =
+               [](auto...) { return absl::DataLossError("no luck"); }}));
+}
+
 TEST(CudaGroupTest, FunctionsOfTheHostAreRefused) {
   ExpectRefused(
-      "RingReduce", IsUnimplemented("merge op \"first\"", "RingReduce"),
+      "RingReduce",
+      IsUnimplemented("merge op \"first\"", "RingReduce", "apply_on_gpu"),
       *MergeOp::Custom({.name = "first",
                         .commutative = true,
                         .apply = [](auto...) { return absl::OkStatus(); }}));

@@ -213,8 +213,34 @@ class GpuStepStream : public StepStream {
         device_.collective_stream());
   }
 
-  // Frees the scratch on the stream, after the last launch.
   absl::Status Reduce(const StepReduction& reduction) override {
+    StepReduction rest = reduction;
+    const std::byte* const merged = reduction.into;
+    if (reduction.custom_merge_op != nullptr && reduction.operands.size() > 1) {
+      RETURN_IF_ERROR(MergeInPairs(reduction));
+      rest.operands = absl::MakeConstSpan(&merged, 1);
+    }
+    RETURN_IF_ERROR(ReduceBuiltIn(rest));
+    if (reduction.custom_final_op == nullptr) return absl::OkStatus();
+    return device_.runtime().CallOn(device_.gpu(), [&] {
+      return reduction.custom_final_op->ApplyOnGpu(
+          reduction.dtype, reduction.into, reduction.num_elements,
+          reduction.group_size, device_.collective_stream().handle);
+    });
+  }
+
+  // Frees the scratch on the stream, after the last launch.
+  absl::Status ReduceBuiltIn(const StepReduction& reduction) {
+    const bool is_custom = reduction.custom_merge_op != nullptr ||
+                           reduction.custom_final_op != nullptr;
+    const bool divides =
+        reduction.divisor != 1 && reduction.dtype != DType::kBool;
+    if (is_custom && reduction.operands.size() == 1 && !divides) {
+      if (reduction.into == reduction.operands[0]) return absl::OkStatus();
+      return Copy(reduction.into, reduction.operands[0],
+                  static_cast<size_t>(reduction.num_elements) *
+                      SizeOf(reduction.dtype));
+    }
     const GpuReduction whole = {
         .kind = reduction.kind,
         .dtype = reduction.dtype,
@@ -233,6 +259,31 @@ class GpuStepStream : public StepStream {
     return LaunchInOrder(device_.runtime(),
                          SplitReduction(whole, scratch.mutable_data()),
                          device_.collective_stream());
+  }
+
+  // Launches the caller's op for one operand after the other. `into` may be a
+  // later operand, so intermediate results go to a scratch.
+  absl::Status MergeInPairs(const StepReduction& reduction) {
+    Tensor scratch;
+    if (reduction.operands.size() > 2) {
+      ASSIGN_OR_RETURN(
+          scratch,
+          device_.Allocate(reduction.dtype,
+                           TensorShape::Vector(reduction.num_elements)));
+    }
+    return device_.runtime().CallOn(device_.gpu(), [&] {
+      const std::byte* left = reduction.operands[0];
+      for (size_t i = 1; i < reduction.operands.size(); ++i) {
+        const bool is_last = i + 1 == reduction.operands.size();
+        std::byte* const into =
+            is_last ? reduction.into : scratch.mutable_data();
+        RETURN_IF_ERROR(reduction.custom_merge_op->ApplyOnGpu(
+            reduction.dtype, left, reduction.operands[i], into,
+            reduction.num_elements, device_.collective_stream().handle));
+        left = into;
+      }
+      return absl::OkStatus();
+    });
   }
 
   absl::StatusOr<std::shared_ptr<const DeviceFence>> Mark() override {

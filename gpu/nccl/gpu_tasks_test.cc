@@ -66,6 +66,7 @@ void RunCase(FakeGpuGroup& group, const ImplementationUnderTest& under_test,
   for (int rank = 0; rank < group.size(); ++rank) {
     CollectiveRequest request = *requests[rank];
     request.device_type = CudaDevice::kType;
+    LaunchOpsOn(group.runtime(), group.device(rank).gpu(), request);
     buffers[rank] = MakeCaseBuffers(group.device(rank), c, rank);
     auto& [input, output] = buffers[rank];
     if (input.size_bytes() > 0) {

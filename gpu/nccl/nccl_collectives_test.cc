@@ -735,14 +735,14 @@ TEST(NcclDevicesTest, FunctionsOfTheHostAreRefused) {
     merges.request().merge_op =
         *MergeOp::Custom({.name = "mine", .commutative = true, .apply = apply});
     merges.ExpectRefused(name,
-                         "cannot run the merge op \"mine\", a function of the "
-                         "host, on a GPU");
+                         "cannot run the merge op \"mine\", a function of "
+                         "yours, on a GPU");
   }
   DeviceSums ends({.gpus_per_task = 2}, AllReduce{});
   ends.request().final_op = *FinalOp::Custom({.name = "end", .apply = apply});
   ends.ExpectRefused("NcclReduce",
-                     "cannot run the final op \"end\", a function of the "
-                     "host, on a GPU");
+                     "cannot run the final op \"end\", a function of yours, "
+                     "on a GPU");
 }
 
 constexpr int64_t kChunkElements = 16;

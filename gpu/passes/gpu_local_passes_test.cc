@@ -588,7 +588,7 @@ TEST(GpuLocalReduceTest, OpsOfTheCallerAreRefused) {
     sums.CallAll();
     EXPECT_THAT(sums.group().ended(),
                 Each(Optional(IsInvalidArgument(
-                    "op \"mine\", a function of the host", "GpuLocalReduce"))));
+                    "op \"mine\", a function of yours", "GpuLocalReduce"))));
   }
 }
 

@@ -21,7 +21,7 @@ std::string WhyNotOnGpu(DType, const MergeOp& merge_op,
   if (!is_merge_op && !final_op.is_custom()) return "";
   return absl::StrCat("cannot run the ", is_merge_op ? "merge" : "final",
                       " op \"", is_merge_op ? merge_op.name() : final_op.name(),
-                      "\", a function of the host, on a GPU");
+                      "\", a function of yours, on a GPU");
 }
 
 CudaDevice& CudaDeviceOf(const CollectiveContext& context) {

@@ -25,7 +25,7 @@ namespace tutti {
 absl::Status CheckIsCudaDevice(const CollectiveContext& context);
 
 // Reason why kernels cannot run these ops (ImplementationTraits::why_not_ops):
-// custom ops are functions of the host.
+// custom ops are launched pair by pair.
 std::string WhyNotOnGpu(DType, const MergeOp& merge_op,
                         const FinalOp& final_op);
 

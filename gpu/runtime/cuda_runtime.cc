@@ -270,6 +270,13 @@ absl::StatusOr<int> CudaRuntime::OwnerOf(const void* memory, int gpu) {
   return owner;
 }
 
+absl::Status CudaRuntime::CallOn(int gpu,
+                                 absl::FunctionRef<absl::Status()> launch) {
+  const OnGpu on_gpu(gpu);
+  RETURN_IF_ERROR(Note(on_gpu.error(), "cudaSetDevice", gpu));
+  return launch();
+}
+
 absl::Status CudaRuntime::CopyAsync(void* to, const void* from,
                                     size_t num_bytes, GpuStream stream) {
   const OnGpu on_gpu(stream.gpu);

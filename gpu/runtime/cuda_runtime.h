@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -62,6 +63,8 @@ class CudaRuntime : public GpuRuntime {
                                                    int gpu) override;
   absl::Status FreePinned(PinnedMemory memory) override;
   absl::StatusOr<int> OwnerOf(const void* memory, int gpu) override;
+  absl::Status CallOn(int gpu,
+                      absl::FunctionRef<absl::Status()> launch) override;
   absl::Status CopyAsync(void* to, const void* from, size_t num_bytes,
                          GpuStream stream) override;
   absl::Status CallHost(StatusCallback call, GpuStream stream) override;

@@ -39,7 +39,8 @@ const char* NameOf(GpuCall call) {
                                     "LinkBetween",
                                     "Put",
                                     "PutGate",
-                                    "OwnerOf"};
+                                    "OwnerOf",
+                                    "CallOn"};
   return kNames[Number(call)];
 }
 
@@ -358,6 +359,12 @@ absl::StatusOr<int> FakeGpuRuntime::OwnerOf(const void* memory, int gpu) {
   int owner = kHost;
   queues_->WithMemory([&](FakeGpuMemory& all) { owner = all.OwnerOf(memory); });
   return owner;
+}
+
+absl::Status FakeGpuRuntime::CallOn(int gpu,
+                                    absl::FunctionRef<absl::Status()> launch) {
+  RETURN_IF_ERROR(Begin(GpuCall::kCallOn, gpu));
+  return launch();
 }
 
 absl::Status FakeGpuRuntime::CopyAsync(void* to, const void* from,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gpu/kernels/gpu_reduction.h"
@@ -42,6 +43,7 @@ enum class GpuCall {
   kPut,
   kPutGate,
   kOwnerOf,
+  kCallOn,
 };
 
 // A GpuRuntime without GPUs, for tests.
@@ -160,6 +162,8 @@ class FakeGpuRuntime : public GpuRuntime {
                                                    int gpu) override;
   absl::Status FreePinned(PinnedMemory memory) override;
   absl::StatusOr<int> OwnerOf(const void* memory, int gpu) override;
+  absl::Status CallOn(int gpu,
+                      absl::FunctionRef<absl::Status()> launch) override;
   absl::Status CopyAsync(void* to, const void* from, size_t num_bytes,
                          GpuStream stream) override;
   absl::Status CallHost(StatusCallback call, GpuStream stream) override;

@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <utility>
 
+#include "framework/base/status_macros.h"
 #include "gpu/kernels/gpu_reduction.h"
+#include "gpu/testing/fake_gpu_memory.h"
 #include "tutti/collective.h"
 #include "tutti/implementation.h"
+#include "tutti/reduction.h"
 #include "tutti/schedule.h"
 #include "tutti/tensor.h"
 
@@ -45,9 +48,56 @@ ImplementationUnderTest ScheduleNamed(const std::string& name) {
 
 bool RunsAlike(const Case& c) {
   const bool is_short = IsFloating(c.dtype) && SizeOf(c.dtype) <= 2;
-  const bool is_rounded_alike =
-      !is_short || !Reduces(c.type) || c.grid.size() <= kMaxGpuBuffers;
-  return !c.merge_op.is_custom() && !c.final_op.is_custom() && is_rounded_alike;
+  return !is_short || !Reduces(c.type) || c.grid.size() <= kMaxGpuBuffers;
+}
+
+bool HasCustomOp(const Case& c) {
+  return c.merge_op.is_custom() || c.final_op.is_custom();
+}
+
+void LaunchOpsOn(FakeGpuRuntime& runtime, int gpu, CollectiveRequest& request) {
+  const MergeOp merge_op = request.merge_op;
+  const FinalOp final_op = request.final_op;
+  if (merge_op.is_custom()) {
+    request.merge_op = *MergeOp::Custom(
+        {.name = std::string(merge_op.name()),
+         .commutative = merge_op.commutative(),
+         .apply = [](auto...) { return absl::InternalError("on the host"); },
+         .apply_on_gpu =
+             [&runtime, gpu, merge_op](DType dtype, const void* left,
+                                       const void* right, void* into,
+                                       int64_t num_elements, void* stream) {
+               return runtime.Put(
+                   {gpu, stream}, [=](FakeGpuMemory& memory) -> absl::Status {
+                     const size_t num_bytes =
+                         static_cast<size_t>(num_elements) * SizeOf(dtype);
+                     ASSIGN_OR_RETURN(const auto* a,
+                                      memory.Access(left, num_bytes));
+                     ASSIGN_OR_RETURN(const auto* b,
+                                      memory.Access(right, num_bytes));
+                     ASSIGN_OR_RETURN(auto* c, memory.Access(into, num_bytes));
+                     return merge_op.Apply(dtype, a, b, c, num_elements);
+                   });
+             }});
+  }
+  if (final_op.is_custom()) {
+    request.final_op = *FinalOp::Custom(
+        {.name = std::string(final_op.name()),
+         .apply = [](auto...) { return absl::InternalError("on the host"); },
+         .apply_on_gpu =
+             [&runtime, gpu, final_op](DType dtype, void* values,
+                                       int64_t num_elements, int group_size,
+                                       void* stream) {
+               return runtime.Put(
+                   {gpu, stream}, [=](FakeGpuMemory& memory) -> absl::Status {
+                     ASSIGN_OR_RETURN(auto* v,
+                                      memory.Access(values, static_cast<size_t>(
+                                                                num_elements) *
+                                                                SizeOf(dtype)));
+                     return final_op.Apply(dtype, v, num_elements, group_size);
+                   });
+             }});
+  }
 }
 
 CaseBuffers MakeCaseBuffers(

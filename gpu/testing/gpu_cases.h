@@ -9,8 +9,10 @@
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "framework/reduce/reduction_test_data.h"
+#include "gpu/testing/fake_gpu_runtime.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/tested_implementation.h"
+#include "tutti/collective.h"
 #include "tutti/gpu_devices.h"
 #include "tutti/tensor.h"
 
@@ -28,9 +30,15 @@ std::vector<std::string> ScheduleNames();
 conformance::ImplementationUnderTest ScheduleNamed(const std::string& name);
 
 // True if GPUs and the host give the same bits. Steps of more than 8 operands
-// round floats of 8 and 16 bits several times on GPUs, once on the host. Custom
-// ops run on the host only.
+// round floats of 8 and 16 bits several times on GPUs, once on the host.
 bool RunsAlike(const conformance::Case& c);
+
+// True if the case has an op of the caller.
+bool HasCustomOp(const conformance::Case& c);
+
+// Gives the custom ops of the request a launcher on the GPU of a double, which
+// computes the op when the stream comes to it.
+void LaunchOpsOn(FakeGpuRuntime& runtime, int gpu, CollectiveRequest& request);
 
 // Tensors of a member.
 struct CaseBuffers {

@@ -70,6 +70,11 @@ class DeviceLanding {
 // intermediate results of many operands that are floats of 8 or 16 bits, always
 // at the same operands.
 struct StepReduction {
+  // Ops of the caller that run on GPUs, in place of `kind` and of `divisor`.
+  const MergeOp* custom_merge_op = nullptr;
+  const FinalOp* custom_final_op = nullptr;
+  int group_size = 0;  // Argument of the final op.
+
   ReductionKind kind = ReductionKind::kSum;
   DType dtype = DType::kFloat32;
   absl::Span<const std::byte* const> operands;  // At least one.

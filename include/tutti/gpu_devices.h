@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tutti/device.h"
@@ -152,6 +153,11 @@ class GpuRuntime {
   // is used.
   static constexpr int kHost = -1;
   virtual absl::StatusOr<int> OwnerOf(const void* memory, int gpu) = 0;
+
+  // Runs `launch` inside this call, with the GPU current for the thread, and
+  // returns its status: for launches of the caller.
+  virtual absl::Status CallOn(int gpu,
+                              absl::FunctionRef<absl::Status()> launch) = 0;
 
   // Copies between memory of any GPU, pinned memory and other host memory. With
   // other host memory the call may wait until the bytes are copied. The GPUs

@@ -70,6 +70,14 @@ struct CustomMergeOp {
   std::function<absl::Status(DType dtype, const void* left, const void* right,
                              void* into, int64_t num_elements)>
       apply;
+
+  // Puts the same computation on `stream`, a cudaStream_t, for memory of its
+  // GPU or of linked ones. The GPU is current for the thread. Enqueues and
+  // returns: must not wait. Null: GPUs refuse the op. Give it in all members on
+  // GPUs.
+  std::function<absl::Status(DType dtype, const void* left, const void* right,
+                             void* into, int64_t num_elements, void* stream)>
+      apply_on_gpu;
 };
 
 // Op that combines the elements of two members. A value.
@@ -98,6 +106,14 @@ class MergeOp {
   absl::Status Apply(DType dtype, const void* left, const void* right,
                      void* into, int64_t num_elements) const;
 
+  // Puts the same on a stream: CustomMergeOp::apply_on_gpu. REQUIRES:
+  // is_custom() and runs_on_gpus().
+  bool runs_on_gpus() const {
+    return custom_ == nullptr || custom_->apply_on_gpu != nullptr;
+  }
+  absl::Status ApplyOnGpu(DType dtype, const void* left, const void* right,
+                          void* into, int64_t num_elements, void* stream) const;
+
   // Compares names: two custom functions with the same name count as equal.
   friend bool operator==(const MergeOp& a, const MergeOp& b) {
     return a.kind_ == b.kind_ && a.name() == b.name();
@@ -117,6 +133,11 @@ struct CustomFinalOp {
   std::function<absl::Status(DType dtype, void* values, int64_t num_elements,
                              int group_size)>
       apply;
+
+  // Same on a stream of a GPU: see CustomMergeOp::apply_on_gpu.
+  std::function<absl::Status(DType dtype, void* values, int64_t num_elements,
+                             int group_size, void* stream)>
+      apply_on_gpu;
 };
 
 // Op applied once to each element of a reduction's result. A value.
@@ -138,6 +159,13 @@ class FinalOp {
   // Errors: as MergeOp::Apply.
   absl::Status Apply(DType dtype, void* values, int64_t num_elements,
                      int group_size) const;
+
+  // Same on a stream: see MergeOp::ApplyOnGpu().
+  bool runs_on_gpus() const {
+    return custom_ == nullptr || custom_->apply_on_gpu != nullptr;
+  }
+  absl::Status ApplyOnGpu(DType dtype, void* values, int64_t num_elements,
+                          int group_size, void* stream) const;
 
   friend bool operator==(const FinalOp& a, const FinalOp& b) {
     return a.kind_ == b.kind_ && a.name() == b.name();

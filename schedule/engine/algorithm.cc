@@ -24,16 +24,18 @@ absl::Status HostFunctionError(const CollectiveContext& context,
       context.params->instance->impl_details.implementation, " cannot run the ",
       what, " \"", name, "\", a function of the host, on ",
       context.device->full_name(),
-      ": use a built-in one, or copy the tensors to CPU devices"));
+      ": set apply_on_gpu of the op, use a built-in one, or copy the tensors "
+      "to "
+      "CPU devices"));
 }
 
 absl::Status CheckOps(const CollectiveContext& context) {
   const CollInstanceParams& instance = *context.params->instance;
   if (context.device->has_host_memory()) return absl::OkStatus();
-  if (instance.merge_op.is_custom()) {
+  if (!instance.merge_op.runs_on_gpus()) {
     return HostFunctionError(context, "merge op", instance.merge_op.name());
   }
-  if (instance.final_op.is_custom()) {
+  if (!instance.final_op.runs_on_gpus()) {
     return HostFunctionError(context, "final op", instance.final_op.name());
   }
   return absl::OkStatus();

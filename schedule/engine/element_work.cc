@@ -48,13 +48,20 @@ absl::Status ElementWork::Merge(absl::Span<const std::byte* const> operands,
 absl::Status ElementWork::MergeOnStream(
     absl::Span<const std::byte* const> operands, std::byte* into,
     int64_t num_elements, bool finishes) const {
+  const MergeOp& merge_op = params_.instance->merge_op;
+  const FinalOp& final_op = params_.instance->final_op;
+  finishes &= HasFinalOp();
+  const bool divides = finishes && !final_op.is_custom();
   return steps_->Reduce(
-      {.kind = params_.instance->merge_op.kind(),
+      {.custom_merge_op = merge_op.is_custom() ? &merge_op : nullptr,
+       .custom_final_op = finishes && !divides ? &final_op : nullptr,
+       .group_size = params_.group->size(),
+       .kind = merge_op.kind(),
        .dtype = dtype_,
        .operands = operands,
        .into = into,
        .num_elements = num_elements,
-       .divisor = finishes && HasFinalOp() ? params_.group->size() : 1});
+       .divisor = divides ? params_.group->size() : 1});
 }
 
 absl::Status ElementWork::Finish(std::byte* into, int64_t num_elements) const {
