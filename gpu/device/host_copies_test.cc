@@ -31,8 +31,8 @@ using ::testing::IsEmpty;
 using ::testing::Optional;
 using ::testing::SizeIs;
 
-// Tests copies from devices on GPUs to the host, and controllers of such
-// devices.
+// Tests copies from devices on GPUs to the host, the order of streams of the
+// caller, and controllers of such devices.
 
 // Result of a copy to the host.
 struct Copied {
@@ -189,6 +189,64 @@ TEST(HostCopiesTest, EndWithTheErrorOfASpoiltGpu) {
   EXPECT_EQ(copied.num_calls, 1);
   EXPECT_THAT(copied.arrays, IsInternal("illegal address"));
   EXPECT_EQ(group.environment().num_alarms(), 0);
+}
+
+// Members call on streams of the caller. These go on without a wait of the
+// host.
+TEST(CallersStreamsTest, FollowAndAreFollowedWithoutTheHost) {
+  for (const std::string name :
+       {"RingReduce", "TreeReduce", "GpuLocalReduce"}) {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      SCOPED_TRACE(absl::StrCat(name, ", seed ", seed));
+      Sums sums({.seed = seed, .devices_per_gpu = 3});
+      sums.request().impl_details.implementation = name;
+      FakeGpuGroup& group = sums.group();
+      std::vector<OwnedGpuStream> streams;
+      std::vector<Bytes> sources;
+      std::vector<Tensor> results;
+      for (int rank = 0; rank < group.size(); ++rank) {
+        CudaDevice& device = group.device(rank);
+        streams.push_back(*NewStream(group.runtime(), device.gpu()));
+        results.push_back(
+            group.Allocate(rank, DType::kFloat32, sums.num_elements()));
+        sources.push_back(sums.Elements(Sums::Value(rank)));
+      }
+      for (int rank = 0; rank < group.size(); ++rank) {
+        CudaDevice& device = group.device(rank);
+        const GpuStream mine = streams[rank].get();
+        Tensor input = sums.Args(rank).input;
+        EXPECT_THAT(device.Order(device.compute_stream(), mine), IsOk());
+        EXPECT_THAT(group.runtime().CopyAsync(input.mutable_data(),
+                                              sources[rank].data(),
+                                              input.size_bytes(), mine),
+                    IsOk());
+        EXPECT_THAT(device.Order(mine, device.compute_stream()), IsOk());
+        sums.Call(rank);
+      }
+      for (int rank = 0; rank < group.size(); ++rank) {
+        CudaDevice& device = group.device(rank);
+        const GpuStream mine = streams[rank].get();
+        for (const GpuStream theirs :
+             {device.collective_stream(), device.compute_stream()}) {
+          EXPECT_THAT(device.Order(theirs, mine), IsOk());
+        }
+        EXPECT_THAT(group.runtime().LaunchCopy(
+                        {.input = sums.output(rank).data(),
+                         .outputs = {results[rank].mutable_data()},
+                         .num_bytes = results[rank].size_bytes()},
+                        mine),
+                    IsOk());
+      }
+      group.RunAll();
+      EXPECT_THAT(group.ended(), Each(Optional(IsOk())));
+      for (const Tensor& result : results) {
+        EXPECT_EQ(group.Read(result), sums.Sum());
+      }
+      streams.clear();
+      results.clear();
+      EXPECT_THAT(sums.Remains(), IsEmpty());
+    }
+  }
 }
 
 // Three devices on the first of two GPUs, and three on the second.

@@ -351,11 +351,12 @@ class CudaDevice : public Device {
   GpuStream SignalsOf(GpuStream stream) const;
 
   // Returns an event that completes when all present work of the stream has
-  // run. The stream belongs to this device.
+  // run. The stream is on this device's GPU.
   absl::StatusOr<OwnedGpuEvent> Mark(GpuStream stream);
 
   // Makes later work of `second` run after the present work of `first`. `first`
-  // belongs to this device, `second` to any.
+  // is on this device's GPU, `second` on any. Both may be streams of the caller
+  // (cudaStream_t as GpuStream::handle).
   absl::Status Order(GpuStream first, GpuStream second);
 
   // Calls `done` on the environment's queue when the stream reaches this point.
