@@ -29,6 +29,17 @@ absl::Status CheckLength(const proto::Decision& message, int64_t wanted) {
                  wanted);
 }
 
+// Checks that a tensor can have the size of all parts.
+absl::Status CheckSize(const proto::Decision& message, DType dtype,
+                       int num_parts) {
+  const int64_t length = message.fused_elements();
+  const auto shape =
+      TensorShape::Create({num_parts, std::max<int64_t>(length, 0)});
+  if (shape.ok() && SizeInBytes(dtype, *shape).ok()) return absl::OkStatus();
+  return Invalid("decision.fused_elements is ", length, "; ", num_parts,
+                 " parts of ", Name(dtype), " are too long");
+}
+
 absl::Status CheckFused(const proto::Decision& message,
                         absl::Span<const TensorRequest* const> requests) {
   const TensorRequest& first = *requests.front();
@@ -42,6 +53,7 @@ absl::Status CheckFused(const proto::Decision& message,
       return Invalid("decision.requests names requests that cannot be one");
     }
   }
+  RETURN_IF_ERROR(CheckSize(message, first.dtype, /*num_parts=*/1));
   return CheckLength(message, num_elements);
 }
 
@@ -70,7 +82,10 @@ absl::Status CheckRows(const proto::Decision& message,
     return Invalid("decision.rows says that rank ", rank, " sends ",
                    message.rows(rank), " rows to itself, not ", own);
   }
-  return ElementsOf(request, num_rows).status();
+  ASSIGN_OR_RETURN(const auto shape, request.shape.WithFirstDim(num_rows));
+  if (SizeInBytes(request.dtype, shape).ok()) return absl::OkStatus();
+  return Invalid("decision.rows are ", num_rows, " together, of ",
+                 Name(request.dtype), shape.ToString(), ", which is too large");
 }
 
 absl::Status CheckGather(const proto::Decision& message,
@@ -111,17 +126,6 @@ absl::Status CheckAllToAll(const proto::Decision& message,
                         [&](int64_t rows) { return rows == send_rows[0]; })
              ? absl::OkStatus()
              : Invalid("decision.rows are missing, but rows differ");
-}
-
-// Checks that a tensor can have the size of all parts.
-absl::Status CheckSize(const proto::Decision& message, DType dtype,
-                       int num_parts) {
-  const int64_t length = message.fused_elements();
-  const auto shape =
-      TensorShape::Create({num_parts, std::max<int64_t>(length, 0)});
-  if (shape.ok() && SizeInBytes(dtype, *shape).ok()) return absl::OkStatus();
-  return Invalid("decision.fused_elements is ", length, "; ", num_parts,
-                 " parts of ", Name(dtype), " are too long");
 }
 
 // Checks a decision about one request that is not fused with others.
@@ -217,6 +221,10 @@ std::vector<uint32_t> DecodeSlots(const std::string& bits) {
 proto::Decision EncodeDecision(const Negotiation::Decision& decision,
                                int rank) {
   proto::Decision message;
+  if (decision.last_joined.has_value()) {
+    message.set_last_joined(*decision.last_joined + 1);
+    return message;
+  }
   for (const uint64_t number : decision.requests[rank]) {
     message.add_requests(number);
   }
@@ -231,6 +239,10 @@ proto::Decision EncodeDecision(const Negotiation::Decision& decision,
                          ? decision.rows
                          : decision.received_rows[rank];
   message.mutable_rows()->Add(rows.begin(), rows.end());
+  if (decision.requests[rank].empty()) {
+    EncodeTensorRequest(*decision.stand_in, message.mutable_stand_in());
+    return message;
+  }
   for (const uint32_t slot : decision.slots) message.add_slots(slot);
   return message;
 }
@@ -240,6 +252,9 @@ absl::Status CheckDecision(const proto::Decision& message,
                            int rank, int num_ranks) {
   if (requests.empty()) return Invalid("decision.requests is empty");
   if (message.has_error()) return CheckError(message.error());
+  if (message.instance() <= 0) {
+    return Invalid("decision.instance is ", message.instance());
+  }
   if (message.slots_size() != 0 &&
       static_cast<size_t>(message.slots_size()) != requests.size()) {
     return Invalid("decision.slots has ", message.slots_size(), " entries for ",

@@ -162,7 +162,7 @@ absl::Status CoordinatorServer::Add(const ControlCaller& caller,
     RETURN_IF_ERROR(
         negotiation_.AddKnown(task, rank.next_request++, slot, now));
   }
-  return absl::OkStatus();
+  return message.joins() ? negotiation_.Join(task) : absl::OkStatus();
 }
 
 // --- Decisions ---------------------------------------------------------------
@@ -180,9 +180,10 @@ void CoordinatorServer::Decide() {
 void CoordinatorServer::SendDecisions(
     const std::vector<Negotiation::Decision>& decisions) {
   for (const Negotiation::Decision& decision : decisions) {
-    if (decision.status.ok()) ++num_running_;
+    const bool is_for_all = decision.status.ok();
+    if (is_for_all && !decision.last_joined.has_value()) ++num_running_;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-      if (decision.requests[rank].empty()) continue;
+      if (decision.requests[rank].empty() && !is_for_all) continue;
       ranks_[rank].decisions.push_back(
           EncodeDecision(decision, static_cast<int>(rank)));
     }

@@ -265,6 +265,7 @@ TEST_F(CoordinatorServerTest, ASpoiltMessageEndsInAStatusAndTheOthersGoOn) {
       absl::StatusCode::kAlreadyExists, absl::StatusCode::kResourceExhausted};
   std::vector<proto::ControlRequest> requests = {Submit("xyz"), EndRequest()};
   requests[0].mutable_submit_tensors()->set_slots("\x01");
+  requests[0].mutable_submit_tensors()->set_joins(true);
   requests.emplace_back().mutable_await_decisions()->set_after(1);
   requests.push_back(requests[0]);
   proto::TensorRequest& gather =
@@ -502,6 +503,7 @@ PendingTensorPtr Pending(const std::string& name, int64_t num_elements = 4) {
 proto::Decision Decided(std::vector<uint64_t> requests, uint32_t slot) {
   proto::Decision decision;
   for (const uint64_t number : requests) decision.add_requests(number);
+  decision.set_instance(1);
   decision.add_slots(slot);
   return decision;
 }
@@ -607,6 +609,8 @@ TEST(PendingTensorsTest, RefusesADecisionThatOtherCollectivesCannotRun) {
   scatter.merge_op = "sum";
   TensorRequest uneven = scatter;
   uneven.shape = *TensorShape::Create({5, 3});
+  TensorRequest gather = exchange({});
+  gather.type = CollectiveType::kAllGather;
   const int64_t huge = std::numeric_limits<int64_t>::max();
   const std::vector<Case> cases = {
       {broadcast, {}, {0, 12, 13}, {-1, 11, 26, huge}},
@@ -626,6 +630,9 @@ TEST(PendingTensorsTest, RefusesADecisionThatOtherCollectivesCannotRun) {
       {exchange({3, 1}), {0, 1}, {0}, {9}},
       {exchange({3, 1}), {0, 2}, {}, {0}},
       {exchange({4}), {0, 4}, {}, {0}},
+      {exchange({1, 3}), {huge / 12, 3}, {}, {0}},  // Too many bytes.
+      {gather, {huge / 12, 4}, {}, {0, huge / 4}},
+      {gather, {4, 4}, {0, 12}, {}},
   };
   for (const Case& one : cases) {
     for (const bool good : {true, false}) {
@@ -646,6 +653,114 @@ TEST(PendingTensorsTest, RefusesADecisionThatOtherCollectivesCannotRun) {
           EXPECT_THAT(decided.status(), IsInvalidArgument("decision."));
         }
       }
+    }
+  }
+}
+
+TEST(PendingTensorsTest, RefusesADecisionWithoutAnInstance) {
+  PendingTensors pending(/*rank=*/1, /*num_ranks=*/2);
+  ASSERT_THAT(pending.Add(Pending("x")), IsOk());
+  pending.TakeMessage();
+  for (const int64_t instance : {0, -1}) {
+    proto::Decision decision = Decided({1}, 1);
+    decision.set_instance(instance);
+    EXPECT_THAT(pending.TakeDecided(decision).status(),
+                IsInvalidArgument("decision.instance"));
+  }
+}
+
+TEST(PendingTensorsTest, AJoinFollowsAllRequestsAndRefusesMore) {
+  PendingTensors pending(/*rank=*/1, /*num_ranks=*/2);
+  ASSERT_THAT(pending.Add(Pending(std::string(60000, 'x'))), IsOk());
+  ASSERT_THAT(pending.Join(), IsOk());
+  EXPECT_TRUE(pending.has_undecided());
+  EXPECT_THAT(pending.Join(), IsFailedPrecondition("rank 1 has joined"));
+  EXPECT_THAT(pending.Add(Pending("y")), IsFailedPrecondition("rank 1"));
+  EXPECT_FALSE(pending.TakeMessage().joins());  // The head of the name.
+  EXPECT_TRUE(pending.TakeMessage().joins());
+  EXPECT_FALSE(pending.has_message());
+  ASSERT_THAT(pending.TakeDecided(Decided({1}, 0)), IsOk());
+  proto::Decision end;
+  end.set_last_joined(2);
+  EXPECT_THAT(*pending.TakeDecided(end), IsEmpty());
+  EXPECT_FALSE(pending.has_undecided());
+  EXPECT_THAT(pending.TakeDecided(end).status(),
+              IsInvalidArgument("not joined"));
+  EXPECT_THAT(pending.Join(), IsOk());
+  EXPECT_TRUE(pending.TakeMessage().joins());
+}
+
+TEST(PendingTensorsTest, AJoinedRankTakesPartInWhatNeedsNothingOfIt) {
+  struct Case {
+    TensorRequest request;
+    std::vector<int64_t> rows;
+    int64_t fused_elements = 0;
+    bool is_good = false;
+  };
+  const auto request = [](CollectiveType type, std::vector<int64_t> dims) {
+    TensorRequest made{.type = type, .shape = *TensorShape::Create(dims)};
+    if (Reduces(type)) made.merge_op = "min";
+    return made;
+  };
+  const auto reduction = request(CollectiveType::kAllReduce, {4});
+  TensorRequest custom = reduction, bits = reduction, average = reduction;
+  custom.merge_op = "mine";
+  bits.merge_op = "band";
+  average.final_op = std::string(FinalOp::DivideByGroupSize().name());
+  TensorRequest custom_final = reduction;
+  custom_final.final_op = "mine";
+  const auto broadcast = request(CollectiveType::kBroadcast, {4});
+  TensorRequest own_root = broadcast;
+  own_root.root = 1;
+  const int64_t huge = std::numeric_limits<int64_t>::max();
+  const std::vector<Case> cases = {
+      {reduction, {}, 0, true},
+      {reduction, {}, 5, true},
+      {average, {}, 0, true},
+      {reduction, {}, huge},
+      {reduction, {1, 1}, 0},
+      {request(CollectiveType::kAllReduce, {huge}), {}, 0},
+      {custom, {}, 0},
+      {custom_final, {}, 0},
+      {bits, {}, 0},
+      {broadcast, {}, 0, true},
+      {broadcast, {}, 4, true},
+      {own_root, {}, 0},
+      {request(CollectiveType::kAllGather, {0, 2}), {3, 0}, 0, true},
+      {request(CollectiveType::kAllGather, {0, 2}), {3, 1}, 0},
+      {request(CollectiveType::kAllGather, {0, 2}), {huge / 4, 0}, 0},
+      {request(CollectiveType::kAllGather, {1, 2}), {3, 1}, 0},
+      {request(CollectiveType::kAllGather, {}), {3, 0}, 0},
+      {request(CollectiveType::kReduceScatter, {4}), {}, 0},
+      {request(CollectiveType::kAllToAll, {0}), {}, 0},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(&one - cases.data());
+    PendingTensors pending(/*rank=*/1, /*num_ranks=*/2);
+    ASSERT_THAT(pending.Add(Pending("x")), IsOk());
+    proto::Decision decision;
+    decision.set_instance(1);
+    EncodeTensorRequest(one.request, decision.mutable_stand_in());
+    decision.mutable_rows()->Add(one.rows.begin(), one.rows.end());
+    decision.set_fused_elements(one.fused_elements);
+    EXPECT_THAT(pending.TakeDecided(decision).status(),
+                IsInvalidArgument("not joined"));
+    ASSERT_THAT(pending.Join(), IsOk());
+    pending.TakeMessage();
+    const auto decided = pending.TakeDecided(decision);
+    if (one.is_good) {
+      ASSERT_THAT(decided, IsOk());
+      EXPECT_THAT(*decided, SizeIs(1));
+      pending.Leave(*decided);  // Which frees no name.
+    } else {
+      EXPECT_EQ(decided.status().code(), absl::StatusCode::kInvalidArgument)
+          << decided.status();
+    }
+    for (const int last : {-1, 3}) {
+      proto::Decision end;
+      end.set_last_joined(last);
+      EXPECT_EQ(pending.TakeDecided(end).status().code(),
+                absl::StatusCode::kInvalidArgument);
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "named_tensors/decision_run.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
@@ -11,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "framework/base/status_macros.h"
 #include "framework/collective/op_fields.h"
+#include "framework/reduce/neutral_element.h"
 #include "framework/tensor/device_copies.h"
 #include "tutti/tensor.h"
 
@@ -355,12 +357,8 @@ void RunInParts(const RunPtr& run) {
       [run](const absl::Status& ready) { RunParts(run, ready); });
 }
 
-}  // namespace
-
-void RunDecision(DecisionGroup group, const proto::Decision& decision,
-                 std::vector<PendingTensorPtr> tensors, StatusCallback done) {
-  const auto run = std::make_shared<Run>(
-      Run{std::move(group), decision, std::move(tensors), std::move(done)});
+void RunWithTensors(const RunPtr& run) {
+  const proto::Decision& decision = run->decision;
   const CollectiveType type = run->first().request.type;
   if (decision.fused_elements() == 0) {
     if (!IsSizedByAll(type)) return RunAsVector(run);
@@ -370,6 +368,75 @@ void RunDecision(DecisionGroup group, const proto::Decision& decision,
   const bool is_fused = type == CollectiveType::kAllReduce;
   run->group.executor->environment().queue->Schedule(
       [run, is_fused] { is_fused ? ReduceTogether(run) : RunInParts(run); });
+}
+
+// --- Ranks that have joined --------------------------------------------------
+
+bool IsStandIn(const Run& run) { return run.first().request.name.empty(); }
+
+// Fills run.output with the neutral element, by way of host memory that lasts
+// until `done`.
+void FillNeutral(const RunPtr& run, StatusCallback done) {
+  const auto fill = [&run](Tensor tensor) {
+    return FillWithNeutral(run->first().tensor.merge_op.kind(), tensor.dtype(),
+                           tensor.mutable_data(), tensor.num_elements());
+  };
+  if (run->device().has_host_memory()) {
+    return std::move(done)(fill(run->output));
+  }
+  auto host = Tensor::Allocate(run->output.dtype(), run->output.shape());
+  absl::Status status = host.ok() ? fill(*host) : host.status();
+  if (!status.ok()) return std::move(done)(std::move(status));
+  Copy(
+      *run,
+      [&](CopyPiece copy) {
+        return copy(run->output.mutable_data(), host->data(),
+                    host->size_bytes());
+      },
+      [host = *host, done = std::move(done)](absl::Status copied) mutable {
+        std::move(done)(std::move(copied));
+      });
+}
+
+// Takes part, with no rows of its own, as the root's peer, or with the neutral
+// element, which the result replaces.
+void RunStandIn(const RunPtr& run) {
+  const TensorRequest& request = run->first().request;
+  const CollectiveType type = request.type;
+  const bool reduces = Reduces(type);
+  const int64_t length =
+      std::max(run->decision.fused_elements(), request.shape.num_elements());
+  const TensorShape shape =
+      reduces ? TensorShape::Vector(length) : request.shape;
+  auto memory = run->device().Allocate(request.dtype, shape);
+  const auto execute = [run, shape](absl::StatusOr<Tensor> input) {
+    Execute(run, RequestOf(*run, EvenOp(*run), shape), std::move(input),
+            &run->output, FinishOf(run));
+  };
+  if (!memory.ok()) return execute(memory.status());
+  if (reduces) {
+    run->output = *std::move(memory);
+    return FillNeutral(run, [run, execute](const absl::Status& ready) {
+      ready.ok() ? execute(run->output) : execute(ready);
+    });
+  }
+  NamedTensor& tensor = run->first().tensor;
+  (HasRoot(type) ? *tensor.output : tensor.input) = *std::move(memory);
+  RunWithTensors(run);
+}
+
+}  // namespace
+
+void RunDecision(DecisionGroup group, const proto::Decision& decision,
+                 std::vector<PendingTensorPtr> tensors, StatusCallback done) {
+  const auto run = std::make_shared<Run>(
+      Run{std::move(group), decision, std::move(tensors), std::move(done)});
+  if (IsStandIn(*run)) {
+    run->group.executor->environment().queue->Schedule(
+        [run] { RunStandIn(run); });
+  } else {
+    RunWithTensors(run);
+  }
 }
 
 void RunsInOrder::Add(Run run) {

@@ -29,10 +29,11 @@ struct DecisionGroup {
 
 // Runs `decision` as one collective of the executor. `tensors` are the requests
 // of `decision`, which CheckDecision() has accepted. Several tensors become the
-// segments of the collective. A decision longer than its tensors gets buffers
-// on the work queue. `done` runs as ExecuteAsync's or on the work queue, when
-// device and buffers are no longer kept here. The caller runs the callbacks of
-// the tensors after it.
+// segments of the collective. A request without a name runs as MakeStandIn()
+// says, with inputs made on the work queue. A decision longer than its tensors
+// gets buffers on the work queue. `done` runs as ExecuteAsync's or on the work
+// queue, when device and buffers are no longer kept here. The caller runs the
+// callbacks of the tensors after it.
 void RunDecision(DecisionGroup group, const proto::Decision& decision,
                  std::vector<PendingTensorPtr> tensors, StatusCallback done);
 

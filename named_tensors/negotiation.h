@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,10 +24,10 @@ namespace tutti {
 
 // Rank zero's record of the requests, and its decisions.
 //
-// A name is ready when all ranks have requested it. All ranks get the decisions
-// in one order: the order in which names became ready. A name that joins an
-// earlier decision moves forward to it. A name can be requested again as soon
-// as it is decided.
+// A name is ready when all ranks have requested it or have joined. All ranks
+// get the decisions in one order: the order in which names became ready. A name
+// that joins an earlier decision moves forward to it. A name can be requested
+// again as soon as it is decided.
 //
 // Not thread-safe. Calls nobody, and knows only the times in its arguments.
 class Negotiation {
@@ -61,6 +62,13 @@ class Negotiation {
     std::vector<std::vector<int64_t>> received_rows;
     std::vector<uint32_t> slots;
 
+    // Set if the requests run and some ranks have none, since they have joined:
+    // these ranks take part as if they had sent this, which has no name.
+    std::optional<TensorRequest> stand_in;
+
+    // Set if all ranks have joined: the last one. There are no requests.
+    std::optional<int> last_joined;
+
     // True if the instance may not be settled yet and has no other execution
     // under way.
     bool begins_instance = false;
@@ -70,7 +78,7 @@ class Negotiation {
 
   // `number` is the rank's count of its requests. Errors: ALREADY_EXISTS if the
   // rank has an undecided request of that name; RESOURCE_EXHAUSTED if the rank
-  // has too many requests.
+  // has too many requests; FAILED_PRECONDITION if it has joined.
   absl::Status Add(int rank, uint64_t number, TensorRequest request,
                    absl::Time now);
 
@@ -78,8 +86,15 @@ class Negotiation {
   // INVALID_ARGUMENT for an unknown slot.
   absl::Status AddKnown(int rank, uint64_t number, size_t slot, absl::Time now);
 
-  // Ready requests: whether there are any, and the bytes that they would run.
-  bool has_ready() const { return !ready_names_.empty(); }
+  // Counts the rank as ready for all names, until a decision says that all
+  // ranks have joined. Errors: FAILED_PRECONDITION if it has joined.
+  absl::Status Join(int rank);
+
+  // Ready requests, or an end of the join: whether there are any, and the bytes
+  // that they would run.
+  bool has_ready() const {
+    return !ready_names_.empty() || num_joined_ == options_.num_ranks;
+  }
   int64_t ready_bytes() const { return ready_bytes_; }
 
   // Decides ready requests until `max_new_instances` decisions begin an
@@ -122,9 +137,10 @@ class Negotiation {
     RankRequests requests;
     uint64_t place = 0;  // Counts names in the order of their first requests.
     absl::Time since;
-    int64_t bytes = 0;                 // Size of rank zero's request.
+    int64_t bytes = 0;  // Size of rank zero's request, or else of the first.
     std::vector<bool> is_present;      // Indexed by rank.
     std::vector<Requested> requested;  // Order of arrival.
+    std::vector<int> absent;           // Joined ranks, once it is ready.
 
     const std::string& name() const { return requests.name(); }
   };
@@ -141,6 +157,13 @@ class Negotiation {
   };
 
   absl::Status CheckMayAdd(int rank, const std::string& name) const;
+  std::vector<int> AbsentFrom(const Tensor& tensor) const;
+  void MakeReadyIfComplete(Tensor& tensor);
+  Decision EndJoin();
+  absl::Status CheckAgree(const Tensor& tensor,
+                          absl::Span<const TensorRequest> by_rank) const;
+  static int64_t ElementsOf(absl::Span<const TensorPtr> tensors);
+  void AddStandIn(absl::Span<const TensorPtr> tensors, Decision& made) const;
   TensorPtr Take(Tensor& tensor);
   void Forget(const Tensor& tensor);
   void GroupReady();
@@ -174,6 +197,10 @@ class Negotiation {
   int64_t ready_bytes_ = 0;
 
   std::vector<Load> loads_;  // Indexed by rank.
+
+  std::vector<bool> joined_;  // Indexed by rank.
+  int num_joined_ = 0;
+  int last_joined_ = 0;
 
   // The last decided requests of all ranks, by slot.
   std::vector<RankRequests> slots_;

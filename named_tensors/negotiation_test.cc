@@ -530,6 +530,64 @@ TEST(NegotiationTest, TellsOnceWhoIsMissingAndEndsWhatExpires) {
   EXPECT_THAT(negotiation.Add(1, 7, Reduction("x"), now), IsOk());
 }
 
+TEST(NegotiationTest, AJoinedRankIsNotMissing) {
+  Negotiation negotiation({.num_ranks = 3});
+  ASSERT_THAT(negotiation.Add(0, 1, Reduction("x"), kStart), IsOk());
+  ASSERT_THAT(negotiation.Join(2), IsOk());
+  EXPECT_EQ(negotiation.Join(2).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(negotiation.Add(2, 1, Reduction("x"), kStart),
+              IsFailedPrecondition("rank 2 has joined"));
+  const auto stalled =
+      negotiation.TakeStalled(kStart + absl::Seconds(60), absl::Seconds(60));
+  ASSERT_THAT(stalled, SizeIs(1));
+  EXPECT_THAT(stalled[0].missing, ElementsAre(1));
+  ASSERT_THAT(negotiation.Add(1, 1, Reduction("x"), kStart), IsOk());
+  const auto decisions = negotiation.TakeDecisions();
+  ASSERT_THAT(decisions, SizeIs(1));
+  EXPECT_THAT(decisions[0].requests,
+              ElementsAre(ElementsAre(1), ElementsAre(1), IsEmpty()));
+  ASSERT_TRUE(decisions[0].stand_in.has_value());
+  EXPECT_EQ(decisions[0].stand_in->shape.num_elements(), 4);
+}
+
+// Rank 1 has requested "a", but not "b" nor "c".
+TEST(NegotiationTest, FusesWhatLacksTheSameRanksAndEndsTheJoinLast) {
+  Negotiation negotiation({.num_ranks = 2});
+  ASSERT_THAT(negotiation.Add(1, 1, Reduction("a"), kStart), IsOk());
+  ASSERT_THAT(negotiation.Join(1), IsOk());
+  uint64_t number = 0;
+  for (const char* name : {"b", "a", "c"}) {
+    ASSERT_THAT(negotiation.Add(0, ++number, Reduction(name), kStart), IsOk());
+  }
+  ASSERT_THAT(negotiation.Join(0), IsOk());
+  const auto decisions = negotiation.TakeDecisions();
+  ASSERT_THAT(decisions, SizeIs(3));
+  EXPECT_THAT(decisions[0].requests, ElementsAre(ElementsAre(1, 3), IsEmpty()));
+  EXPECT_EQ(decisions[0].stand_in->shape.num_elements(), 8);
+  EXPECT_THAT(decisions[1].requests,
+              ElementsAre(ElementsAre(2), ElementsAre(1)));
+  EXPECT_FALSE(decisions[1].stand_in.has_value());
+  EXPECT_EQ(decisions[2].last_joined, 0);
+  EXPECT_THAT(decisions[2].requests, ElementsAre(IsEmpty(), IsEmpty()));
+  EXPECT_FALSE(negotiation.has_ready());
+  EXPECT_THAT(negotiation.Join(1), IsOk());
+}
+
+// Rank 1 asks again for what it asked for before it joined.
+TEST(NegotiationTest, WhatIsKnownOfAJoinedRankIsNotReplaced) {
+  Negotiation negotiation({.num_ranks = 2});
+  AddOnBoth(negotiation, 1, Reduction("x", 4));
+  ASSERT_THAT(negotiation.TakeDecisions().at(0).slots, ElementsAre(1));
+  ASSERT_THAT(negotiation.Join(1), IsOk());
+  ASSERT_THAT(negotiation.Add(0, 2, Reduction("x", 5), kStart), IsOk());
+  ASSERT_THAT(negotiation.TakeDecisions().at(0).slots, ElementsAre(0));
+  ASSERT_THAT(negotiation.Join(0), IsOk());
+  ASSERT_EQ(negotiation.TakeDecisions().at(0).last_joined, 0);
+  ASSERT_THAT(negotiation.AddKnown(1, 2, /*slot=*/0, kStart), IsOk());
+  ASSERT_THAT(negotiation.Add(0, 3, Reduction("x", 4), kStart), IsOk());
+  EXPECT_THAT(negotiation.TakeDecisions().at(0).status, IsOk());
+}
+
 TEST(NegotiationTest, HugeTensorsAreCountedWithoutOverflow) {
   Negotiation negotiation({.num_ranks = 1});
   for (const char* name : {"a", "b", "c"}) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "named_tensors/coordinator_codec.h"
+#include "named_tensors/tensor_preparation.h"
 
 namespace tutti {
 namespace {
@@ -65,13 +66,28 @@ RequestBatches::Batch RequestBatches::TakeNext() {
     batch.ids.push_back(id);
   }
   batch.message.set_slots(EncodeSlots(slots));
+  if (waiting_.empty()) batch.message.set_joins(std::exchange(joins_, false));
   batch.message.set_number(++last_message_);
   batch.message.set_first_request(next_request_);
   next_request_ += batch.ids.size();
   return batch;
 }
 
+absl::Status PendingTensors::CheckMayAdd() const {
+  if (!has_joined_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("rank ", rank_, " has joined, and not all ranks have yet"));
+}
+
+absl::Status PendingTensors::Join() {
+  RETURN_IF_ERROR(CheckMayAdd());
+  has_joined_ = true;
+  batches_.AddJoin();
+  return absl::OkStatus();
+}
+
 absl::Status PendingTensors::Add(PendingTensorPtr pending) {
+  RETURN_IF_ERROR(CheckMayAdd());
   const TensorRequest& request = pending->request;
   if (names_.contains(request.name)) {
     return absl::AlreadyExistsError(
@@ -104,8 +120,32 @@ proto::SubmitTensors PendingTensors::TakeMessage() {
   return std::move(batch.message);
 }
 
+absl::StatusOr<std::vector<PendingTensorPtr>> PendingTensors::TakeForJoined(
+    const proto::Decision& decision) {
+  const int last = decision.last_joined();
+  if (!has_joined_ || last < 0 || last > num_ranks_ ||
+      decision.requests_size() > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "decision.last_joined is ", last, " and stand_in ",
+        decision.has_stand_in() ? "" : "not ", "set, with ",
+        decision.requests_size(), " requests, for rank ", rank_, " of ",
+        num_ranks_, ", which has ", has_joined_ ? "" : "not ", "joined"));
+  }
+  if (last > 0) {
+    has_joined_ = false;
+    return std::vector<PendingTensorPtr>();
+  }
+  ASSIGN_OR_RETURN(auto pending, MakeStandIn(decision.stand_in(), rank_));
+  const TensorRequest* const request = &pending->request;
+  RETURN_IF_ERROR(CheckDecision(decision, {&request, 1}, rank_, num_ranks_));
+  return std::vector<PendingTensorPtr>{std::move(pending)};
+}
+
 absl::StatusOr<std::vector<PendingTensorPtr>> PendingTensors::TakeDecided(
     const proto::Decision& decision) {
+  if (decision.has_stand_in() || decision.last_joined() != 0) {
+    return TakeForJoined(decision);
+  }
   std::vector<PendingTensorPtr> tensors;
   std::vector<const TensorRequest*> requests;
   absl::flat_hash_set<uint64_t> numbers;

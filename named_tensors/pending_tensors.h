@@ -21,7 +21,8 @@
 
 namespace tutti {
 
-// A request that has not ended.
+// A request that has not ended. The part of a joined rank in the other ranks'
+// requests is one without a name.
 struct PendingTensor {
   // Drops the tensors first: `done` may destroy the device that has them.
   void End(absl::Status status) {
@@ -52,7 +53,10 @@ class RequestBatches {
   // any.
   void Add(uint64_t id, TensorRequest request, std::optional<uint32_t> slot);
 
-  bool empty() const { return waiting_.empty(); }
+  // The last of the messages for the requests so far says that the rank joins.
+  void AddJoin() { joins_ = true; }
+
+  bool empty() const { return waiting_.empty() && !joins_; }
 
   // Takes the next requests that fit into one message. REQUIRES: !empty(), and
   // messages arrive in the order of these calls.
@@ -66,6 +70,7 @@ class RequestBatches {
   };
 
   std::deque<Entry> waiting_;
+  bool joins_ = false;
   uint64_t last_message_ = 0;
   uint64_t next_request_ = 1;
 };
@@ -78,19 +83,24 @@ class PendingTensors {
       : rank_(rank), num_ranks_(num_ranks) {}
 
   // Errors: ALREADY_EXISTS if the name is in use; RESOURCE_EXHAUSTED if there
-  // are too many requests.
+  // are too many requests; FAILED_PRECONDITION if the rank has joined.
   absl::Status Add(PendingTensorPtr pending);
+
+  // Sends, after all requests so far, that the rank joins. Errors:
+  // FAILED_PRECONDITION if it has.
+  absl::Status Join();
 
   // Takes the next message to rank zero. REQUIRES: has_message().
   bool has_message() const { return !batches_.empty(); }
   proto::SubmitTensors TakeMessage();
 
-  // Takes the requests that `decision` ends or runs. Errors: INVALID_ARGUMENT
-  // if the decision does not match the requests of this rank.
+  // Takes the requests that `decision` ends or runs, none for an end of the
+  // join. Errors: INVALID_ARGUMENT if the decision does not match the requests
+  // of this rank.
   absl::StatusOr<std::vector<PendingTensorPtr>> TakeDecided(
       const proto::Decision& decision);
 
-  bool has_undecided() const { return !undecided_.empty(); }
+  bool has_undecided() const { return !undecided_.empty() || has_joined_; }
 
   // Frees the names of `tensors` for new requests.
   void Leave(const std::vector<PendingTensorPtr>& tensors);
@@ -105,6 +115,9 @@ class PendingTensors {
     TensorRequest request;
   };
 
+  absl::Status CheckMayAdd() const;
+  absl::StatusOr<std::vector<PendingTensorPtr>> TakeForJoined(
+      const proto::Decision& decision);
   void Remember(const proto::Decision& decision,
                 const std::vector<PendingTensorPtr>& tensors);
 
@@ -112,6 +125,7 @@ class PendingTensors {
   const int num_ranks_;
   absl::flat_hash_set<std::string> names_;  // Names in use.
   size_t name_bytes_ = 0;
+  bool has_joined_ = false;
   RequestBatches batches_;
   uint64_t last_id_ = 0;
   absl::flat_hash_map<uint64_t, PendingTensorPtr> undecided_;  // Keyed by id.

@@ -90,10 +90,29 @@ void RankCoordinator::Submit(CollectiveType type, NamedTensor tensor,
   SendNext();
 }
 
+void RankCoordinator::Join(JoinCallback done) {
+  absl::Status status;
+  {
+    MutexLock lock(&mu_);
+    status = CheckIsOpen();
+    if (status.ok()) status = pending_.Join();
+    if (status.ok()) join_ = std::move(done);
+  }
+  if (!status.ok()) return std::move(done)(std::move(status));
+  SayWhetherWaits();
+  Begin();
+  SendNext();
+}
+
 absl::Status RankCoordinator::Enter(const PendingTensorPtr& pending) {
   MutexLock lock(&mu_);
+  RETURN_IF_ERROR(CheckIsOpen());
+  return pending_.Add(pending);
+}
+
+absl::Status RankCoordinator::CheckIsOpen() {
   if (!end_.ok()) return end_;
-  if (!is_shutting_down_) return pending_.Add(pending);
+  if (!is_shutting_down_) return absl::OkStatus();
   return absl::CancelledError(
       absl::StrCat(options_.cluster.Label(rank()),
                    " has shut the coordinator of named tensors down"));
@@ -192,6 +211,11 @@ absl::Status RankCoordinator::CheckNumber(uint64_t first_number) {
 absl::Status RankCoordinator::Follow(const proto::Decision& decision) {
   ASSIGN_OR_RETURN(auto tensors, TakeDecided(decision));
   SayWhetherWaits();
+  if (decision.last_joined() > 0) {
+    OnAllJoined(decision.last_joined() - 1);
+    OnReported();
+    return absl::OkStatus();
+  }
   if (!decision.has_error()) {
     Run(decision, std::move(tensors));
     return absl::OkStatus();
@@ -263,6 +287,15 @@ void RankCoordinator::OnRunEnded(InstanceKey instance, bool went_well) {
     options_.server->OnRunEnded(instance, went_well);
   }
   OnReported();
+}
+
+void RankCoordinator::OnAllJoined(absl::StatusOr<int> last) {
+  JoinCallback done;
+  {
+    MutexLock lock(&mu_);
+    done = std::exchange(join_, nullptr);
+  }
+  if (done != nullptr) std::move(done)(std::move(last));
 }
 
 void RankCoordinator::OnReported() {
@@ -354,6 +387,7 @@ void RankCoordinator::EndHere(absl::Status status, DecidedRuns runs) {
   for (const PendingTensorPtr& pending : undecided) {
     pending->End(status);
   }
+  OnAllJoined(status);
   OnReported();
 }
 

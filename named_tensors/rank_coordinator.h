@@ -64,6 +64,7 @@ class RankCoordinator : public Coordinator,
   void Broadcast(NamedTensor tensor, StatusCallback done) override;
   void ReduceScatter(NamedTensor tensor, StatusCallback done) override;
   void AllToAll(NamedTensor tensor, StatusCallback done) override;
+  void Join(JoinCallback done) override;
   void Shutdown(StatusCallback done) override;
   void End(absl::Status reason) override;
 
@@ -92,6 +93,7 @@ class RankCoordinator : public Coordinator,
   void Call(proto::ControlRequest request, ControlDone done);
 
   void Submit(CollectiveType type, NamedTensor tensor, StatusCallback done);
+  absl::Status CheckIsOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Enter(const PendingTensorPtr& pending) ABSL_LOCKS_EXCLUDED(mu_);
   void SayWhetherWaits() ABSL_LOCKS_EXCLUDED(mu_);
   void Begin() ABSL_LOCKS_EXCLUDED(mu_);
@@ -107,6 +109,7 @@ class RankCoordinator : public Coordinator,
            std::vector<PendingTensorPtr> tensors);
   void Leave(const std::vector<PendingTensorPtr>& tensors)
       ABSL_LOCKS_EXCLUDED(mu_);
+  void OnAllJoined(absl::StatusOr<int> last) ABSL_LOCKS_EXCLUDED(mu_);
   void OnRunEnded(InstanceKey instance, bool went_well)
       ABSL_LOCKS_EXCLUDED(mu_);
   void OnReported() ABSL_LOCKS_EXCLUDED(mu_);
@@ -146,6 +149,7 @@ class RankCoordinator : public Coordinator,
   // Requests to rank zero: one message at a time, which keeps them in order.
   PendingTensors pending_ ABSL_GUARDED_BY(mu_);
   bool is_sending_ ABSL_GUARDED_BY(mu_) = false;
+  JoinCallback join_ ABSL_GUARDED_BY(mu_);  // Null unless the rank has joined.
 
   // Whether requests wait for a decision, as last reported to the channel.
   bool waits_ ABSL_GUARDED_BY(mu_) = false;

@@ -2,13 +2,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "framework/collective/op_fields.h"
+#include "named_tensors/coordinator_codec.h"
 #include "named_tensors/tensor_request.h"
 #include "tutti/collective.h"
 #include "tutti/tensor.h"
@@ -94,6 +97,35 @@ absl::Status PrepareTensor(PendingTensor& pending, Device& device, int rank,
   ASSIGN_OR_RETURN(*tensor.output,
                    device.Allocate(request.dtype, place.shape()));
   return absl::OkStatus();
+}
+
+absl::StatusOr<PendingTensorPtr> MakeStandIn(
+    const proto::TensorRequest& message, int rank) {
+  const auto pending = std::make_shared<PendingTensor>();
+  ASSIGN_OR_RETURN(pending->request,
+                   DecodeTensorRequest("of the others", message));
+  TensorRequest& request = pending->request;
+  const CollectiveType type = request.type;
+  const bool is_needed =
+      HasRoot(type) ? request.root == rank
+                    : HasRankBlocks(type) && (!InputIsOwnBlock(type) ||
+                                              request.shape.num_dims() == 0 ||
+                                              request.shape.dim(0) > 0);
+  if (is_needed) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("decision.stand_in needs rank ", rank, ", which joined"));
+  }
+  if (Reduces(type)) {
+    ASSIGN_OR_RETURN(const BuiltInOps ops, BuiltInOpsOf(request));
+    pending->tensor.merge_op = ops.merge_op;
+    pending->tensor.final_op = ops.final_op;
+    RETURN_IF_ERROR(ops.merge_op.CheckSupports(request.dtype));
+  }
+  request.name.clear();
+  auto output = std::make_unique<Tensor>();
+  pending->tensor.output = output.get();
+  pending->done = [output = std::move(output)](const absl::Status&) {};
+  return pending;
 }
 
 }  // namespace tutti

@@ -2,7 +2,9 @@
 #define TUTTI_NAMED_TENSORS_TENSOR_PREPARATION_H_
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "named_tensors/pending_tensors.h"
+#include "proto/control.pb.h"
 #include "tutti/device.h"
 
 namespace tutti {
@@ -15,6 +17,13 @@ namespace tutti {
 // errors of the device.
 absl::Status PrepareTensor(PendingTensor& pending, Device& device, int rank,
                            int num_ranks);
+
+// Part of `rank`, which has joined, in what the other ranks request: it brings
+// the neutral element or no rows, and drops the result. RunDecision() makes the
+// input. Errors: INVALID_ARGUMENT for a request that needs the rank, which rank
+// zero refuses.
+absl::StatusOr<PendingTensorPtr> MakeStandIn(
+    const proto::TensorRequest& message, int rank);
 
 }  // namespace tutti
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -25,7 +26,16 @@ TensorRequest WithRows(TensorRequest request, int64_t rows) {
   return request;
 }
 
-using Requests = absl::Span<const TensorRequest>;
+// Requests for one name, and the numbers of their ranks.
+struct Requests {
+  const TensorRequest& front() const { return requests.front(); }
+  auto begin() const { return requests.begin(); }
+  auto end() const { return requests.end(); }
+  size_t size() const { return requests.size(); }
+
+  absl::Span<const TensorRequest> requests;
+  const NumberedRanks& ranks;
+};
 
 // A request, and all ranks whose requests have the same compared value.
 struct Alike {
@@ -38,14 +48,14 @@ template <typename Value>
 std::vector<Alike> GroupBy(Requests by_rank, Value value) {
   std::vector<Alike> groups;
   for (size_t rank = 0; rank < by_rank.size(); ++rank) {
-    const TensorRequest& request = by_rank[rank];
+    const TensorRequest& request = by_rank.requests[rank];
     auto group =
         std::find_if(groups.begin(), groups.end(), [&](const Alike& group) {
           return std::invoke(value, *group.request) ==
                  std::invoke(value, request);
         });
     if (group == groups.end()) group = groups.insert(group, {&request, {}});
-    group->ranks.push_back(static_cast<int>(rank));
+    group->ranks.push_back(by_rank.ranks.present[rank]);
   }
   return groups;
 }
@@ -126,7 +136,9 @@ absl::Status CheckNone(Requests by_rank, const std::string& text,
                        IsWrong is_wrong) {
   std::vector<int> ranks;
   for (size_t rank = 0; rank < by_rank.size(); ++rank) {
-    if (is_wrong(by_rank[rank])) ranks.push_back(static_cast<int>(rank));
+    if (is_wrong(by_rank.requests[rank])) {
+      ranks.push_back(by_rank.ranks.present[rank]);
+    }
   }
   if (ranks.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -194,12 +206,42 @@ absl::Status CheckBroadcast(Requests by_rank) {
       by_rank, "mismatched broadcast root ranks", &TensorRequest::root,
       [](int root) { return absl::StrCat("gave root rank ", root); }));
   RETURN_IF_ERROR(CheckShapes(by_rank));
-  return CheckNone(by_rank,
-                   absl::StrCat("root rank ", by_rank.front().root, " of ",
-                                by_rank.size(), " ranks"),
-                   [&](const TensorRequest& request) {
-                     return static_cast<size_t>(request.root) >= by_rank.size();
-                   });
+  const int root = by_rank.front().root;
+  const bool is_rank = absl::c_linear_search(by_rank.ranks.present, root);
+  return CheckNone(
+      by_rank,
+      absl::StrCat("root rank ", root, " of ",
+                   by_rank.size() + by_rank.ranks.joined.size(), " ranks"),
+      [is_rank](const TensorRequest&) { return !is_rank; });
+}
+
+// Reason why the request needs the ranks that have joined; empty if it does
+// not.
+absl::string_view NeedForJoined(const TensorRequest& request,
+                                absl::Span<const int> joined) {
+  if (HasRankBlocks(request.type) && !InputIsOwnBlock(request.type)) {
+    return "ranks that have joined would get rows";
+  }
+  if (Reduces(request.type) && !BuiltInOpsOf(request).ok()) {
+    return "a custom op has no neutral element for ranks that have joined";
+  }
+  return HasRoot(request.type) && absl::c_linear_search(joined, request.root)
+             ? "the root has joined"
+             : "";
+}
+
+absl::Status CheckNeedsNoJoined(Requests by_rank) {
+  const std::vector<int>& joined = by_rank.ranks.joined;
+  if (joined.empty()) return absl::OkStatus();
+  for (const TensorRequest& request : by_rank) {
+    const absl::string_view need = NeedForJoined(request, joined);
+    if (need.empty()) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("tensor ", Quoted(by_rank.front().name), ": ",
+                     WordingOf(request.type)->word, ": ", need,
+                     "; joined: ranks ", RanksText(joined)));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckReduceScatter(Requests by_rank) {
@@ -323,6 +365,15 @@ absl::Status Validate(const TensorRequest& request) {
   return SizeInBytes(request.dtype, request.shape).status();
 }
 
+absl::StatusOr<BuiltInOps> BuiltInOpsOf(const TensorRequest& request) {
+  ASSIGN_OR_RETURN(const auto kind, ParseReductionKind(request.merge_op));
+  if (request.final_op.empty()) return BuiltInOps{kind, FinalOp()};
+  const FinalOp division = FinalOp::DivideByGroupSize();
+  if (request.final_op == division.name()) return BuiltInOps{kind, division};
+  return InvalidRequest(
+      request, absl::StrCat(": \"", request.final_op, "\" is a custom op"));
+}
+
 bool IsSizedByAll(CollectiveType type) {
   return InputIsOwnBlock(type) || ExchangesBlocks(type);
 }
@@ -369,8 +420,14 @@ std::string RanksText(absl::Span<const int> ranks) {
       "]");
 }
 
-absl::Status CheckRequestsAgree(Requests by_rank) {
-  if (by_rank.empty()) return absl::OkStatus();
+absl::Status CheckRequestsAgree(absl::Span<const TensorRequest> requests,
+                                NumberedRanks ranks) {
+  if (requests.empty()) return absl::OkStatus();
+  if (ranks.present.empty()) {
+    ranks.present.resize(requests.size());
+    absl::c_iota(ranks.present, 0);
+  }
+  const Requests by_rank = {requests, ranks};
   RETURN_IF_ERROR(CheckSame(
       by_rank, "mismatched data types", &TensorRequest::dtype,
       [](DType dtype) { return absl::StrCat("had type ", Name(dtype)); }));
@@ -379,6 +436,7 @@ absl::Status CheckRequestsAgree(Requests by_rank) {
                               return absl::StrCat(
                                   "did ", WordingOf(type)->with_article);
                             }));
+  RETURN_IF_ERROR(CheckNeedsNoJoined(by_rank));
   switch (by_rank.front().type) {
     case CollectiveType::kAllGather:
       return CheckGather(by_rank);

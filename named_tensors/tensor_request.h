@@ -8,9 +8,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "tutti/collective.h"
+#include "tutti/reduction.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
@@ -96,14 +98,31 @@ class RankRequests {
   absl::flat_hash_map<int, TensorRequest> others_;
 };
 
-// Checks that the requests of all ranks for one name form one collective. Pure.
+// Ranks of a name, by the numbers that messages give them. A value.
+struct NumberedRanks {
+  std::vector<int> present;  // Ranks of the requests.
+  std::vector<int> joined;   // Ranks that have joined instead.
+};
+
+// Checks that the requests for one name form one collective. `by_rank[i]` is
+// the request of `ranks.present[i]`, or of rank i if that is empty. Pure.
 //
 // Errors: FAILED_PRECONDITION with the difference, the values found, and the
 // ranks with each value: "mismatched data types: one rank had type float32, but
 // another rank had type int32: ranks [0, 2] / [1]; a further one had type int8:
 // ranks [3]". Compares data types first, then operations, then shapes. Also for
-// a root that is no rank, and for rows that do not fit the number of ranks.
-absl::Status CheckRequestsAgree(absl::Span<const TensorRequest> by_rank);
+// a root that is no rank, for rows that do not fit the number of ranks, and for
+// a collective that needs ranks that have joined.
+absl::Status CheckRequestsAgree(absl::Span<const TensorRequest> by_rank,
+                                NumberedRanks ranks = {});
+
+// Built-in ops of the request's names. Errors: INVALID_ARGUMENT if the request
+// names a custom op.
+struct BuiltInOps {
+  MergeOp merge_op;
+  FinalOp final_op;
+};
+absl::StatusOr<BuiltInOps> BuiltInOpsOf(const TensorRequest& request);
 
 // Returns "[0, 2]"; lists only the first of many ranks.
 std::string RanksText(absl::Span<const int> ranks);

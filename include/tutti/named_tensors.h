@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "tutti/environment.h"
@@ -53,8 +55,8 @@ struct NamedTensor {
 struct StalledTensor {
   std::string name;
   std::vector<int> present;  // Ranks, in order.
-  std::vector<int> missing;
-  absl::Duration waited;  // Since the first request.
+  std::vector<int> missing;  // Without ranks that have joined.
+  absl::Duration waited;     // Since the first request.
 
   std::string ToString() const;
 };
@@ -82,6 +84,9 @@ struct CoordinatorSettings {
   // LinesOf() the tensors reported together is written to standard error.
   std::function<void(const StalledTensor& tensor)> stalled;
 };
+
+// Gets the rank that joined last, once all ranks have joined.
+using JoinCallback = absl::AnyInvocable<void(absl::StatusOr<int>) &&>;
 
 // Collectives by names of tensors, for programs whose ranks reach them in
 // different orders. Each rank sends a request when its tensor is ready. Rank
@@ -111,9 +116,9 @@ class Coordinator {
   // Errors: ALREADY_EXISTS if this rank has requested the name and that has not
   // run; INVALID_ARGUMENT for an invalid name, dtype or tensor;
   // FAILED_PRECONDITION, on all ranks, if the ranks' requests differ, or cannot
-  // run among so many ranks; DEADLINE_EXCEEDED naming the missing ranks, if
-  // rank zero has a limit; RESOURCE_EXHAUSTED if too many requests wait; the
-  // reason of the end; errors of ExecuteAsync.
+  // run among so many ranks, or if this rank has joined; DEADLINE_EXCEEDED
+  // naming the missing ranks, if rank zero has a limit; RESOURCE_EXHAUSTED if
+  // too many requests wait; the reason of the end; errors of ExecuteAsync.
   virtual void AllReduce(NamedTensor tensor, StatusCallback done) = 0;
 
   // Concatenates the tensors with this name of all ranks, in rank order. Their
@@ -132,6 +137,23 @@ class Coordinator {
   // Sends rows to each rank, in rank order. The result has the rows from all
   // ranks, in rank order. First dimensions may differ. Errors: as above.
   virtual void AllToAll(NamedTensor tensor, StatusCallback done) = 0;
+
+  // Joins: this rank has run out of data, and requests nothing until `done` has
+  // run. That is when all ranks have joined, and everything requested before
+  // has been decided. Until then the other ranks' requests run without waiting
+  // for this rank, which takes part, in memory allocated for that:
+  //  - AllReduce: with the neutral element of the merge op. A sum of floats
+  //  gets
+  //    -0, a product of complex numbers 1 + 0i. An average still divides by the
+  //    number of all ranks. The ops must be built-in.
+  //  - AllGather: with no rows. Broadcast: if it is not the root.
+  //  - Other requests end with FAILED_PRECONDITION, on the ranks that made
+  //    them: a joined rank is the root, an op is custom, or a joined rank would
+  //    get rows (ReduceScatter, AllToAll). The text names the joined ranks.
+  //
+  // Errors: FAILED_PRECONDITION if this rank has joined already; the reason of
+  // the end.
+  virtual void Join(JoinCallback done) = 0;
 
   // Ends all undecided requests, on all ranks, with CANCELLED naming this rank.
   // `done` runs when all requests of this rank have ended; requests decided

@@ -836,6 +836,7 @@ std::vector<proto::ControlRequest> AllRequests(const DeviceAttributes& device) {
   tensor.set_root(1);
   tensor.add_send_rows(1);
   submit.set_slots("\x05");
+  submit.set_joins(true);
   all.emplace_back().mutable_await_decisions()->set_after(1);
   proto::EndDecisions& end = *all.emplace_back().mutable_end_decisions();
   *end.mutable_reason() = SomeError();

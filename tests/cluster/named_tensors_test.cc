@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "tests/cluster/named_call.h"
 #include "tests/cluster/named_tensor_cases.h"
@@ -62,6 +63,41 @@ class LeanDevice : public CpuDevice {
  private:
   const bool* const has_host_memory_;
   const bool* const has_memory_;
+};
+
+// Joins of the ranks. May be destroyed before they end.
+class Joins {
+ public:
+  explicit Joins(int num_ranks)
+      : results_(std::make_shared<Results>(num_ranks, NotJoined())) {}
+
+  void Join(Coordinator& at, int rank) {
+    at.Join([results = results_, rank](absl::StatusOr<int> last) {
+      EXPECT_EQ(results->at(rank), NotJoined());
+      results->at(rank) = std::move(last);
+    });
+  }
+
+  int num_ended() const {
+    return static_cast<int>(results_->size() - std::count(results_->begin(),
+                                                          results_->end(),
+                                                          NotJoined()));
+  }
+  const absl::StatusOr<int>& result(int rank) const {
+    return results_->at(rank);
+  }
+  void ExpectLast(int last) const {
+    EXPECT_THAT(*results_, Each(absl::StatusOr<int>(last)));
+  }
+
+ private:
+  using Results = std::vector<absl::StatusOr<int>>;
+
+  static absl::StatusOr<int> NotJoined() {
+    return absl::UnknownError("not joined");
+  }
+
+  std::shared_ptr<Results> results_;
 };
 
 RanksHere RanksOf(NamedTensorJob& job) {
@@ -671,6 +707,246 @@ TEST_P(NamedTensorsTest, RefusesWhatNoOtherRankCanMend) {
                    {.name = "x", .input = input}, *input.Slice(0, 2))
                   ->status,
               IsInvalidArgument("overlap"));
+}
+
+// --- Ranks that have joined --------------------------------------------------
+
+// Reductions end on all ranks as if the joined ranks were not there; an average
+// divides by all ranks. Several run alone, fused, or in parts.
+TEST_P(NamedTensorsTest, JoinedRanksBringTheNeutralElement) {
+  for (const int64_t fusion_bytes : {0, 64 << 20}) {
+    for (int joined = 0; joined < kNumRanks; ++joined) {
+      for (const bool alone : {false, true}) {
+        SCOPED_TRACE(absl::StrCat(fusion_bytes, " ", joined, " ", alone));
+        Begin({.fusion_bytes = fusion_bytes});
+        Joins joins(kNumRanks);
+        // Ranks that go on: two, or one.
+        const int other = (joined + 1) % kNumRanks;
+        const auto goes_on = [&](int rank) {
+          return rank != joined && !(alone && rank == other);
+        };
+        for (int rank = 0; rank < kNumRanks; ++rank) {
+          if (!goes_on(rank)) joins.Join(at(rank), rank);
+        }
+        EXPECT_THAT(Reduce(joined, "late")->status,
+                    IsFailedPrecondition("has joined"));
+        std::vector<NamedCallPtr> sums, averages, products, least, most;
+        float sum = 0, product = 1, min = 9, max = 0;
+        for (int rank = 0; rank < kNumRanks; ++rank) {
+          if (!goes_on(rank)) continue;
+          const float value = static_cast<float>(rank + 1);
+          sum += value;
+          product *= value;
+          min = std::min(min, value);
+          max = std::max(max, value);
+          for (const int n : {0, 1, 7, 1001}) {
+            const std::string name = absl::StrCat(" ", n);
+            const Tensor in = Ones(rank, n);
+            sums.push_back(Reduce(rank, "sum" + name, in));
+            averages.push_back(
+                Call(rank, &Coordinator::AllReduce,
+                     {.name = "average" + name,
+                      .input = in,
+                      .final_op = FinalOp::DivideByGroupSize()}));
+            products.push_back(
+                Reduce(rank, "prod" + name, in, ReductionKind::kProd));
+            least.push_back(
+                Reduce(rank, "min" + name, in, ReductionKind::kMin));
+            most.push_back(Reduce(rank, "max" + name, in, ReductionKind::kMax));
+          }
+        }
+        environment_.RunAll();
+        for (const auto& [calls, wanted] :
+             {std::pair(sums, sum), std::pair(averages, sum / kNumRanks),
+              std::pair(products, product), std::pair(least, min),
+              std::pair(most, max)}) {
+          ExpectEnds(calls, IsOk());
+          for (const auto& call : calls) {
+            EXPECT_THAT(call->Values(), Each(wanted));
+          }
+        }
+        EXPECT_EQ(joins.num_ended(), 0);
+        int last = 0;
+        for (int rank = 0; rank < kNumRanks; ++rank) {
+          if (!goes_on(rank)) continue;
+          joins.Join(at(rank), rank);
+          environment_.RunAll();
+          last = rank;
+        }
+        joins.ExpectLast(last);
+        ExpectAllMeet({"sum 7", "again"});
+      }
+    }
+  }
+}
+
+TEST_P(NamedTensorsTest, JoinedRanksAreNoRootAndHaveNoRows) {
+  for (const bool has_room : {true, false}) {
+    for (int joined = 0; joined < kNumRanks; ++joined) {
+      SCOPED_TRACE(absl::StrCat(has_room, " ", joined));
+      BeginWithRoom(has_room);
+      Joins joins(kNumRanks);
+      joins.Join(at(joined), joined);
+      const int root = (joined + 1) % kNumRanks;
+      std::vector<NamedCallPtr> gathers, broadcasts;
+      std::vector<float> rows;
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        if (rank == joined) continue;
+        gathers.push_back(Gather(rank, "rows", Counted(rank, {rank + 1, 2})));
+        for (int i = 0; i < 2 * (rank + 1); ++i) {
+          rows.push_back(static_cast<float>(1000 * rank + i));
+        }
+        broadcasts.push_back(
+            Call(rank, &Coordinator::Broadcast,
+                 {.name = "x", .input = Counted(rank, {7}), .root = root}));
+      }
+      environment_.RunAll();
+      ExpectEnds(gathers, IsOk());
+      ExpectEnds(broadcasts, IsOk());
+      for (const auto& call : gathers) EXPECT_EQ(call->Values(), rows);
+      for (const auto& call : broadcasts) {
+        ExpectEqual(call->output, Counted(root, {7}));
+      }
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        if (rank != joined) joins.Join(at(rank), rank);
+      }
+      environment_.RunAll();
+      EXPECT_EQ(joins.num_ended(), kNumRanks);
+    }
+  }
+}
+
+TEST_P(NamedTensorsTest, WhatNeedsAJoinedRankIsRefusedOnAllOthers) {
+  Begin();
+  const MergeOp custom =
+      *MergeOp::Custom({.name = "mine",
+                        .apply = [](DType, const void*, const void*, void*,
+                                    int64_t) { return absl::OkStatus(); }});
+  struct Case {
+    NamedMethod method;
+    NamedTensor tensor;
+    std::string text;
+  };
+  const std::vector<Case> cases = {
+      {&Coordinator::Broadcast,
+       {.input = Ones(0), .root = 1},
+       "broadcast: the root has joined; joined: ranks [1]"},
+      {&Coordinator::ReduceScatter,
+       {.input = Ones(0)},
+       "reducescatter: ranks that have joined would get rows; joined: ranks "
+       "[1]"},
+      {&Coordinator::AllToAll,
+       {.input = Ones(0)},
+       "alltoall: ranks that have joined would get rows; joined: ranks [1]"},
+      {&Coordinator::AllReduce,
+       {.input = Ones(0), .merge_op = custom},
+       "allreduce: a custom op has no neutral element for ranks that have "
+       "joined; joined: ranks [1]"},
+  };
+  Joins joins(kNumRanks);
+  joins.Join(at(1), 1);
+  for (const Case& one : cases) {
+    std::vector<NamedCallPtr> calls;
+    for (const int rank : {2, 0}) {
+      NamedTensor tensor = one.tensor;
+      tensor.name = "x";
+      calls.push_back(Call(rank, one.method, std::move(tensor)));
+    }
+    environment_.RunAll();
+    for (const auto& call : calls) {
+      EXPECT_EQ(call->status,
+                absl::FailedPreconditionError("tensor \"x\": " + one.text));
+    }
+  }
+  const auto mismatch = {Reduce(0, "y"), Gather(2, "y", Ones(2))};
+  environment_.RunAll();
+  for (const auto& call : mismatch) {
+    EXPECT_THAT(call->status, IsFailedPrecondition("ranks [0] / [2]"));
+  }
+  joins.Join(at(0), 0);
+  joins.Join(at(2), 2);
+  environment_.RunAll();
+  EXPECT_EQ(joins.num_ended(), kNumRanks);
+  ExpectAllMeet({"x", "y"});
+}
+
+// The names are known by a bit before. Joins come after any number of pieces of
+// work, and each rank joins while its own requests are under way.
+TEST_P(NamedTensorsTest, RanksJoinAgainAndAgainWhileTheOthersGoOn) {
+  Begin({.fusion_bytes = 100});
+  std::mt19937_64 generator(GetParam().seed);
+  for (int round = 0; round < 20; ++round) {
+    Joins joins(kNumRanks);
+    std::vector<int> num_steps;
+    std::vector<std::vector<NamedCallPtr>> calls(8);
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      num_steps.push_back(static_cast<int>(generator() % calls.size()));
+      for (int step = 0; step < num_steps[rank]; ++step) {
+        calls[step].push_back(
+            Reduce(rank, absl::StrCat("step ", step), Ones(rank, 5 * step)));
+      }
+      joins.Join(at(rank), rank);
+      environment_.RunSome(static_cast<int>(generator() % 20));
+    }
+    environment_.RunAll();
+    for (size_t step = 0; step < calls.size(); ++step) {
+      float sum = 0;
+      for (int rank = 0; rank < kNumRanks; ++rank) {
+        if (num_steps[rank] > static_cast<int>(step)) {
+          sum += static_cast<float>(rank + 1);
+        }
+      }
+      ExpectEnds(calls[step], IsOk());
+      for (const auto& call : calls[step]) {
+        EXPECT_THAT(call->Values(), Each(sum));
+      }
+    }
+    EXPECT_EQ(joins.num_ended(), kNumRanks);
+  }
+}
+
+TEST_P(NamedTensorsTest, AJoinedRankIsNotReportedAndAnEndEndsItsJoin) {
+  std::vector<StalledTensor> reports;
+  Begin({.stalled = [&](const auto& tensor) { reports.push_back(tensor); }});
+  Joins joins(kNumRanks);
+  joins.Join(at(2), 2);
+  Joins twice(kNumRanks);
+  twice.Join(at(2), 2);
+  EXPECT_THAT(twice.result(2).status(), IsFailedPrecondition("has joined"));
+  Reduce(1, "slow");
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(61));
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_THAT(reports[0].missing, ElementsAre(0));
+  NamedCall down;
+  at(0).Shutdown(down.Set());
+  environment_.RunAll();
+  EXPECT_THAT(joins.result(2).status(), IsCancelled("task 0"));
+  Joins late(kNumRanks);
+  late.Join(at(2), 2);
+  EXPECT_THAT(late.result(2).status(), IsCancelled("shut down"));
+}
+
+TEST_P(NamedTensorsTest, AJoinedRankWithoutMemoryEndsOnlyWhatNeedsSome) {
+  bool has_memory = true;
+  Begin({.fusion_bytes = 0}, {.has_memory = &has_memory});
+  Joins joins(kNumRanks);
+  joins.Join(at(1), 1);
+  environment_.RunAll();
+  for (const bool has : {false, true}) {
+    has_memory = has;
+    std::vector<NamedCallPtr> calls;
+    for (const int rank : {0, 2}) {
+      calls.push_back(Reduce(rank, "x"));
+      calls.push_back(Call(rank, &Coordinator::Broadcast,
+                           {.name = "y", .input = Ones(rank)}));
+    }
+    environment_.RunAll();
+    for (const auto& call : calls) {
+      ASSERT_TRUE(call->answered());
+      EXPECT_EQ(call->status.ok(), has) << call->status;
+    }
+  }
 }
 
 // --- Ranks that are missing --------------------------------------------------

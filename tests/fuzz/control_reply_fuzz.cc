@@ -8,6 +8,7 @@
 
 #include "framework/control/wire_codec.h"
 #include "named_tensors/coordinator_codec.h"
+#include "named_tensors/tensor_preparation.h"
 #include "resolvers/messages/control_codec.h"
 #include "resolvers/messages/group_codec.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -138,6 +139,16 @@ void CheckDecided(const proto::Decision& message) {
     if (number >= requested->size()) return;
     requests.push_back(&(*requested)[number]);
   }
+  PendingTensorPtr pending;
+  if (message.has_stand_in()) {
+    auto stand_in = MakeStandIn(message.stand_in(), kRank);
+    if (!stand_in.ok()) {
+      return Promise(absl::IsInvalidArgument(stand_in.status()),
+                     "a bad stand-in is INVALID_ARGUMENT");
+    }
+    pending = *std::move(stand_in);
+    requests = {&pending->request};
+  }
   const absl::Status status = CheckDecision(message, requests, kRank, kSize);
   if (!status.ok()) {
     return Promise(absl::IsInvalidArgument(status),
@@ -150,6 +161,15 @@ void CheckDecided(const proto::Decision& message) {
   }
   Promise(requests.size() == 1 || message.fused_elements() >= num_elements,
           "several fit what they are packed into");
+  const TensorRequest& first = *requests.front();
+  int64_t num_rows = 0;
+  for (const int64_t rows : message.rows()) num_rows += rows;
+  Promise(
+      message.rows().empty() ||
+          SizeInBytes(first.dtype, *first.shape.WithFirstDim(num_rows)).ok(),
+      "a result has a size");
+  Promise(pending == nullptr || pending->tensor.output != nullptr,
+          "a stand-in has a place for its output");
 }
 
 template <typename Tasks>
@@ -237,15 +257,30 @@ std::vector<std::string> FuzzSeeds() {
   together.add_slots(2);
   proto::Decision& gather = *decisions.add_decisions();
   gather.add_requests(2);
+  gather.set_instance(2);
   for (const int64_t rows : {1, 3, 0, 9}) gather.add_rows(rows);
   for (const int other : {3, 4}) {
     proto::Decision& decision = *decisions.add_decisions();
     decision.add_requests(static_cast<uint64_t>(other));
+    decision.set_instance(other);
     decision.set_fused_elements(other == 3 ? 10 : 4);
   }
   proto::Decision& exchange = *decisions.add_decisions();
   exchange.add_requests(5);
+  exchange.set_instance(5);
   for (const int64_t rows : {8, 2, 0, 3}) exchange.add_rows(rows);
+  for (const CollectiveType type :
+       {CollectiveType::kAllReduce, CollectiveType::kBroadcast,
+        CollectiveType::kAllGather}) {
+    proto::Decision& joined = *decisions.add_decisions();
+    joined.set_instance(1);
+    TensorRequest request = {.type = type, .shape = TensorShape::Vector(0)};
+    if (Reduces(type)) request.merge_op = "min";
+    EncodeTensorRequest(request, joined.mutable_stand_in());
+    if (!HasRankBlocks(type)) continue;
+    for (const int64_t rows : {1, 0, 0, 9}) joined.add_rows(rows);
+  }
+  decisions.add_decisions()->set_last_joined(2);
   proto::Decision& refused = *decisions.add_decisions();
   refused.add_requests(0);
   *refused.mutable_error() =
