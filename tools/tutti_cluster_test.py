@@ -8,6 +8,7 @@ usage: tutti_cluster_test.py TUTTI
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -158,6 +159,18 @@ class TogetherTest(ClusterTestCase):
         self.assertRegex(result.stderr.splitlines()[-1],
                          r"out/deep/rank\d\.npy: cannot be written")
         self.assert_nothing_written()
+
+    def test_a_low_limit_of_descriptors_is_raised_or_named(self):
+        def limited_to(*soft_and_hard):
+            return lambda: resource.setrlimit(resource.RLIMIT_NOFILE,
+                                              soft_and_hard)
+        result = self.launch(2, "run", "barrier",
+                             preexec_fn=limited_to(20, 100))
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        result = self.launch(2, "run", "barrier", preexec_fn=limited_to(20, 20))
+        self.assertEqual((result.returncode, result.stdout), (1, ""), result)
+        self.assertIn("each of 2 tasks needs about 22 file descriptors, and "
+                      "this process may have 20", result.stderr)
 
     def test_a_deadline_is_met_or_said_to_be_missed(self):
         result = self.launch(2, *PERF, "--deadline", "1e-9")

@@ -15,6 +15,7 @@
 #include "tools/base/command_line.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/exit_status.h"
+#include "tools/base/file_descriptors.h"
 #include "tools/launch/grpc_preparation.h"
 #include "tools/launch/launch_output.h"
 #include "tutti/cluster_runtime.h"
@@ -98,6 +99,7 @@ absl::StatusOr<TaskNetwork> Connect(const Environment& environment,
                    FindTransport(TransportRegistry::Global(), options));
   if (options.transport != kMpiTransport) {
     RETURN_IF_ERROR(CheckCertificates(options, environment.clock));
+    RETURN_IF_ERROR(AllowFileDescriptors(options.cluster.num_tasks()));
     SilenceGrpc(EnvironmentVariable);
     ReportForeignAddress(options, console);
   }

@@ -52,6 +52,8 @@ constexpr Cause kCauses[] = {
      "it does not speak TLS 1.3"},
     {"protocol version", absl::StatusCode::kFailedPrecondition,
      "it does not speak TLS 1.3"},
+    {"Too many open files", absl::StatusCode::kResourceExhausted,
+     "this process has no file descriptor left (ulimit -n)"},
     {"Connection refused", absl::StatusCode::kUnavailable, kRefused},
     {"onnection reset", absl::StatusCode::kUnavailable, kClosed},
     {"Socket closed", absl::StatusCode::kUnavailable, kClosed},

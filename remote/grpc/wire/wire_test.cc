@@ -60,6 +60,13 @@ TEST(StatusCodecTest, ConnectionErrorsAreSaidInPlainWords) {
               absl::UnavailableError("task 3 (host:1): " + said))
         << text;
   }
+  EXPECT_EQ(ConnectionError(
+                "task 3 (host:1)",
+                grpc::Status(UNAVAILABLE, failed + "UNKNOWN: ipv4:127.0.0.1:1: "
+                                                   "Too many open files")),
+            absl::ResourceExhaustedError(
+                "task 3 (host:1): this process has no file descriptor left "
+                "(ulimit -n)"));
   EXPECT_EQ(ConnectionError("task 3 (host:1)",
                             grpc::Status(RESOURCE_EXHAUSTED, "too large")),
             absl::ResourceExhaustedError("task 3 (host:1): too large"));
