@@ -18,11 +18,6 @@ namespace {
 // together. Two keep one run under way while the next is prepared.
 constexpr int64_t kMaxRunningUngathered = 2;
 
-// Bound on unsettled instances, beyond which nothing is decided. An instance
-// stays unsettled until all ranks have come to it. The tasks bear 1024 of them,
-// and the program's other collectives need some.
-constexpr int64_t kMaxUnsettled = 256;
-
 // Bound on the bytes of an answer, exceeded by at most one decision. A control
 // message may have 4 MiB.
 constexpr size_t kMaxAnswerBytes = size_t{1} << 20;
@@ -65,10 +60,12 @@ std::shared_ptr<CoordinatorServer> CoordinatorServer::Create(Options options) {
 
 CoordinatorServer::CoordinatorServer(Options options)
     : options_(std::move(options)),
-      negotiation_({.num_ranks = options_.cluster.num_tasks(),
+      members_(options_.tasks, options_.cluster.num_tasks()),
+      negotiation_({.num_ranks = members_.size(),
+                    .tasks = options_.tasks,
                     .fusion_bytes = options_.settings.fusion_bytes,
                     .max_exact_entries = options_.max_entries / 4}),
-      ranks_(options_.cluster.num_tasks()) {}
+      ranks_(members_.size()) {}
 
 CoordinatorServer::~CoordinatorServer() {
   End(absl::CancelledError("rank zero shuts down"), DecidedRuns::kCancel);
@@ -80,27 +77,29 @@ void CoordinatorServer::Handle(const ControlCaller& caller,
                                const proto::ControlRequest& request,
                                std::shared_ptr<Cancellation> withdrawn,
                                ControlDone done) {
-  if (caller.task < 0 || caller.task >= options_.cluster.num_tasks()) {
-    return std::move(done)(absl::InvalidArgumentError(
-        absl::StrCat("task ", caller.task, " is none of the cluster's")));
+  const std::optional<int> rank = members_.RankOf(caller.task);
+  if (!rank.has_value()) {
+    return std::move(done)(absl::InvalidArgumentError(absl::StrCat(
+        "task ", caller.task,
+        " is none of the coordinator's: ", RanksText(members_.tasks()))));
   }
   switch (request.kind_case()) {
     case proto::ControlRequest::kSubmitTensors:
       return std::move(done)(
-          DoneAnswer(Submit(caller, request.submit_tensors())));
+          DoneAnswer(Submit(caller, *rank, request.submit_tensors())));
     case proto::ControlRequest::kAwaitDecisions:
-      return Await(caller.task, request.await_decisions().after(),
-                   withdrawn.get(), std::move(done));
+      return Await(*rank, request.await_decisions().after(), withdrawn.get(),
+                   std::move(done));
     case proto::ControlRequest::kEndDecisions:
       return std::move(done)(
-          DoneAnswer(EndFrom(caller.task, request.end_decisions())));
+          DoneAnswer(EndFrom(caller.task, *rank, request.end_decisions())));
     default:
       return std::move(done)(
           absl::InvalidArgumentError("not a request for named tensors"));
   }
 }
 
-absl::Status CoordinatorServer::Submit(const ControlCaller& caller,
+absl::Status CoordinatorServer::Submit(const ControlCaller& caller, int index,
                                        const proto::SubmitTensors& message) {
   absl::Status status;
   Answers answers;
@@ -110,7 +109,7 @@ absl::Status CoordinatorServer::Submit(const ControlCaller& caller,
     // AwaitDecisions reports the end to the rank, in order.
     if (!end_.ok()) return absl::OkStatus();
     begins = !std::exchange(has_begun_, true);
-    status = Add(caller, message);
+    status = Add(caller, index, message);
     Decide();
     ArmAlarm();
     answers = TakeAnswers();
@@ -122,13 +121,12 @@ absl::Status CoordinatorServer::Submit(const ControlCaller& caller,
 
 // Ignores requests that were added before: a rank sends them again if the
 // answer was lost.
-absl::Status CoordinatorServer::Add(const ControlCaller& caller,
+absl::Status CoordinatorServer::Add(const ControlCaller& caller, int index,
                                     const proto::SubmitTensors& message) {
-  const int task = caller.task;
-  Rank& rank = ranks_[task];
+  Rank& rank = ranks_[index];
   if (rank.process != 0 && rank.process != caller.incarnation) {
     return absl::FailedPreconditionError(absl::StrCat(
-        options_.cluster.Label(task), " as process ", caller.incarnation,
+        options_.cluster.Label(caller.task), " as process ", caller.incarnation,
         " asks for named tensors, and has asked as process ", rank.process));
   }
   if (message.number() <= rank.last_message) return absl::OkStatus();
@@ -156,13 +154,13 @@ absl::Status CoordinatorServer::Add(const ControlCaller& caller,
         auto request,
         DecodeTensorRequest(std::exchange(rank.name_head, std::string()), one));
     RETURN_IF_ERROR(
-        negotiation_.Add(task, rank.next_request++, std::move(request), now));
+        negotiation_.Add(index, rank.next_request++, std::move(request), now));
   }
   for (const uint32_t slot : DecodeSlots(message.slots())) {
     RETURN_IF_ERROR(
-        negotiation_.AddKnown(task, rank.next_request++, slot, now));
+        negotiation_.AddKnown(index, rank.next_request++, slot, now));
   }
-  return message.joins() ? negotiation_.Join(task) : absl::OkStatus();
+  return message.joins() ? negotiation_.Join(index) : absl::OkStatus();
 }
 
 // --- Decisions ---------------------------------------------------------------
@@ -172,7 +170,7 @@ void CoordinatorServer::Decide() {
   const bool gathers = fusion_bytes > 0 &&
                        num_running_ >= kMaxRunningUngathered &&
                        negotiation_.ready_bytes() < fusion_bytes;
-  const int64_t num_new = kMaxUnsettled - negotiation_.num_unsettled();
+  const int64_t num_new = options_.max_unsettled - negotiation_.num_unsettled();
   if (gathers || num_new <= 0 || !negotiation_.has_ready()) return;
   SendDecisions(negotiation_.TakeDecisions(num_new));
 }
@@ -220,8 +218,8 @@ CoordinatorServer::Answers CoordinatorServer::TakeAnswers() {
   return answers;
 }
 
-absl::Status CoordinatorServer::CheckAfter(int task, uint64_t after) {
-  const Rank& rank = ranks_[task];
+absl::Status CoordinatorServer::CheckAfter(int index, uint64_t after) {
+  const Rank& rank = ranks_[index];
   const uint64_t last = rank.first_decision - 1 + rank.decisions.size();
   if (after >= rank.first_decision - 1 && after <= last) {
     return absl::OkStatus();
@@ -231,17 +229,17 @@ absl::Status CoordinatorServer::CheckAfter(int task, uint64_t after) {
                    rank.first_decision - 1, " to ", last));
 }
 
-void CoordinatorServer::Await(int task, uint64_t after, Cancellation* withdrawn,
-                              ControlDone done) {
+void CoordinatorServer::Await(int index, uint64_t after,
+                              Cancellation* withdrawn, ControlDone done) {
   uint64_t id = 0;
   ControlAnswer refusal;
   ControlDone refused, replaced;
   Answers answers;
   {
     MutexLock lock(&mu_);
-    const absl::Status status = CheckAfter(task, after);
+    const absl::Status status = CheckAfter(index, after);
     if (status.ok()) {
-      Rank& rank = ranks_[task];
+      Rank& rank = ranks_[index];
       for (; rank.first_decision <= after; ++rank.first_decision) {
         rank.decisions.pop_front();
       }
@@ -263,15 +261,15 @@ void CoordinatorServer::Await(int task, uint64_t after, Cancellation* withdrawn,
   }
   if (withdrawn == nullptr) return;
   withdrawn->Watch(
-      IfAlive(weak_from_this(), &CoordinatorServer::StopWaiting, task, id));
+      IfAlive(weak_from_this(), &CoordinatorServer::StopWaiting, index, id));
 }
 
-void CoordinatorServer::StopWaiting(int task, uint64_t id,
+void CoordinatorServer::StopWaiting(int index, uint64_t id,
                                     const absl::Status& reason) {
   ControlDone done;
   {
     MutexLock lock(&mu_);
-    Rank& rank = ranks_[task];
+    Rank& rank = ranks_[index];
     if (rank.waiting_id == id) done = std::exchange(rank.waiting, nullptr);
   }
   if (done != nullptr) std::move(done)(reason);
@@ -297,13 +295,15 @@ bool CoordinatorServer::is_in_use() {
 }
 
 bool CoordinatorServer::HasHeardOf(const ControlCaller& process) {
+  const std::optional<int> rank = members_.RankOf(process.task);
+  if (!rank.has_value()) return false;
   MutexLock lock(&mu_);
-  return ranks_[process.task].process == process.incarnation;
+  return ranks_[*rank].process == process.incarnation;
 }
 
 // --- The end -----------------------------------------------------------------
 
-absl::Status CoordinatorServer::EndFrom(int task,
+absl::Status CoordinatorServer::EndFrom(int task, int index,
                                         const proto::EndDecisions& message) {
   RETURN_IF_ERROR(CheckError(message.reason()));
   const absl::Status reason = DecodeError(message.reason());
@@ -313,7 +313,7 @@ absl::Status CoordinatorServer::EndFrom(int task,
           ? reason
           : absl::Status(reason.code(), absl::StrCat(whose, reason.message())),
       message.cancels_runs() ? DecidedRuns::kCancel : DecidedRuns::kFinish,
-      task);
+      index);
   return absl::OkStatus();
 }
 
@@ -326,7 +326,7 @@ void CoordinatorServer::End(absl::Status reason, DecidedRuns runs,
     if (end_.ok()) {
       end_ = reason;
       runs_at_end_ = runs;
-      negotiation_ = Negotiation({.num_ranks = options_.cluster.num_tasks()});
+      negotiation_ = Negotiation({.num_ranks = members_.size()});
       DisarmAlarm();
       answers = TakeAnswers();
     } else if (by.has_value() && !ranks_[*by].decisions.empty() &&

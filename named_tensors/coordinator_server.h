@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
 #include "framework/control/control_channel.h"
+#include "named_tensors/coordinator_ranks.h"
 #include "named_tensors/negotiation.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/environment.h"
@@ -27,8 +28,8 @@ namespace tutti {
 enum class DecidedRuns { kFinish, kCancel };
 
 // Rank zero's side of the coordinator. Receives the requests of all ranks,
-// decides, and answers each rank's AwaitDecisions with the rank's decisions. A
-// rank is a task.
+// decides, and answers each rank's AwaitDecisions with the rank's decisions.
+// Ranks are tasks of the cluster.
 //
 // While collectives run, small ready collectives are gathered, to run together.
 // Nothing waits for a time, and nothing waits while nothing runs.
@@ -38,8 +39,11 @@ class CoordinatorServer
     : public ControlService,
       public std::enable_shared_from_this<CoordinatorServer> {
  public:
+  static constexpr int64_t kMaxUnsettled = 256;
+
   struct Options {
     ClusterSpec cluster;
+    std::vector<int> tasks;  // As in CoordinatorRanks.
     Clock* clock = nullptr;  // Outlives the object and its alarms.
     CoordinatorSettings settings;
 
@@ -47,6 +51,11 @@ class CoordinatorServer
     // ParamResolverDistributed::Options::max_entries. Up to a quarter of them
     // serves collectives that run at their exact lengths.
     size_t max_entries = size_t{1} << 19;
+
+    // Bound on unsettled instances, beyond index nothing is decided. An
+    // instance stays unsettled until all ranks have come to it. The tasks bear
+    // 1024 of them, and the program's other collectives need some.
+    int64_t max_unsettled = kMaxUnsettled;
 
     // Runs once, at the first request of any rank. May be null.
     std::function<void()> begun;
@@ -97,19 +106,19 @@ class CoordinatorServer
 
   explicit CoordinatorServer(Options options);
 
-  absl::Status Submit(const ControlCaller& caller,
+  absl::Status Submit(const ControlCaller& caller, int index,
                       const proto::SubmitTensors& message)
       ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status Add(const ControlCaller& caller,
+  absl::Status Add(const ControlCaller& caller, int index,
                    const proto::SubmitTensors& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Await(int task, uint64_t after, Cancellation* withdrawn,
+  void Await(int index, uint64_t after, Cancellation* withdrawn,
              ControlDone done) ABSL_LOCKS_EXCLUDED(mu_);
-  void StopWaiting(int task, uint64_t id, const absl::Status& reason)
+  void StopWaiting(int index, uint64_t id, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status CheckAfter(int task, uint64_t after)
+  absl::Status CheckAfter(int index, uint64_t after)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status EndFrom(int task, const proto::EndDecisions& message);
+  absl::Status EndFrom(int task, int index, const proto::EndDecisions& message);
 
   void Decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SendDecisions(const std::vector<Negotiation::Decision>& decisions)
@@ -122,6 +131,7 @@ class CoordinatorServer
   void OnAlarm() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
+  const CoordinatorRanks members_;
   Mutex mu_;
   bool has_begun_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status end_ ABSL_GUARDED_BY(mu_);

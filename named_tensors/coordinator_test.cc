@@ -509,7 +509,7 @@ proto::Decision Decided(std::vector<uint64_t> requests, uint32_t slot) {
 }
 
 TEST(PendingTensorsTest, ANameIsTakenUntilItLeaves) {
-  PendingTensors pending(/*rank=*/1, /*num_ranks=*/2);
+  PendingTensors pending({.rank = 1, .num_ranks = 2, .task = 1});
   ASSERT_THAT(pending.Add(Pending("x")), IsOk());
   EXPECT_THAT(pending.Add(Pending("x")), IsAlreadyExists("rank 1"));
   pending.TakeMessage();
@@ -523,7 +523,7 @@ TEST(PendingTensorsTest, ANameIsTakenUntilItLeaves) {
 }
 
 TEST(PendingTensorsTest, WhatIsKnownIsAskedForByABitUnlessItChanged) {
-  PendingTensors pending(/*rank=*/1, /*num_ranks=*/2);
+  PendingTensors pending({.rank = 1, .num_ranks = 2, .task = 1});
   ASSERT_THAT(pending.Add(Pending("x")), IsOk());
   EXPECT_THAT(pending.TakeMessage().requests(), SizeIs(1));
   pending.Leave(*pending.TakeDecided(Decided({1}, 3)));
@@ -537,7 +537,7 @@ TEST(PendingTensorsTest, WhatIsKnownIsAskedForByABitUnlessItChanged) {
 }
 
 TEST(PendingTensorsTest, RefusesADecisionAboutWhatItDidNotAskFor) {
-  PendingTensors pending(/*rank=*/1, /*num_ranks=*/2);
+  PendingTensors pending({.rank = 1, .num_ranks = 2, .task = 1});
   ASSERT_THAT(pending.Add(Pending("x")), IsOk());
   const auto refused = [&](const proto::Decision& decision) {
     return pending.TakeDecided(decision).status();
@@ -561,7 +561,7 @@ TEST(PendingTensorsTest, RefusesADecisionAboutWhatItDidNotAskFor) {
 }
 
 TEST(PendingTensorsTest, PartsOfAGatherHoldWhatEachRankHas) {
-  PendingTensors pending(/*rank=*/1, /*num_ranks=*/2);
+  PendingTensors pending({.rank = 1, .num_ranks = 2, .task = 1});
   const auto gather = std::make_shared<PendingTensor>();
   gather->request = {.name = "x",
                      .type = CollectiveType::kAllGather,
@@ -638,7 +638,7 @@ TEST(PendingTensorsTest, RefusesADecisionThatOtherCollectivesCannotRun) {
     for (const bool good : {true, false}) {
       for (const int64_t num_elements : good ? one.good : one.bad) {
         SCOPED_TRACE(absl::StrCat(&one - cases.data(), ": ", num_elements));
-        PendingTensors pending(/*rank=*/1, /*num_ranks=*/2);
+        PendingTensors pending({.rank = 1, .num_ranks = 2, .task = 1});
         const auto tensor = std::make_shared<PendingTensor>();
         tensor->request = one.request;
         ASSERT_THAT(pending.Add(tensor), IsOk());
@@ -658,7 +658,7 @@ TEST(PendingTensorsTest, RefusesADecisionThatOtherCollectivesCannotRun) {
 }
 
 TEST(PendingTensorsTest, RefusesADecisionWithoutAnInstance) {
-  PendingTensors pending(/*rank=*/1, /*num_ranks=*/2);
+  PendingTensors pending({.rank = 1, .num_ranks = 2, .task = 1});
   ASSERT_THAT(pending.Add(Pending("x")), IsOk());
   pending.TakeMessage();
   for (const int64_t instance : {0, -1}) {
@@ -670,7 +670,7 @@ TEST(PendingTensorsTest, RefusesADecisionWithoutAnInstance) {
 }
 
 TEST(PendingTensorsTest, AJoinFollowsAllRequestsAndRefusesMore) {
-  PendingTensors pending(/*rank=*/1, /*num_ranks=*/2);
+  PendingTensors pending({.rank = 1, .num_ranks = 2, .task = 1});
   ASSERT_THAT(pending.Add(Pending(std::string(60000, 'x'))), IsOk());
   ASSERT_THAT(pending.Join(), IsOk());
   EXPECT_TRUE(pending.has_undecided());
@@ -736,7 +736,7 @@ TEST(PendingTensorsTest, AJoinedRankTakesPartInWhatNeedsNothingOfIt) {
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(&one - cases.data());
-    PendingTensors pending(/*rank=*/1, /*num_ranks=*/2);
+    PendingTensors pending({.rank = 1, .num_ranks = 2, .task = 1});
     ASSERT_THAT(pending.Add(Pending("x")), IsOk());
     proto::Decision decision;
     decision.set_instance(1);

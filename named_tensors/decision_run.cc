@@ -123,7 +123,7 @@ CollectiveOp EvenOp(const Run& run) {
     case CollectiveType::kAllGather:
       return AllGather{};
     case CollectiveType::kBroadcast:
-      return Broadcast{.is_source = request.root == run.group.rank};
+      return Broadcast{.is_source = request.root == run.group.task};
     case CollectiveType::kReduceScatter:
       return ReduceScatter{};
     case CollectiveType::kAllToAll:
@@ -256,7 +256,7 @@ std::vector<Piece> InputPieces(const Run& run) {
     return PiecesOf(run,
                     BalancedRows(request.shape.dim(0), run.group.num_ranks));
   }
-  if (!HasInput(request.type, run.group.rank, request.root)) return {};
+  if (!HasInput(request.type, run.group.task, request.root)) return {};
   return {{0, num_bytes}};
 }
 std::vector<Piece> OutputPieces(const Run& run) {

@@ -24,6 +24,7 @@ struct DecisionGroup {
   GroupKey group_key = 0;
   int rank = 0;
   int num_ranks = 1;
+  int task = 0;  // Number by which requests name the rank as a root.
   std::shared_ptr<Cancellation> cancellation;  // Cancels everything that runs.
 };
 

@@ -38,19 +38,19 @@ absl::Status HasJoined(int rank) {
 }  // namespace
 
 Negotiation::Negotiation(Options options)
-    : options_(options),
-      loads_(options.num_ranks),
-      joined_(options.num_ranks) {}
+    : options_(std::move(options)),
+      loads_(options_.num_ranks),
+      joined_(options_.num_ranks) {}
 
 // --- Requests ----------------------------------------------------------------
 
 absl::Status Negotiation::CheckMayAdd(int rank, const std::string& name) const {
-  if (joined_[rank]) return HasJoined(rank);
+  if (joined_[rank]) return HasJoined(NumberOf(rank));
   const auto found = waiting_.find(name);
   if ((found != waiting_.end() && found->second->is_present[rank]) ||
       ready_names_.contains(name)) {
     return absl::AlreadyExistsError(
-        absl::StrCat("tensor ", Quoted(name), ": rank ", rank,
+        absl::StrCat("tensor ", Quoted(name), ": rank ", NumberOf(rank),
                      " has asked for it, and it has not run yet"));
   }
   const Load& load = loads_[rank];
@@ -59,7 +59,7 @@ absl::Status Negotiation::CheckMayAdd(int rank, const std::string& name) const {
     return absl::OkStatus();
   }
   return absl::ResourceExhaustedError(absl::StrCat(
-      "rank ", rank, " has ", load.num_requests,
+      "rank ", NumberOf(rank), " has ", load.num_requests,
       " requests that are not decided, with names of ", load.name_bytes,
       " bytes; at most ", kMaxPendingRequests, " and ", kMaxPendingNameBytes));
 }
@@ -90,7 +90,7 @@ absl::Status Negotiation::Add(int rank, uint64_t number, TensorRequest request,
 }
 
 absl::Status Negotiation::Join(int rank) {
-  if (joined_[rank]) return HasJoined(rank);
+  if (joined_[rank]) return HasJoined(NumberOf(rank));
   joined_[rank] = true;
   ++num_joined_;
   last_joined_ = rank;
@@ -131,8 +131,8 @@ absl::Status Negotiation::AddKnown(int rank, uint64_t number, size_t slot,
                                    absl::Time now) {
   if (slot >= slots_.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rank ", rank, " asked for the tensor of slot ", slot,
-                     "; there are ", slots_.size()));
+        absl::StrCat("rank ", NumberOf(rank), " asked for the tensor of slot ",
+                     slot, "; there are ", slots_.size()));
   }
   TensorRequest request = slots_[slot].Of(rank);
   request.name = slots_[slot].name();
@@ -253,12 +253,17 @@ Negotiation::Decision Negotiation::Decide(
 
 absl::Status Negotiation::CheckAgree(
     const Tensor& tensor, absl::Span<const TensorRequest> by_rank) const {
-  if (tensor.absent.empty()) return CheckRequestsAgree(by_rank);
-  NumberedRanks ranks = {.joined = tensor.absent};
+  if (tensor.absent.empty()) {
+    return CheckRequestsAgree(by_rank, {.present = options_.tasks});
+  }
+  NumberedRanks ranks;
   std::vector<TensorRequest> requests;
   for (int rank = 0; rank < options_.num_ranks; ++rank) {
-    if (!tensor.is_present[rank]) continue;
-    ranks.present.push_back(rank);
+    if (!tensor.is_present[rank]) {
+      ranks.joined.push_back(NumberOf(rank));
+      continue;
+    }
+    ranks.present.push_back(NumberOf(rank));
     requests.push_back(by_rank[rank]);
   }
   requests.front().name = tensor.name();
@@ -307,9 +312,9 @@ StalledTensor Negotiation::Describe(const Tensor& tensor,
   StalledTensor stalled{.name = tensor.name(), .waited = now - tensor.since};
   for (int rank = 0; rank < options_.num_ranks; ++rank) {
     if (tensor.is_present[rank]) {
-      stalled.present.push_back(rank);
+      stalled.present.push_back(NumberOf(rank));
     } else if (!joined_[rank]) {
-      stalled.missing.push_back(rank);
+      stalled.missing.push_back(NumberOf(rank));
     }
   }
   return stalled;

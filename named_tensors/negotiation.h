@@ -34,6 +34,7 @@ class Negotiation {
  public:
   struct Options {
     int num_ranks = 1;
+    std::vector<int> tasks;  // Tasks by rank; empty: rank r is task r.
     int64_t fusion_bytes = int64_t{64} << 20;
     size_t max_slots = kMaxTensorSlots;
 
@@ -66,7 +67,7 @@ class Negotiation {
     // these ranks take part as if they had sent this, which has no name.
     std::optional<TensorRequest> stand_in;
 
-    // Set if all ranks have joined: the last one. There are no requests.
+    // Set if all ranks have joined: the last rank. There are no requests.
     std::optional<int> last_joined;
 
     // True if the instance may not be settled yet and has no other execution
@@ -156,6 +157,10 @@ class Negotiation {
     bool is_settled = false;
   };
 
+  // Number that messages, and the results of this class, have for the rank.
+  int NumberOf(int rank) const {
+    return options_.tasks.empty() ? rank : options_.tasks[rank];
+  }
   absl::Status CheckMayAdd(int rank, const std::string& name) const;
   std::vector<int> AbsentFrom(const Tensor& tensor) const;
   void MakeReadyIfComplete(Tensor& tensor);

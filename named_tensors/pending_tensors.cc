@@ -75,8 +75,8 @@ RequestBatches::Batch RequestBatches::TakeNext() {
 
 absl::Status PendingTensors::CheckMayAdd() const {
   if (!has_joined_) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("rank ", rank_, " has joined, and not all ranks have yet"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "rank ", place_.task, " has joined, and not all ranks have yet"));
 }
 
 absl::Status PendingTensors::Join() {
@@ -91,13 +91,13 @@ absl::Status PendingTensors::Add(PendingTensorPtr pending) {
   const TensorRequest& request = pending->request;
   if (names_.contains(request.name)) {
     return absl::AlreadyExistsError(
-        absl::StrCat("tensor ", Quoted(request.name), ": rank ", rank_,
+        absl::StrCat("tensor ", Quoted(request.name), ": rank ", place_.task,
                      " has asked for it already, and it has not run yet"));
   }
   if (names_.size() >= kMaxPendingRequests ||
       name_bytes_ + request.name.size() > kMaxPendingNameBytes) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("rank ", rank_, " waits for ", names_.size(),
+        absl::StrCat("rank ", place_.task, " waits for ", names_.size(),
                      " tensors with names of ", name_bytes_, " bytes; at most ",
                      kMaxPendingRequests, " and ", kMaxPendingNameBytes));
   }
@@ -123,21 +123,22 @@ proto::SubmitTensors PendingTensors::TakeMessage() {
 absl::StatusOr<std::vector<PendingTensorPtr>> PendingTensors::TakeForJoined(
     const proto::Decision& decision) {
   const int last = decision.last_joined();
-  if (!has_joined_ || last < 0 || last > num_ranks_ ||
+  if (!has_joined_ || last < 0 || last > place_.num_ranks ||
       decision.requests_size() > 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "decision.last_joined is ", last, " and stand_in ",
         decision.has_stand_in() ? "" : "not ", "set, with ",
-        decision.requests_size(), " requests, for rank ", rank_, " of ",
-        num_ranks_, ", which has ", has_joined_ ? "" : "not ", "joined"));
+        decision.requests_size(), " requests, for rank ", place_.rank, " of ",
+        place_.num_ranks, ", which has ", has_joined_ ? "" : "not ", "joined"));
   }
   if (last > 0) {
     has_joined_ = false;
     return std::vector<PendingTensorPtr>();
   }
-  ASSIGN_OR_RETURN(auto pending, MakeStandIn(decision.stand_in(), rank_));
+  ASSIGN_OR_RETURN(auto pending, MakeStandIn(decision.stand_in(), place_.task));
   const TensorRequest* const request = &pending->request;
-  RETURN_IF_ERROR(CheckDecision(decision, {&request, 1}, rank_, num_ranks_));
+  RETURN_IF_ERROR(
+      CheckDecision(decision, {&request, 1}, place_.rank, place_.num_ranks));
   return std::vector<PendingTensorPtr>{std::move(pending)};
 }
 
@@ -159,7 +160,8 @@ absl::StatusOr<std::vector<PendingTensorPtr>> PendingTensors::TakeDecided(
     tensors.push_back(undecided_[id->second]);
     requests.push_back(&tensors.back()->request);
   }
-  RETURN_IF_ERROR(CheckDecision(decision, requests, rank_, num_ranks_));
+  RETURN_IF_ERROR(
+      CheckDecision(decision, requests, place_.rank, place_.num_ranks));
   for (const uint64_t number : decision.requests()) {
     const auto id = id_of_request_.find(number);
     undecided_.erase(id->second);

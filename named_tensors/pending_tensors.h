@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "named_tensors/coordinator_ranks.h"
 #include "named_tensors/tensor_request.h"
 #include "proto/control.pb.h"
 #include "tutti/environment.h"
@@ -79,8 +80,7 @@ class RequestBatches {
 // thread-safe. Calls nobody.
 class PendingTensors {
  public:
-  PendingTensors(int rank, int num_ranks)
-      : rank_(rank), num_ranks_(num_ranks) {}
+  explicit PendingTensors(RankPlace place) : place_(place) {}
 
   // Errors: ALREADY_EXISTS if the name is in use; RESOURCE_EXHAUSTED if there
   // are too many requests; FAILED_PRECONDITION if the rank has joined.
@@ -121,8 +121,7 @@ class PendingTensors {
   void Remember(const proto::Decision& decision,
                 const std::vector<PendingTensorPtr>& tensors);
 
-  const int rank_;
-  const int num_ranks_;
+  const RankPlace place_;
   absl::flat_hash_set<std::string> names_;  // Names in use.
   size_t name_bytes_ = 0;
   bool has_joined_ = false;

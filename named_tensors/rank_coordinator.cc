@@ -18,13 +18,17 @@ std::shared_ptr<RankCoordinator> RankCoordinator::Create(Options options) {
 
 RankCoordinator::RankCoordinator(Options options)
     : options_(std::move(options)),
+      members_(options_.tasks, options_.cluster.num_tasks()),
+      place_({.rank = members_.RankOf(task()).value(),
+              .num_ranks = members_.size(),
+              .task = task()}),
       in_order_(options_.device->has_host_memory()
                     ? nullptr
                     : std::make_shared<RunsInOrder>()),
-      pending_(rank(), options_.cluster.num_tasks()) {}
+      pending_(place_) {}
 
 RankCoordinator::~RankCoordinator() {
-  Retire(absl::CancelledError(absl::StrCat(options_.cluster.Label(rank()),
+  Retire(absl::CancelledError(absl::StrCat(options_.cluster.Label(task()),
                                            ": the coordinator was destroyed")));
   std::vector<StatusCallback> dones;
   {
@@ -41,11 +45,11 @@ RankCoordinator::~RankCoordinator() {
 // of callbacks do not deepen the stack.
 void RankCoordinator::Call(proto::ControlRequest request, ControlDone done) {
   if (options_.server == nullptr) {
-    return options_.channel->Call(/*task=*/0, std::move(request),
+    return options_.channel->Call(members_.deciding_task(), std::move(request),
                                   {.cancellation = calls_}, std::move(done));
   }
   options_.environment.queue->Schedule(
-      [server = options_.server, caller = ControlCaller{rank()},
+      [server = options_.server, caller = ControlCaller{task()},
        request = std::move(request), done = std::move(done)]() mutable {
         server->Handle(caller, request, /*withdrawn=*/nullptr, std::move(done));
       });
@@ -81,8 +85,7 @@ void RankCoordinator::Submit(CollectiveType type, NamedTensor tensor,
                       .root = HasRoot(type) ? tensor.root : 0};
   pending->tensor = std::move(tensor);
   pending->done = std::move(done);
-  absl::Status status = PrepareTensor(*pending, *options_.device, rank(),
-                                      options_.cluster.num_tasks());
+  absl::Status status = PrepareTensor(*pending, *options_.device, place_);
   if (status.ok()) status = Enter(pending);
   if (!status.ok()) return pending->End(std::move(status));
   SayWhetherWaits();
@@ -114,7 +117,7 @@ absl::Status RankCoordinator::CheckIsOpen() {
   if (!end_.ok()) return end_;
   if (!is_shutting_down_) return absl::OkStatus();
   return absl::CancelledError(
-      absl::StrCat(options_.cluster.Label(rank()),
+      absl::StrCat(options_.cluster.Label(task()),
                    " has shut the coordinator of named tensors down"));
 }
 
@@ -136,7 +139,7 @@ void RankCoordinator::Begin() {
     MutexLock lock(&mu_);
     if (has_begun_) return;
   }
-  const uint64_t requested_process = PresentProcess(/*task=*/0);
+  const uint64_t requested_process = PresentProcess(members_.deciding_task());
   {
     MutexLock lock(&mu_);
     if (std::exchange(has_begun_, true)) return;
@@ -151,6 +154,14 @@ void RankCoordinator::Begin() {
   if (options_.begun != nullptr) options_.begun();
 }
 
+template <typename Message>
+void RankCoordinator::SetCoordinator(bool gives_ranks, Message& message) const {
+  message.set_coordinator(options_.key);
+  if (options_.key == 0 || !gives_ranks) return;
+  const std::vector<int>& tasks = members_.tasks();
+  message.mutable_ranks()->Add(tasks.begin(), tasks.end());
+}
+
 void RankCoordinator::SendNext() {
   proto::ControlRequest request;
   {
@@ -158,6 +169,8 @@ void RankCoordinator::SendNext() {
     if (is_sending_ || !pending_.has_message() || !end_.ok()) return;
     is_sending_ = true;
     *request.mutable_submit_tensors() = pending_.TakeMessage();
+    SetCoordinator(request.submit_tensors().number() == 1,
+                   *request.mutable_submit_tensors());
   }
   Call(std::move(request),
        IfAlive(weak_from_this(),
@@ -179,6 +192,8 @@ void RankCoordinator::AwaitDecisions() {
     MutexLock lock(&mu_);
     request.mutable_await_decisions()->set_after(last_decision_);
   }
+  proto::AwaitDecisions& message = *request.mutable_await_decisions();
+  SetCoordinator(message.after() == 0, message);
   Call(std::move(request),
        IfAlive(weak_from_this(), &RankCoordinator::OnDecisions));
 }
@@ -212,7 +227,7 @@ absl::Status RankCoordinator::Follow(const proto::Decision& decision) {
   ASSIGN_OR_RETURN(auto tensors, TakeDecided(decision));
   SayWhetherWaits();
   if (decision.last_joined() > 0) {
-    OnAllJoined(decision.last_joined() - 1);
+    OnAllJoined(members_.tasks()[decision.last_joined() - 1]);
     OnReported();
     return absl::OkStatus();
   }
@@ -244,8 +259,9 @@ void RankCoordinator::Run(const proto::Decision& decision,
                           std::vector<PendingTensorPtr> tensors) {
   DecisionGroup group{.device = options_.device,
                       .group_key = options_.group_key,
-                      .rank = rank(),
-                      .num_ranks = options_.cluster.num_tasks(),
+                      .rank = place_.rank,
+                      .num_ranks = place_.num_ranks,
+                      .task = place_.task,
                       .cancellation = runs_};
   {
     MutexLock lock(&mu_);
@@ -353,10 +369,11 @@ void RankCoordinator::ReportEnd(const absl::Status& reason, DecidedRuns runs,
   *request.mutable_end_decisions()->mutable_reason() = EncodeError(reason);
   request.mutable_end_decisions()->set_cancels_runs(runs ==
                                                     DecidedRuns::kCancel);
+  SetCoordinator(/*gives_ranks=*/true, *request.mutable_end_decisions());
   if (options_.server != nullptr)
     return Call(std::move(request), std::move(done));
   options_.channel->Call(
-      /*task=*/0, std::move(request),
+      members_.deciding_task(), std::move(request),
       {.deadline = options_.environment.clock->Now() + DefaultTime("end")},
       std::move(done));
 }
@@ -406,8 +423,9 @@ void RankCoordinator::EndAll(absl::Status reason, bool also_unused) {
     reports = end_.ok() && (has_begun_ || also_unused);
   }
   if (options_.server != nullptr) {
-    options_.server->End(reason, DecidedRuns::kCancel,
-                         reports ? std::make_optional(rank()) : std::nullopt);
+    options_.server->End(
+        reason, DecidedRuns::kCancel,
+        reports ? std::make_optional(place_.rank) : std::nullopt);
   } else if (reports) {
     ReportEnd(reason, DecidedRuns::kCancel, [](const ControlAnswer&) {});
   }
@@ -425,11 +443,11 @@ void RankCoordinator::GiveUpRuns(const absl::Status& reason) {
   if (executor == nullptr) return;  // Nothing was decided.
   const absl::Time deadline =
       options_.environment.clock->Now() + DefaultTime("end");
-  for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
-    if (task == rank()) continue;
+  for (const int member : members_.tasks()) {
+    if (member == task()) continue;
     proto::ControlRequest request;
     request.mutable_cleanup_step()->set_step(executor->step_id());
-    options_.channel->Call(task, std::move(request), {.deadline = deadline},
+    options_.channel->Call(member, std::move(request), {.deadline = deadline},
                            [](const ControlAnswer&) {});
   }
   executor->StartAbort(reason);
@@ -453,6 +471,7 @@ bool RankCoordinator::IsReplaced(const ControlCaller& process) {
 
 void RankCoordinator::OnTaskLost(const ControlCaller& process,
                                  const absl::Status& reason) {
+  if (!members_.RankOf(process.task).has_value()) return;
   if (IsReplaced(process)) return;
   if (options_.server != nullptr) {
     if (options_.server->is_in_use()) {
@@ -462,22 +481,20 @@ void RankCoordinator::OnTaskLost(const ControlCaller& process,
   }
   {
     MutexLock lock(&mu_);
-    if (process.task != 0 || !has_begun_) return;
+    if (process.task != members_.deciding_task() || !has_begun_) return;
   }
   EndHere(reason, DecidedRuns::kCancel);
 }
 
 std::vector<int> RankCoordinator::WaitsFor() {
-  if (options_.server == nullptr) {
-    MutexLock lock(&mu_);
-    return has_begun_ && end_.ok() ? std::vector<int>{0} : std::vector<int>();
+  const std::vector<int>& tasks = members_.tasks();
+  if (options_.server != nullptr) {
+    if (!options_.server->is_in_use()) return {};
+    return {tasks.begin() + 1, tasks.end()};
   }
-  std::vector<int> tasks;
-  if (!options_.server->is_in_use()) return tasks;
-  for (int task = 1; task < options_.cluster.num_tasks(); ++task) {
-    tasks.push_back(task);
-  }
-  return tasks;
+  MutexLock lock(&mu_);
+  if (!has_begun_ || !end_.ok()) return {};
+  return {members_.deciding_task()};
 }
 
 }  // namespace tutti

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "framework/base/mutex.h"
 #include "framework/control/control_channel.h"
+#include "named_tensors/coordinator_ranks.h"
 #include "named_tensors/coordinator_server.h"
 #include "named_tensors/decision_run.h"
 #include "named_tensors/pending_tensors.h"
@@ -32,6 +33,8 @@ class RankCoordinator : public Coordinator,
  public:
   struct Options {
     ClusterSpec cluster;
+    std::vector<int> tasks;  // As in CoordinatorRanks; this task has a rank.
+    int64_t key = 0;         // Key of the coordinator in CoordinatorTable.
     Environment environment;
     std::shared_ptr<Device> device;  // Shares ownership of its manager.
     std::shared_ptr<ControlChannel> channel;
@@ -88,8 +91,10 @@ class RankCoordinator : public Coordinator,
  private:
   explicit RankCoordinator(Options options);
 
-  int rank() const { return options_.cluster.this_task; }
+  int task() const { return options_.cluster.this_task; }
   uint64_t PresentProcess(int task) const;
+  template <typename Message>
+  void SetCoordinator(bool gives_ranks, Message& message) const;
   void Call(proto::ControlRequest request, ControlDone done);
 
   void Submit(CollectiveType type, NamedTensor tensor, StatusCallback done);
@@ -122,7 +127,8 @@ class RankCoordinator : public Coordinator,
   //    rank zero without waiting for it;
   //  - End() and Retire(), by EndAll(): like Fail(), and also ends runs that an
   //    earlier end let finish;
-  //  - the loss of task 0. Rank zero's server learns of every loss and answers
+  //  - the loss of rank zero's task. Rank zero's server learns of every loss
+  //  and answers
   //    all ranks.
   void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void EndAll(absl::Status reason, bool also_unused) ABSL_LOCKS_EXCLUDED(mu_);
@@ -133,13 +139,16 @@ class RankCoordinator : public Coordinator,
   void AnswerShutdowns() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
+  const CoordinatorRanks members_;
+  const RankPlace place_;
   const std::shared_ptr<Cancellation> calls_ = std::make_shared<Cancellation>();
   const std::shared_ptr<Cancellation> runs_ = std::make_shared<Cancellation>();
   const std::shared_ptr<RunsInOrder> in_order_;  // Null: runs need no order.
 
   Mutex mu_;
   bool has_begun_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t requested_process_ ABSL_GUARDED_BY(mu_) = 0;  // Process of task 0.
+  uint64_t requested_process_ ABSL_GUARDED_BY(mu_) =
+      0;  // Process of rank zero.
   std::shared_ptr<CollectiveExecutor> executor_ ABSL_GUARDED_BY(mu_);
   bool is_shutting_down_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status end_ ABSL_GUARDED_BY(mu_);

@@ -20,12 +20,12 @@ namespace tutti {
 namespace {
 
 // Checks that the tensors that the rank needs are there.
-absl::Status CheckIsThere(const PendingTensor& pending, int rank) {
+absl::Status CheckIsThere(const PendingTensor& pending, int task) {
   const auto& [request, tensor, done] = pending;
   const bool has_output = tensor.output != nullptr;
   const bool has_shape =
       tensor.input.is_set() || (has_output && tensor.output->is_set() &&
-                                !HasInput(request.type, rank, request.root));
+                                !HasInput(request.type, task, request.root));
   if (has_output && has_shape) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("tensor ", Quoted(request.name), ": there is no ",
@@ -49,15 +49,16 @@ void Describe(PendingTensor& pending) {
 
 // Tensor in the shape of the output, in the memory that input and output may
 // share.
-absl::StatusOr<Tensor> SharedPlace(const PendingTensor& pending, int rank,
-                                   int num_ranks) {
+absl::StatusOr<Tensor> SharedPlace(const PendingTensor& pending,
+                                   const RankPlace& place) {
   const auto& [request, tensor, done] = pending;
   if (!tensor.input.is_set()) return *tensor.output;
   if (!OutputIsOwnBlock(request.type)) return tensor.input;
-  const auto rows = BalancedRows(request.shape.dim(0), num_ranks);
+  const auto rows = BalancedRows(request.shape.dim(0), place.num_ranks);
   const int64_t begin =
-      std::accumulate(rows.begin(), rows.begin() + rank, int64_t{0});
-  return tensor.input.Slice(begin, begin + rows[static_cast<size_t>(rank)]);
+      std::accumulate(rows.begin(), rows.begin() + place.rank, int64_t{0});
+  return tensor.input.Slice(begin,
+                            begin + rows[static_cast<size_t>(place.rank)]);
 }
 
 absl::Status CheckOutput(const PendingTensor& pending, const Tensor& place) {
@@ -79,9 +80,9 @@ absl::Status CheckOutput(const PendingTensor& pending, const Tensor& place) {
 
 }  // namespace
 
-absl::Status PrepareTensor(PendingTensor& pending, Device& device, int rank,
-                           int num_ranks) {
-  RETURN_IF_ERROR(CheckIsThere(pending, rank));
+absl::Status PrepareTensor(PendingTensor& pending, Device& device,
+                           const RankPlace& place) {
+  RETURN_IF_ERROR(CheckIsThere(pending, place.task));
   Describe(pending);
   const TensorRequest& request = pending.request;
   NamedTensor& tensor = pending.tensor;
@@ -92,28 +93,28 @@ absl::Status PrepareTensor(PendingTensor& pending, Device& device, int rank,
   const bool has_no_rows =  // Rank zero tells all ranks.
       HasRankBlocks(request.type) && request.shape.num_dims() == 0;
   if (IsSizedByAll(request.type) || has_no_rows) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Tensor place, SharedPlace(pending, rank, num_ranks));
-  if (tensor.output->is_set()) return CheckOutput(pending, place);
+  ASSIGN_OR_RETURN(const Tensor shared, SharedPlace(pending, place));
+  if (tensor.output->is_set()) return CheckOutput(pending, shared);
   ASSIGN_OR_RETURN(*tensor.output,
-                   device.Allocate(request.dtype, place.shape()));
+                   device.Allocate(request.dtype, shared.shape()));
   return absl::OkStatus();
 }
 
 absl::StatusOr<PendingTensorPtr> MakeStandIn(
-    const proto::TensorRequest& message, int rank) {
+    const proto::TensorRequest& message, int task) {
   const auto pending = std::make_shared<PendingTensor>();
   ASSIGN_OR_RETURN(pending->request,
                    DecodeTensorRequest("of the others", message));
   TensorRequest& request = pending->request;
   const CollectiveType type = request.type;
   const bool is_needed =
-      HasRoot(type) ? request.root == rank
+      HasRoot(type) ? request.root == task
                     : HasRankBlocks(type) && (!InputIsOwnBlock(type) ||
                                               request.shape.num_dims() == 0 ||
                                               request.shape.dim(0) > 0);
   if (is_needed) {
     return absl::InvalidArgumentError(
-        absl::StrCat("decision.stand_in needs rank ", rank, ", which joined"));
+        absl::StrCat("decision.stand_in needs rank ", task, ", which joined"));
   }
   if (Reduces(type)) {
     ASSIGN_OR_RETURN(const BuiltInOps ops, BuiltInOpsOf(request));

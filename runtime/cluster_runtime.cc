@@ -16,6 +16,7 @@
 #include "framework/collective/group_directory.h"
 #include "framework/control/control_channel.h"
 #include "named_tensors/coordinator_server.h"
+#include "named_tensors/coordinator_table.h"
 #include "named_tensors/rank_coordinator.h"
 #include "remote/collective_remote_access.h"
 #include "remote/transport.h"
@@ -29,7 +30,8 @@
 namespace tutti {
 namespace {
 
-// Step and group in which named tensors run.
+// Step and group in which the named tensors of all tasks run. Those of another
+// coordinator are smaller by its key.
 constexpr int64_t kCoordinatorStep = std::numeric_limits<int64_t>::max();
 constexpr GroupKey kCoordinatorGroup = std::numeric_limits<GroupKey>::max();
 
@@ -49,6 +51,10 @@ absl::Status CheckSettings(const CoordinatorSettings& settings) {
   }
   return absl::OkStatus();
 }
+
+// Divisor of the bounds that the coordinator of all tasks has, for others: some
+// dozens of them fit beside it.
+constexpr int kShare = 16;
 
 absl::Status CheckOptions(const ClusterRuntime::Options& options) {
   RETURN_IF_ERROR(Validate(options.environment));
@@ -165,7 +171,7 @@ class ClusterRuntime::Impl {
     const absl::Status reason = absl::CancelledError(
         absl::StrCat(options_.cluster.Label(options_.cluster.this_task),
                      ": the runtime was destroyed"));
-    if (coordinator_ != nullptr) coordinator_->Retire(reason);
+    coordinators_->End(reason);
     if (manager_ != nullptr) manager_->EndAll(reason);
     if (control_ != nullptr) control_->End(reason);
     if (transport_ != nullptr) transport_->Shutdown();
@@ -187,9 +193,11 @@ class ClusterRuntime::Impl {
          .transport = transport_,
          .max_waiting_requests = options_.max_waiting_requests,
          .max_offered_bytes = options_.max_offered_bytes});
-    MakeCoordinator();
+    // Before MakeControl(): the parts are linked later, but before any call.
+    ASSIGN_OR_RETURN(coordinator_, CreateCoordinator(/*key=*/0, /*tasks=*/{}));
     control_ = MakeControl(incarnation);
     parts_for_names_->control = control_;
+    parts_for_names_->coordinators = coordinators_;
     RETURN_IF_ERROR(MakeManager());
     return transport_->Start(control_.get(), access_.get());
   }
@@ -225,44 +233,57 @@ class ClusterRuntime::Impl {
   ClusterControl& control() { return *control_; }
   Coordinator& coordinator() { return *coordinator_; }
 
- private:
-  // Parts called when the first tensor is named.
-  struct PartsForNames {
-    std::weak_ptr<ClusterControl> control;
-    std::weak_ptr<RankCoordinator> coordinator;
-  };
-
-  // Runs before MakeControl(): the parts are linked later, but before the first
-  // call.
-  void MakeCoordinator() {
-    const auto begun = [parts = parts_for_names_] { OnNamesBegun(*parts); };
-    if (options_.cluster.this_task == 0) {
-      coordinator_server_ = CoordinatorServer::Create(
-          {.cluster = options_.cluster,
-           .clock = options_.environment.clock,
-           .settings = options_.coordinator,
-           .max_entries = options_.max_entries,
-           .begun = begun,
-           .give_up = [parts = parts_for_names_](const absl::Status& reason) {
-             const auto coordinator = parts->coordinator.lock();
-             if (coordinator != nullptr) coordinator->GiveUpRuns(reason);
-           }});
-    }
-    coordinator_ = RankCoordinator::Create(
+  absl::StatusOr<std::shared_ptr<RankCoordinator>> CreateCoordinator(
+      int64_t key, const std::vector<int>& tasks) {
+    ASSIGN_OR_RETURN(auto server, coordinators_->Create(key, tasks));
+    auto coordinator = RankCoordinator::Create(
         {.cluster = options_.cluster,
+         .tasks = tasks,
+         .key = key,
          .environment = options_.environment,
          .device = std::shared_ptr<Device>(devices_, devices_->devices()[0]),
          .channel = ControlOf(transport_),
-         .server = coordinator_server_,
-         .executor =
-             [this] { return manager_->FindOrCreate(kCoordinatorStep); },
-         .group_key = kCoordinatorGroup,
+         .server = std::move(server),
+         .executor = [this,
+                      step = kCoordinatorStep -
+                             key] { return manager_->FindOrCreate(step); },
+         .group_key = kCoordinatorGroup - key,
          .present_process =
              [parts = parts_for_names_](int task) {
                return PresentProcess(*parts, task);
              },
-         .begun = begun});
-    parts_for_names_->coordinator = coordinator_;
+         .begun = [parts = parts_for_names_] { OnNamesBegun(*parts); }});
+    coordinators_->Set(key, coordinator);
+    OnNamesBegun(*parts_for_names_);  // Other ranks may have begun before.
+    return coordinator;
+  }
+
+ private:
+  // Parts called when the first tensor is named.
+  struct PartsForNames {
+    std::weak_ptr<ClusterControl> control;
+    std::weak_ptr<CoordinatorTable> coordinators;
+  };
+
+  std::shared_ptr<CoordinatorServer> MakeServer(int64_t key,
+                                                const std::vector<int>& tasks) {
+    return CoordinatorServer::Create(
+        {.cluster = options_.cluster,
+         .tasks = tasks,
+         .clock = options_.environment.clock,
+         .settings = options_.coordinator,
+         .max_entries = options_.max_entries / (key == 0 ? 1 : kShare),
+         .max_unsettled =
+             CoordinatorServer::kMaxUnsettled / (key == 0 ? 1 : kShare),
+         .begun = [parts = parts_for_names_] { OnNamesBegun(*parts); },
+         .give_up =
+             [parts = parts_for_names_, key](const absl::Status& reason) {
+               const auto coordinators = parts->coordinators.lock();
+               if (coordinators == nullptr) return;
+               for (const auto& coordinator : coordinators->Living(key)) {
+                 coordinator->GiveUpRuns(reason);
+               }
+             }});
   }
 
   static uint64_t PresentProcess(const PartsForNames& parts, int task) {
@@ -275,14 +296,24 @@ class ClusterRuntime::Impl {
 
   static void OnNamesBegun(const PartsForNames& parts) {
     const auto control = parts.control.lock();
-    const auto coordinator = parts.coordinator.lock();
-    if (control == nullptr || coordinator == nullptr) return;
+    const auto coordinators = parts.coordinators.lock();
+    if (control == nullptr || coordinators == nullptr) return;
     control->health().Update();
-    for (int task : coordinator->WaitsFor()) {
-      // The health watch does not report a task that was lost earlier.
-      const absl::Status loss = control->health().LossOf({.task = task});
-      if (!loss.ok()) coordinator->OnTaskLost({.task = task}, loss);
+    for (const auto& coordinator : coordinators->Living()) {
+      for (const int task : coordinator->WaitsFor()) {
+        // The health watch does not report a task that was lost earlier.
+        const absl::Status loss = control->health().LossOf({.task = task});
+        if (!loss.ok()) coordinator->OnTaskLost({.task = task}, loss);
+      }
     }
+  }
+
+  static std::vector<int> WaitsFor(CoordinatorTable& coordinators) {
+    std::vector<int> tasks;
+    for (const auto& coordinator : coordinators.Living()) {
+      for (const int task : coordinator->WaitsFor()) tasks.push_back(task);
+    }
+    return tasks;
   }
 
   std::shared_ptr<ClusterControl> MakeControl(uint64_t incarnation) {
@@ -303,18 +334,20 @@ class ClusterRuntime::Impl {
                return access->CancelFromPeer(caller, execution, reason);
              },
          .cleanup_step = [this](int64_t step_id) { EndStep(step_id); },
-         .named_tensors = coordinator_server_,
+         .named_tensors = coordinators_,
          .also_watched =
-             [coordinator = std::weak_ptr<RankCoordinator>(coordinator_)] {
-               const auto alive = coordinator.lock();
-               return alive == nullptr ? std::vector<int>() : alive->WaitsFor();
+             [coordinators = std::weak_ptr<CoordinatorTable>(coordinators_)] {
+               const auto alive = coordinators.lock();
+               return alive == nullptr ? std::vector<int>() : WaitsFor(*alive);
              },
          .task_lost =
              [transport = std::weak_ptr<Transport>(transport_),
-              coordinator = std::weak_ptr<RankCoordinator>(coordinator_)](
+              coordinators = std::weak_ptr<CoordinatorTable>(coordinators_)](
                  const ControlCaller& process, const absl::Status& reason) {
-               if (const auto named = coordinator.lock()) {
-                 named->OnTaskLost(process, reason);
+               if (const auto named = coordinators.lock()) {
+                 for (const auto& coordinator : named->Living()) {
+                   coordinator->OnTaskLost(process, reason);
+                 }
                }
                const auto alive = transport.lock();
                if (alive != nullptr) alive->Drop(process, reason);
@@ -363,7 +396,11 @@ class ClusterRuntime::Impl {
   std::shared_ptr<CollectiveRemoteAccess> access_;
   const std::shared_ptr<PartsForNames> parts_for_names_ =
       std::make_shared<PartsForNames>();
-  std::shared_ptr<CoordinatorServer> coordinator_server_;
+  const std::shared_ptr<CoordinatorTable> coordinators_ =
+      std::make_shared<CoordinatorTable>(
+          options_.cluster, [this](int64_t key, const std::vector<int>& tasks) {
+            return MakeServer(key, tasks);
+          });
   std::shared_ptr<RankCoordinator> coordinator_;
   std::shared_ptr<ClusterControl> control_;
   std::unique_ptr<CollectiveExecutorMgr> manager_;
@@ -405,6 +442,11 @@ const std::vector<Device*>& ClusterRuntime::devices() const {
 CollectiveExecutorMgr& ClusterRuntime::manager() { return impl_->manager(); }
 
 Coordinator& ClusterRuntime::coordinator() { return impl_->coordinator(); }
+
+absl::StatusOr<std::shared_ptr<Coordinator>> ClusterRuntime::CreateCoordinator(
+    int64_t key, const std::vector<int>& tasks) {
+  return impl_->CreateCoordinator(key, tasks);
+}
 
 void ClusterRuntime::CleanupStep(int64_t step_id, StatusCallback done) {
   impl_->CleanupStep(step_id, std::move(done));

@@ -132,7 +132,8 @@ class ClusterRuntime {
     // The leading task's rules decide.
     std::shared_ptr<const SelectionRules> rules;
 
-    // Settings of named tensors. Those given at task 0 apply.
+    // Settings of named tensors. Those given at a coordinator's rank zero
+    // apply.
     CoordinatorSettings coordinator;
 
     // See ParamResolverDistributed::Options. Equal in all tasks.
@@ -173,9 +174,27 @@ class ClusterRuntime {
   const std::vector<Device*>& devices() const;
   CollectiveExecutorMgr& manager();
 
-  // Collectives by names of tensors, among the first devices of all tasks. Uses
-  // a step and a group reserved for it, with the largest possible numbers.
+  // Collectives by names of tensors, among the first devices of all tasks.
+  //
+  // Each coordinator uses a step and a group of its own. The largest
+  // kMaxCoordinatorKey + 1 numbers of steps and groups are reserved for them.
   Coordinator& coordinator();
+
+  // Creates a coordinator among the first devices of some tasks, by rank; the
+  // first decides. All these tasks call this, in any order and at any time,
+  // with the same key, 1 to kMaxCoordinatorKey, and the same tasks. Names are
+  // the coordinator's own. Coordinators may overlap and run at the same time.
+  // Create few, and keep them: some of their state lasts as long as the
+  // runtime. A task may request of at most 16 coordinators that the deciding
+  // task has not created.
+  //
+  // Errors: INVALID_ARGUMENT for an invalid key, and for tasks that the cluster
+  // lacks, that are listed twice, or without this one; ALREADY_EXISTS if this
+  // process has used the key. If tasks give different tasks, this call, or
+  // requests, end with FAILED_PRECONDITION; but tasks that give another first
+  // one wait for each other.
+  absl::StatusOr<std::shared_ptr<Coordinator>> CreateCoordinator(
+      int64_t key, const std::vector<int>& tasks);
 
   // Ends a step on all tasks, for ever: its calls, also later ones, end with
   // CANCELLED or ABORTED. Each task frees the step's state when the message

@@ -21,6 +21,9 @@
 
 namespace tutti {
 
+// Maximum key in ClusterRuntime::CreateCoordinator().
+inline constexpr int64_t kMaxCoordinatorKey = 65536;
+
 // Maximum length of a name, which has at least one byte. Any bytes, also NUL.
 inline constexpr size_t kMaxTensorNameBytes = size_t{64} << 10;
 
@@ -91,8 +94,9 @@ using JoinCallback = absl::AnyInvocable<void(absl::StatusOr<int>) &&>;
 // Collectives by names of tensors, for programs whose ranks reach them in
 // different orders. Each rank sends a request when its tensor is ready. Rank
 // zero decides when all ranks have requested a tensor. All ranks run the
-// decisions in one order. The ranks are the tasks of the cluster, each with one
-// device.
+// decisions in one order. The ranks are the tasks of the cluster, or some of
+// them, each with one device. All numbers of ranks, such as a root, are those
+// of the tasks. "Rank order" is the order in which the tasks were given.
 //
 // Thread-safe. `done` runs exactly once, like that of ExecuteAsync. For a
 // request that does not run, it runs inside the call or on a thread of the
@@ -104,8 +108,9 @@ using JoinCallback = absl::AnyInvocable<void(absl::StatusOr<int>) &&>;
 // concurrent runs have no order. If runs are cancelled, a waiting one then ends
 // with the reason once the run before it has ended.
 //
-// An error of one tensor does not affect other tensors. The loss of a task ends
-// everything.
+// An error of one tensor does not affect other tensors. The loss of a rank's
+// task ends the coordinator. Other coordinators, also those created later
+// without the task or with the process that took its place, go on.
 class Coordinator {
  public:
   virtual ~Coordinator() = default;

@@ -837,10 +837,17 @@ std::vector<proto::ControlRequest> AllRequests(const DeviceAttributes& device) {
   tensor.add_send_rows(1);
   submit.set_slots("\x05");
   submit.set_joins(true);
-  all.emplace_back().mutable_await_decisions()->set_after(1);
+  submit.set_coordinator(1);
+  submit.add_ranks(0);
+  proto::AwaitDecisions& await = *all.emplace_back().mutable_await_decisions();
+  await.set_after(1);
+  await.set_coordinator(1);
+  await.add_ranks(0);
   proto::EndDecisions& end = *all.emplace_back().mutable_end_decisions();
   *end.mutable_reason() = SomeError();
   end.set_cancels_runs(true);
+  end.set_coordinator(1);
+  end.add_ranks(0);
   return all;
 }
 

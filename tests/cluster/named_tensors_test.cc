@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,7 @@ namespace named_tensors_test {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // Collectives on named tensors among the tasks of a cluster. The seed
 // determines the order of messages.
@@ -1247,6 +1250,280 @@ TEST_P(NamedTensorsTest, OneRankNeedsNobody) {
   environment_.RunAll();
   EXPECT_THAT(sum->status, IsOk());
   EXPECT_THAT(rows->Values(), ElementsAre(1, 1, 1));
+}
+
+// --- Several coordinators ----------------------------------------------------
+
+// Several coordinators of four tasks. The first task of each creates its one
+// last.
+class CoordinatorsTest : public NamedTensorsTest {
+ protected:
+  static constexpr int kNumTasks = 4;
+
+  using Ranks = std::vector<int>;
+  using Coordinators = std::map<int, std::shared_ptr<Coordinator>>;  // By task.
+
+  Coordinators Create(int64_t key, const Ranks& tasks) {
+    Coordinators made;
+    for (auto task = tasks.rbegin(); task != tasks.rend(); ++task) {
+      auto one = job_->runtime(*task).CreateCoordinator(key, tasks);
+      EXPECT_THAT(one, IsOk());
+      if (one.ok()) made[*task] = *std::move(one);
+    }
+    return made;
+  }
+
+  absl::Status CreationAt1(int64_t key, const Ranks& tasks) {
+    return job_->runtime(1).CreateCoordinator(key, tasks).status();
+  }
+
+  NamedCallPtr SumAt(Coordinator& coordinator, int task,
+                     const std::string& name) {
+    return calls_.emplace_back(CallAllReduce(coordinator, name, Ones(task)));
+  }
+
+  void ExpectMeet(const Coordinators& coordinators, int64_t size = 3) {
+    std::vector<NamedCallPtr> calls;
+    float sum = 0;
+    for (const auto& [task, coordinator] : coordinators) {
+      calls.push_back(calls_.emplace_back(
+          CallAllReduce(*coordinator, "x", Ones(task, size))));
+      sum += static_cast<float>(task + 1);
+    }
+    environment_.RunAll();
+    ExpectEnds(calls, IsOk());
+    for (const auto& call : calls) EXPECT_THAT(call->Values(), Each(sum));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Seeds, CoordinatorsTest,
+                         testing::Values(Case{1}, Case{2}, Case{3},
+                                         Case{1, true}));
+
+// All use the same names at the same time.
+TEST_P(CoordinatorsTest, OverlapAndKnowTheirRanksByTask) {
+  Begin({}, kNumTasks);
+  const std::vector<Ranks> groups = {{3, 1},       {1, 2, 3},    {2},
+                                     {0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3}};
+  std::vector<Coordinators> made;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    made.push_back(Create(static_cast<int64_t>(i) + 1, groups[i]));
+    environment_.RunSome(5);
+  }
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::vector<NamedCallPtr>> sums(groups.size());
+    auto rows = sums, roots = sums, scattered = sums, exchanged = sums;
+    for (int task = 0; task < kNumTasks; ++task) {
+      for (size_t i = 0; i < groups.size(); ++i) {
+        if (!made[i].contains(task)) continue;
+        Coordinator& at = *made[i][task];
+        const int64_t size = std::ssize(groups[i]);
+        const auto call = [&](NamedMethod method, NamedTensor tensor) {
+          return calls_.emplace_back(CallNamed(at, method, std::move(tensor)));
+        };
+        sums[i].push_back(SumAt(at, task, "x"));
+        rows[i].push_back(call(&Coordinator::AllGather,
+                               {.name = "y", .input = Ones(task, 1)}));
+        roots[i].push_back(call(
+            &Coordinator::Broadcast,
+            {.name = "z", .input = Ones(task, 7), .root = groups[i].back()}));
+        scattered[i].push_back(call(&Coordinator::ReduceScatter,
+                                    {.name = "s", .input = Ones(task, size)}));
+        exchanged[i].push_back(call(&Coordinator::AllToAll,
+                                    {.name = "e", .input = Ones(task, size)}));
+      }
+      environment_.RunSome(round * 10);
+    }
+    environment_.RunAll();
+    for (size_t i = 0; i < groups.size(); ++i) {
+      SCOPED_TRACE(i);
+      std::vector<float> values;
+      float sum = 0;
+      for (const int task : groups[i]) {
+        values.push_back(static_cast<float>(task + 1));
+        sum += values.back();
+      }
+      for (const auto& calls :
+           {sums[i], rows[i], roots[i], scattered[i], exchanged[i]}) {
+        ExpectEnds(calls, IsOk());
+      }
+      for (const auto& call : sums[i]) EXPECT_THAT(call->Values(), Each(sum));
+      for (const auto& call : rows[i]) EXPECT_EQ(call->Values(), values);
+      for (const auto& call : roots[i]) {
+        EXPECT_THAT(call->Values(), Each(values.back()));
+      }
+      for (const auto& call : scattered[i]) {
+        EXPECT_THAT(call->Values(), ElementsAre(sum));
+      }
+      for (const auto& call : exchanged[i]) EXPECT_EQ(call->Values(), values);
+    }
+  }
+  ExpectMeet({{0, std::shared_ptr<Coordinator>(&at(0), [](auto*) {})},
+              {1, std::shared_ptr<Coordinator>(&at(1), [](auto*) {})},
+              {2, std::shared_ptr<Coordinator>(&at(2), [](auto*) {})},
+              {3, std::shared_ptr<Coordinator>(&at(3), [](auto*) {})}});
+}
+
+TEST_P(CoordinatorsTest, NameTasksInWhatTheySay) {
+  std::vector<StalledTensor> reports;
+  Begin({.stalled = [&](const auto& tensor) { reports.push_back(tensor); }},
+        kNumTasks);
+  auto made = Create(7, {3, 1, 2});
+  const auto expect_on_all = [&](NamedMethod method, const auto& tensor_of,
+                                 const std::string& text) {
+    std::vector<NamedCallPtr> calls;
+    for (const auto& [task, at] : made) {
+      calls.push_back(
+          calls_.emplace_back(CallNamed(*at, method, tensor_of(task))));
+    }
+    environment_.RunAll();
+    ExpectEnds(calls, IsFailedPrecondition(text));
+  };
+  expect_on_all(
+      &Coordinator::AllReduce,
+      [](int task) {
+        return NamedTensor{.name = "x", .input = Ones(0, 5 + task % 2)};
+      },
+      "ranks [3, 1] / [2]");
+  expect_on_all(
+      &Coordinator::Broadcast,
+      [](int) { return NamedTensor{.name = "x", .input = Ones(0)}; },
+      "root rank 0 of 3 ranks: ranks [3, 1, 2]");
+  Joins joins(kNumTasks);
+  joins.Join(*made[1], 1);
+  EXPECT_THAT(SumAt(*made[1], 1, "x")->status,
+              IsFailedPrecondition("rank 1 has joined"));
+  environment_.RunAll();
+  std::vector<NamedCallPtr> calls;
+  for (const int task : {2, 3}) {
+    calls.push_back(calls_.emplace_back(
+        CallNamed(*made[task], &Coordinator::Broadcast,
+                  {.name = "x", .input = Ones(0), .root = 1})));
+  }
+  environment_.RunAll();
+  ExpectEnds(calls, IsFailedPrecondition("joined: ranks [1]"));
+  SumAt(*made[2], 2, "slow");
+  EXPECT_THAT(SumAt(*made[2], 2, "slow")->status, IsAlreadyExists("rank 2"));
+  environment_.RunAll();
+  environment_.Advance(absl::Seconds(61));
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_THAT(reports[0].present, ElementsAre(2));
+  EXPECT_THAT(reports[0].missing, ElementsAre(3));
+  SumAt(*made[3], 3, "slow");
+  for (const int task : {3, 2}) {
+    environment_.RunAll();
+    joins.Join(*made[task], task);
+  }
+  environment_.RunAll();
+  EXPECT_EQ(joins.num_ended(), 3);
+  EXPECT_EQ(*joins.result(1), 2);
+  NamedCall down;
+  made[1]->Shutdown(down.Set());
+  environment_.RunAll();
+  EXPECT_THAT(SumAt(*made[3], 3, "x")->status, IsCancelled("task 1"));
+}
+
+TEST_P(CoordinatorsTest, RefuseRanksThatCannotBeOrDiffer) {
+  Begin({}, kNumTasks);
+  for (const auto& [key, tasks, text] :
+       std::vector<std::tuple<int64_t, Ranks, std::string>>{
+           {0, {0, 1}, "the key of a coordinator is 0"},
+           {-1, {0, 1}, "is -1"},
+           {65537, {0, 1}, "is 65537; wanted 1 to 65536"},
+           {1, {}, "task 1 (host1:1) is none of its ranks []"},
+           {1, {0, 2}, "task 1 (host1:1) is none of its ranks [0, 2]"},
+           {1, {1, 1}, "task 1 is listed twice"},
+           {1, {1, 4}, "task 4 is listed twice, or none of the 4 tasks"},
+           {1, {-1, 1}, "task -1"}}) {
+    EXPECT_THAT(CreationAt1(key, tasks), IsInvalidArgument(text));
+  }
+  auto made = Create(1, {1, 2});
+  EXPECT_THAT(CreationAt1(1, {1, 2}), IsAlreadyExists("key 1"));
+  ExpectMeet(made);
+  made.clear();
+  environment_.RunAll();
+  EXPECT_THAT(CreationAt1(1, {1, 2}), IsAlreadyExists("key 1"));
+
+  for (const auto& [key, others] :
+       {std::pair<int64_t, Ranks>(2, {1, 2, 3}), {3, {1, 3, 2}}}) {
+    const Ranks tasks = key == 2 ? Ranks{1, 2} : Ranks{1, 2, 3};
+    const auto one = *job_->runtime(1).CreateCoordinator(key, tasks);
+    const auto other = *job_->runtime(2).CreateCoordinator(key, others);
+    SumAt(*one, 1, "x");
+    const auto refused = SumAt(*other, 2, "x");
+    environment_.RunAll();
+    EXPECT_THAT(refused->status,
+                IsFailedPrecondition("task 2 (host2:1) gave ranks [1, ",
+                                     "task 1 (host1:1) gave [1, 2"));
+  }
+  const auto early = *job_->runtime(2).CreateCoordinator(4, {1, 2});
+  SumAt(*early, 2, "x");
+  environment_.RunAll();
+  EXPECT_THAT(CreationAt1(4, {1, 2, 3}),
+              IsFailedPrecondition("task 1 (host1:1) gave ranks [1, 2, 3]; "
+                                   "task 2 (host2:1) gave [1, 2]"));
+}
+
+TEST_P(CoordinatorsTest, ARankMayBeSomeAheadOfTheOneThatDecides) {
+  Begin({}, kNumTasks);
+  std::vector<std::shared_ptr<Coordinator>> made;
+  std::vector<NamedCallPtr> calls;
+  for (int64_t key = 1; key <= 17; ++key) {
+    made.push_back(*job_->runtime(2).CreateCoordinator(key, {0, 2}));
+    calls.push_back(SumAt(*made.back(), 2, "x"));
+    environment_.RunAll();
+    EXPECT_EQ(calls.back()->answered(), key == 17);
+  }
+  EXPECT_THAT(calls.back()->status,
+              IsResourceExhausted("task 2 (host2:1) uses 16 coordinators"));
+  made.push_back(*job_->runtime(0).CreateCoordinator(1, {0, 2}));
+  const auto other = SumAt(*made.back(), 0, "x");
+  environment_.RunAll();
+  ExpectEnds({calls[0], other}, IsOk());
+  made.push_back(*job_->runtime(2).CreateCoordinator(18, {0, 2}));
+  const auto later = SumAt(*made.back(), 2, "x");
+  environment_.RunAll();
+  EXPECT_FALSE(later->answered());
+}
+
+// Whoever is lost, first or last of the ranks, before or after it was used.
+TEST_P(CoordinatorsTest, SurvivorsGoOnWithAnother) {
+  for (int lost = 0; lost < kNumTasks; ++lost) {
+    for (const bool is_used : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(lost, " ", is_used));
+      Begin({}, kNumTasks);
+      Ranks others;
+      for (int task = kNumTasks - 1; task >= 0; --task) {
+        if (task != lost) others.push_back(task);
+      }
+      auto all = Create(1, {3, 2, 1, 0});
+      auto living = Create(2, others);
+      if (is_used) {
+        ExpectMeet(all);
+        ExpectMeet(living);
+      }
+      std::vector<NamedCallPtr> calls;
+      for (const int task : others) {
+        calls.push_back(SumAt(*all[task], task, "y"));
+        calls.push_back(Reduce(task, "y"));
+      }
+      environment_.RunAll();
+      job_->network().Cut(lost);
+      job_->Destroy(lost);
+      all.erase(lost);
+      environment_.RunAll();
+      environment_.Advance(absl::Seconds(30));
+      for (const auto& call : calls) {
+        EXPECT_FALSE(call->status.ok());
+        EXPECT_THAT(call->status.message(),
+                    HasSubstr(absl::StrCat("task ", lost)));
+      }
+      ExpectMeet(Create(3, others));
+      if (!is_used) continue;
+      ExpectMeet(living);
+      ExpectMeet(living, 1001);
+    }
+  }
 }
 
 class NamedTensorsConcurrencyTest : public testing::Test {

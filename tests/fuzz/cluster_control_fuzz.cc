@@ -12,6 +12,7 @@
 #include "framework/collective/group_directory.h"
 #include "framework/control/wire_codec.h"
 #include "named_tensors/coordinator_server.h"
+#include "named_tensors/coordinator_table.h"
 #include "resolvers/membership/cluster_control.h"
 #include "resolvers/messages/control_codec.h"
 #include "resolvers/messages/group_codec.h"
@@ -125,11 +126,17 @@ class Task {
     const auto refuse = [](auto&&...) {
       return absl::PermissionDeniedError("not here");
     };
-    named_tensors_ = CoordinatorServer::Create(
-        {.cluster = ClusterOf(this_task),
-         .clock = environment_.get().clock,
-         .settings = {.stall_deadline = absl::Seconds(90),
-                      .stalled = [](const auto&) {}}});
+    named_tensors_ = std::make_shared<CoordinatorTable>(
+        ClusterOf(this_task), [this](int64_t, const std::vector<int>& tasks) {
+          return CoordinatorServer::Create(
+              {.cluster = ClusterOf(this_task_),
+               .tasks = tasks,
+               .clock = environment_.get().clock,
+               .settings = {.stall_deadline = absl::Seconds(90),
+                            .stalled = [](const auto&) {}}});
+        });
+    Promise(named_tensors_->Create(/*key=*/0, /*tasks=*/{}).ok(),
+            "the coordinator of all tasks can be made");
     control_ =
         ClusterControl::Create({.cluster = ClusterOf(this_task),
                                 .environment = environment_.get(),
@@ -265,7 +272,7 @@ class Task {
   std::shared_ptr<DeviceManager> devices_;
   std::vector<WaitingPtr> waiting_;
   bool has_left_ = false;
-  std::shared_ptr<CoordinatorServer> named_tensors_;
+  std::shared_ptr<CoordinatorTable> named_tensors_;
   std::shared_ptr<ClusterControl> control_;
 };
 
@@ -402,19 +409,28 @@ std::string SmallRequestsSeed() {
   return seed.bytes();
 }
 
-std::string NamedTensorsSeed() {
+// Seed for the coordinator of all tasks, or for another one of all tasks.
+std::string NamedTensorsSeed(int64_t key) {
+  const auto set_key = [key](auto& message) {
+    message.set_coordinator(key);
+    for (int task = 0; key > 0 && task < kNumTasks; ++task) {
+      message.add_ranks(task);
+    }
+  };
   FuzzOutput seed;
   seed.Choice(0);
   for (int number = 1; number < 3; ++number) {
     for (int task = 0; task < kNumTasks; ++task) {
       proto::ControlRequest await;
       await.mutable_await_decisions()->set_after(number - 1);
+      set_key(*await.mutable_await_decisions());
       AddRequest(task, await, seed);
       proto::ControlRequest request;
       proto::SubmitTensors& submit = *request.mutable_submit_tensors();
       submit.set_number(number);
       submit.set_first_request(number);
       submit.set_name_head("x");
+      set_key(submit);
       if (number == 1) {
         proto::TensorRequest& tensor = *submit.add_requests();
         tensor.set_merge_op("sum");
@@ -428,6 +444,7 @@ std::string NamedTensorsSeed() {
   proto::ControlRequest end;
   *end.mutable_end_decisions()->mutable_reason() =
       EncodeError(absl::CancelledError("over"));
+  set_key(*end.mutable_end_decisions());
   AddRequest(1, end, seed);
   return seed.bytes();
 }
@@ -448,11 +465,11 @@ std::vector<std::string> FuzzSeeds() {
       EncodeError(absl::UnavailableError("task 2 was lost"));
   proto::ControlReply not_leader;
   not_leader.mutable_complete_params()->mutable_not_leader()->add_lost_tasks(0);
-  return {LeaderSeed(0),       LeaderSeed(1),
-          LeaderSeed(2),       LeaderSeed(3),
-          LeaderSeed(4),       MemberSeed(SettledReply()),
-          MemberSeed(failure), MemberSeed(not_leader),
-          SmallRequestsSeed(), NamedTensorsSeed()};
+  return {
+      LeaderSeed(0),       LeaderSeed(1),          LeaderSeed(2),
+      LeaderSeed(3),       LeaderSeed(4),          MemberSeed(SettledReply()),
+      MemberSeed(failure), MemberSeed(not_leader), SmallRequestsSeed(),
+      NamedTensorsSeed(0), NamedTensorsSeed(7)};
 }
 
 }  // namespace tutti

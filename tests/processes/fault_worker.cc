@@ -32,6 +32,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -52,6 +53,7 @@
 #include "tutti/cluster_runtime.h"
 #include "tutti/collective.h"
 #include "tutti/environment.h"
+#include "tutti/named_tensors.h"
 #include "tutti/tensor.h"
 
 namespace tutti {
@@ -249,6 +251,8 @@ class Worker {
       int64_t step = 0;
       words >> step;
       runtime_->CleanupStep(step, Report(name));
+    } else if (name == "named") {
+      Named(words);
     } else if (name == "leave") {
       runtime_->Leave(After(words), Report(name));
     } else if (name == "matrix") {
@@ -285,6 +289,33 @@ class Worker {
         Report("join"));
   }
 
+  // Has the coordinator of the key and these tasks, or that of all tasks if
+  // there are none, add up the numbers of its tasks.
+  void Named(std::istream& words) {
+    int64_t key = 0;
+    std::vector<int> tasks;
+    words >> key;
+    for (int task = 0; words >> task;) tasks.push_back(task);
+    if (!tasks.empty() && !coordinators_.contains(key)) {
+      auto created = runtime_->CreateCoordinator(key, tasks);
+      if (!created.ok()) return Say("named", created.status());
+      coordinators_[key] = *std::move(created);
+    }
+    const auto value = std::make_shared<int64_t>(runtime_->cluster().this_task);
+    const auto sum = std::make_shared<Tensor>();
+    const Tensor input =
+        *Tensor::Wrap(DType::kInt64, TensorShape::Vector(1), value.get());
+    Coordinator& coordinator =
+        tasks.empty() ? runtime_->coordinator() : *coordinators_[key];
+    coordinator.AllReduce({.name = "x", .input = input, .output = sum.get()},
+                          [value, sum](const absl::Status& status) {
+                            if (!status.ok()) return Say("named", status);
+                            int64_t total = 0;
+                            std::memcpy(&total, sum->data(), sizeof(total));
+                            Say("named", absl::StrCat("sum ", total));
+                          });
+  }
+
   void Run(std::istream& words, bool repeats) {
     Job::Options options{.repeats = repeats};
     words >> options.id >> options.group >> options.group_size >>
@@ -301,6 +332,7 @@ class Worker {
 
   const Environment environment_;
   const std::unique_ptr<ClusterRuntime> runtime_;
+  std::map<int64_t, std::shared_ptr<Coordinator>> coordinators_;  // By key.
   int64_t step_ = 1;
 };
 

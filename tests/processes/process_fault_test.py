@@ -435,6 +435,37 @@ class FaultTest(FaultTestCase):
             self.assertEqual(cluster.workers[2].hear("job"), first)
             cluster.run("next", range(3), instance=3)
 
+    def test_survivors_and_who_comes_back_go_on_with_another_coordinator(self):
+        """The tasks that are left, whoever is lost, without a restart."""
+        for culprit in range(3):
+            cluster = self.cluster((3, 1))
+            cluster.begin()
+            tasks = list(range(3))
+            survivors = [task for task in tasks if task != culprit]
+
+            def add_up(key, among, cluster=cluster):
+                for task in among:
+                    cluster.workers[task].tell("named", key, *among)
+                for task in among:
+                    self.assertEqual(cluster.workers[task].hear("named"),
+                                     f"sum {sum(among)}")
+
+            add_up(1, tasks)
+            add_up(2, survivors)
+            for task in survivors:
+                cluster.workers[task].tell("named", 0)  # Of all tasks.
+                cluster.workers[task].tell("named", 1, *tasks)
+            cluster.workers[culprit].kill()
+            for task in survivors * 2:
+                self.assert_blames(
+                    cluster, cluster.workers[task].hear("named"), [culprit])
+            add_up(2, survivors)  # It does not notice.
+            add_up(3, survivors[::-1])
+            cluster.start(culprit)
+            cluster.join([culprit])
+            add_up(4, tasks)
+            add_up(2, survivors)
+
     def test_how_each_task_is(self):
         cluster = self.cluster((4, 1))
         cluster.begin()
