@@ -122,6 +122,27 @@ class RunTest(ToolTest):
         np.testing.assert_array_equal(
             (total.astype("uint32") << 16).view("float32"), sum(arrays))
 
+    def test_other_elements_are_moved_as_they_are(self):
+        for dtype in ["M8[ns]", ">m8[s]", "S3", "U2", "V16", "c32",
+                      [("a", "<f4"), ("b", ">i2", (2,)), ("c", [("d", "M8[D]")])]]:
+            dtype = np.dtype(dtype)
+            arrays = [np.frombuffer(bytes(range(first, first + 6)) * dtype.itemsize,
+                                    dtype).reshape(2, 3) for first in (0, 9, 90)]
+            arrays[1] = np.asfortranarray(arrays[1])
+            for words, results in [
+                    # NumPy concatenates in this machine's byte order.
+                    ("all_gather", [np.concatenate(arrays).astype(dtype)] * 3),
+                    ("broadcast", [arrays[0]] * 3),
+                    ("permute --permutation 1,2,0", arrays[2:] + arrays[:2])]:
+                with self.subTest(f"{words} {dtype}"):
+                    found = self.run_collective(arrays, *words.split())
+                    self.assertEqual(sorted(found), [0, 1, 2])
+                    for rank, wanted in enumerate(results):
+                        array = found[rank]
+                        self.assertEqual((array.dtype, array.shape),
+                                         (wanted.dtype, wanted.shape))
+                        self.assertEqual(array.tobytes(), wanted.tobytes())
+
     def test_of_the_roots_file_alone(self):
         arrays = arrays_of(2, 9)
         self.save(arrays)
@@ -204,18 +225,22 @@ class RunTest(ToolTest):
                          "rank3.npy, not of this run\n")
 
     def test_a_failure_takes_one_line_and_leaves_nothing(self):
-        self.save([np.zeros(5), np.zeros(500), np.zeros(3, "M8[s]")])
+        self.save([np.zeros(5), np.zeros(500), np.zeros(3, "M8[s]"),
+                   np.zeros(0), np.zeros((), "M8[s]"), np.zeros(3, "M8[D]")])
         with open(self.root / "in/rank1.npy", "rb") as file:
-            (self.root / "in/rank4.npy").write_bytes(file.read() + b"x")
+            (self.root / "in/rank6.npy").write_bytes(file.read() + b"x")
         (self.root / "in/rank3.npy").write_bytes(b"PK")
         for words, wanted in [
                 ("reduce_scatter --input in/rank0.npy in/rank0.npy",
                  r"in/rank0\.npy.*\[5\]"),
                 ("all_reduce --input in/rank0.npy in/rank1.npy",
                  r"in/rank0\.npy.*\[5\].*in/rank1\.npy.*\[500\]"),
-                ("all_reduce --input in/rank2.npy", r"in/rank2\.npy.*<M8\[s\]"),
-                ("all_reduce --input in/rank4.npy",
-                 r"in/rank4\.npy: is too long: .* take 4000 bytes, but 4001 "),
+                ("all_reduce --input in/rank2.npy", r"in/rank2\.npy.*<M8\[s\].*all_reduce cannot combine"),
+                ("all_gather --input in/rank2.npy in/rank5.npy",
+                 r"<M8\[s\].*<M8\[D\].*needs one dtype"),
+                ("all_gather --input in/rank4.npy", "at least one dimension"),
+                ("all_reduce --input in/rank6.npy",
+                 r"in/rank6\.npy: is too long: .* take 4000 bytes, but 4001 "),
                 ("all_reduce --input in/rank3.npy", r"in/rank3\.npy.*truncated"),
                 ("all_reduce --input none*.npy", r"none\*\.npy.*no file"),
                 ("all_reduce --input [x,y]", r"\[x,y\]"),

@@ -18,11 +18,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   Promise(IsValid(header->dtype), "a header has a dtype");
-  Promise(header->shape.num_dims() <= kMaxNpyDims, "dimensions are bounded");
+  Promise(ArrayShape(*header).num_dims() <= kMaxNpyDims,
+          "dimensions are bounded");
   const std::string preamble = NpyPreamble(*header);
   const auto again = ParseNpyHeader(preamble.substr(kFixedBytes));
   Promise(again.ok() && again->dtype == header->dtype &&
-              again->shape == header->shape,
+              again->shape == header->shape && again->descr == header->descr,
           "a header that was read is written so that it is read the same");
   return 0;
 }
@@ -35,6 +36,9 @@ std::vector<std::string> FuzzSeeds() {
       "{'descr': '>f8', 'fortran_order': True, 'shape': (3, 4), }",
       "{\"shape\": (), \"descr\": '<V2', \"fortran_order\": False}",
       "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3L,)}",
+      "{'descr': [(('t', 'a'), '<f4', (2, 3)), ('b', [('', '|V4'), ('c', "
+      "'<U3')])], 'fortran_order': True, 'shape': (3, 4)}",
+      "{'descr': '>M8[25s]', 'fortran_order': False, 'shape': ()}",
   };
 }
 

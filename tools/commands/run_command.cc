@@ -56,8 +56,9 @@ are in C order and little-endian.
 dtypes: {dtypes}
 (bool has no sum, prod and avg; complex numbers have nothing else). bfloat16 is
 what ml_dtypes (JAX, TensorFlow) saves, descr '<V2';
-numpy.load(f).view(ml_dtypes.bfloat16) reads the result. Files do not say which
-float of 8 bits they hold: those are refused.
+numpy.load(f).view(ml_dtypes.bfloat16) reads the result. Other elements of fixed
+size (dates, texts, structures, floats of 8 bits, which files do not tell apart)
+are moved as they are, by collectives that do not reduce.
 
 Examples:
   tutti run all_reduce --input 'grads/rank*.npy' --output out/
@@ -105,7 +106,7 @@ absl::StatusOr<std::vector<InputFile>> ReadHeaders(
 absl::StatusOr<Tensor> ReadInput(const InputFile& file) {
   absl::StatusOr<Tensor> tensor = ReadNpy(file.path);
   if (!tensor.ok()) return tensor;
-  const NpyHeader now = {tensor->dtype(), tensor->shape()};
+  const NpyHeader now = {tensor->dtype(), tensor->shape(), file.header.descr};
   if (now.dtype == file.header.dtype && now.shape == file.header.shape) {
     return tensor;
   }
@@ -138,13 +139,15 @@ absl::StatusOr<std::vector<CollectiveArgs>> MakeCalls(
   return calls;
 }
 
-absl::Status WriteAll(int first_rank, const std::vector<Tensor>& tensors,
-                      OutputFiles* files) {
+absl::Status WriteAll(int first_rank, const RunPlan& plan,
+                      const std::vector<Tensor>& tensors, OutputFiles* files) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& tensor = tensors[i];
     if (!tensor.is_set()) continue;
+    const NpyHeader header = {tensor.dtype(), tensor.shape(),
+                              plan.ranks[first_rank + i].descr};
     RETURN_IF_ERROR(files->Write(RankFileName(first_rank + static_cast<int>(i)),
-                                 NpyPreamble({tensor.dtype(), tensor.shape()}),
+                                 NpyPreamble(header),
                                  {tensor.data(), tensor.size_bytes()}));
   }
   return absl::OkStatus();
@@ -253,7 +256,7 @@ absl::Status RunAndWrite(const RunOptions& options,
   ASSIGN_OR_RETURN(const auto results,
                    Results(options, environment, party, plan, inputs, console));
   absl::Status status =
-      party->Agree(WriteAll(party->first_rank(), results, files->get()));
+      party->Agree(WriteAll(party->first_rank(), plan, results, files->get()));
   // A task that fails or is interrupted before this point restores the old
   // files; the other tasks then do the same.
   if (status.ok()) status = party->Agree((*files)->Replace());

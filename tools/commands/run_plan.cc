@@ -80,13 +80,36 @@ absl::Status CheckAlike(CollectiveType type,
     const bool same_shape =
         first.shape == file.header.shape ||
         (may_be_uneven && DifferOnlyInFirstDim(first.shape, file.header.shape));
-    if (first.dtype == file.header.dtype && same_shape) continue;
+    if (first.dtype == file.header.dtype && same_shape &&
+        first.descr == file.header.descr) {
+      continue;
+    }
     return absl::InvalidArgumentError(absl::StrCat(
         files[0].path, " holds ", ToString(first), ", but ", file.path,
         " holds ", ToString(file.header), "; ", Name(type),
         may_be_uneven ? " needs one dtype on all ranks, and shapes that differ "
                         "at most in the first dimension"
                       : " needs one dtype and shape on all ranks"));
+  }
+  return absl::OkStatus();
+}
+
+// Checks that the collective can take elements that are read as bytes.
+absl::Status CheckBytes(CollectiveType type,
+                        absl::Span<const InputFile> files) {
+  for (const InputFile& file : files) {
+    const NpyHeader& header = file.header;
+    if (header.descr.empty()) continue;
+    if (Reduces(type)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          file.path, " holds ", ToString(header), ", elements that ",
+          Name(type), " cannot combine, only move: wanted numbers"));
+    }
+    if (HasRankBlocks(type) && header.shape.num_dims() == 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file.path, " holds ", ToString(header), "; ", Name(type),
+                       " needs at least one dimension"));
+    }
   }
   return absl::OkStatus();
 }
@@ -123,6 +146,7 @@ PlannedRank PlanRank(const RunSettings& settings, const GroupFiles& group,
   if (!group.files.empty()) {
     planned.request.dtype = group.files[file].header.dtype;
     planned.request.shape = group.files[file].header.shape;
+    planned.descr = group.files[file].header.descr;
   }
   planned.request.impl_details.implementation = settings.algorithm;
   planned.request.impl_details.determinism = settings.determinism;
@@ -146,6 +170,7 @@ absl::Status Refused(const RunSettings& settings, const GroupFiles& group,
 // Adds the ranks of one group to the plan.
 absl::Status PlanGroup(const RunSettings& settings, int group_key,
                        GroupFiles group, RunPlan* plan) {
+  RETURN_IF_ERROR(CheckBytes(settings.spec.type, group.files));
   RETURN_IF_ERROR(CheckAlike(settings.spec.type, group.files));
   group.one_per_rank = static_cast<int>(group.files.size()) == plan->group_size;
   group.uneven = settings.uneven || AreUneven(group.files);

@@ -38,6 +38,7 @@ struct PlannedRank {
   CollectiveRequest request;
   std::optional<int> input;  // Index of the file; nullopt if none.
   bool has_output = false;
+  std::string descr;  // NpyHeader::descr of input and output.
 };
 
 struct RunPlan {

@@ -103,10 +103,17 @@ absl::StatusOr<NpyHeader> ReadHeader(Source& source) {
 constexpr char kElements[] = "the array's elements";
 
 // Reads elements that lie in Fortran order, and puts each into its place.
-absl::Status ReadFortranOrder(Source& source, Tensor& tensor) {
-  constexpr size_t kPieceBytes = size_t{64} << 10;  // Whole elements.
-  const size_t size = SizeOf(tensor.dtype());
-  const auto dims = tensor.shape().dims();
+absl::Status ReadFortranOrder(Source& source, const NpyHeader& header,
+                              Tensor& tensor) {
+  const TensorShape shape = ArrayShape(header);
+  const size_t size =
+      header.descr.empty()
+          ? SizeOf(tensor.dtype())
+          : static_cast<size_t>(header.shape.dim(shape.num_dims()));
+  // Bytes of a piece: whole elements.
+  const size_t piece_bytes =
+      std::max((size_t{64} << 10) / size, size_t{1}) * size;
+  const auto dims = shape.dims();
   std::vector<size_t> strides(dims.size());
   size_t stride = size;
   for (size_t k = dims.size(); k-- > 0;) {
@@ -115,7 +122,7 @@ absl::Status ReadFortranOrder(Source& source, Tensor& tensor) {
   }
   std::vector<int64_t> index(dims.size());
   size_t place = 0;
-  std::vector<std::byte> piece(std::min(kPieceBytes, tensor.size_bytes()));
+  std::vector<std::byte> piece(std::min(piece_bytes, tensor.size_bytes()));
   for (size_t left = tensor.size_bytes(); left > 0;) {
     const size_t num_bytes = std::min(left, piece.size());
     RETURN_IF_ERROR(
@@ -136,7 +143,7 @@ absl::Status ReadFortranOrder(Source& source, Tensor& tensor) {
 absl::Status ReadElements(Source& source, const NpyHeader& header,
                           Tensor& tensor) {
   if (header.fortran_order && header.shape.num_dims() > 1) {
-    RETURN_IF_ERROR(ReadFortranOrder(source, tensor));
+    RETURN_IF_ERROR(ReadFortranOrder(source, header, tensor));
   } else {
     RETURN_IF_ERROR(
         source.Read(tensor.mutable_data(), source.left_bytes, kElements));

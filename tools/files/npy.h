@@ -13,7 +13,8 @@ namespace tutti {
 
 // Reads arrays in NumPy's .npy format, versions 1.0, 2.0 and 3.0. Arrays in
 // Fortran order or with big-endian elements become tensors in C order with this
-// machine's elements. Checks every size that a file states against the file's
+// machine's elements, and elements that Tutti has no dtype for become bytes
+// (npy_header.h). Checks every size that a file states against the file's
 // size before using it: memory is allocated only for bytes that exist.
 
 // Reads the header. Errors, naming the file: NOT_FOUND, PERMISSION_DENIED and

@@ -1,6 +1,8 @@
 #include "tools/files/npy_header.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <type_traits>
 #include <vector>
@@ -22,6 +24,13 @@ template <typename Element>
 constexpr bool IsFloat8() {
   return kIsFloating<Element> && sizeof(Element) == 1;
 }
+
+// Limits of NumPy: bytes of an element; bytes of a header that numpy.load()
+// takes without being told so.
+constexpr int64_t kMaxElementBytes = std::numeric_limits<int32_t>::max();
+constexpr size_t kMaxDescrBytes = 9000;
+
+constexpr int kMaxNestedStructures = 32;
 
 // Letter of a NumPy type. V: bytes without a meaning, for bfloat16 and floats
 // of 8 bits.
@@ -65,19 +74,48 @@ std::string KnownDescrs() {
 }
 
 absl::Status UnknownDescr(absl::string_view descr) {
-  if (descr == "|V1") {
-    return InvalidNpy("holds bytes without a meaning, descr ", Quoted(descr),
-                      ", which float8_e4m3fn and float8_e5m2 share: the file "
-                      "does not say which; wanted one of ",
-                      KnownDescrs());
-  }
-  const std::string known = KnownDescrs();
   if (absl::StartsWith(descr, "|O")) {
     return InvalidNpy("holds Python objects, descr ", Quoted(descr),
-                      "; wanted numbers: ", known);
+                      "; wanted elements of a fixed size");
   }
+  return InvalidNpy("holds elements of the unknown descr ", Quoted(descr),
+                    "; wanted one of ", KnownDescrs());
+}
+
+// Bytes of an element of this type, which is none of Tutti's or the type of a
+// field. Errors: INVALID_ARGUMENT if NumPy has no such type, or none of a fixed
+// size.
+absl::StatusOr<int64_t> ElementBytes(absl::string_view descr) {
+  constexpr absl::string_view kNumbers =
+      " b1 i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 f12 f16 c8 c16 c24 c32 ";
+  const auto is_digits = [](absl::string_view text) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+      return absl::ascii_isdigit(c);
+    });
+  };
+  const absl::string_view type = descr.substr(descr.empty() ? 0 : 1);
+  const char letter = type.empty() ? '?' : type[0];
+  absl::string_view number = type.substr(type.empty() ? 0 : 1);
+  bool is_known = absl::StrContains("<>|", descr.substr(0, 1));
+  if (letter == 'M' || letter == 'm') {  // A date, or a duration: "8[25s]".
+    absl::string_view unit = number.substr(std::min<size_t>(1, number.size()));
+    number = number.substr(0, 1);
+    const bool fits = unit.empty() || (absl::ConsumePrefix(&unit, "[") &&
+                                       absl::ConsumeSuffix(&unit, "]"));
+    is_known = is_known && number == "8" && fits &&
+               std::all_of(unit.begin(), unit.end(),
+                           [](char c) { return absl::ascii_isalnum(c); });
+  } else if (!absl::StrContains("VSU", absl::string_view(&letter, 1))) {
+    is_known =
+        is_known && absl::StrContains(kNumbers, absl::StrCat(" ", type, " "));
+  }
+  int64_t size = 0;
+  is_known = is_known && is_digits(number) && absl::SimpleAtoi(number, &size);
+  if (!is_known) return UnknownDescr(descr);
+  const int64_t unit_bytes = letter == 'U' ? 4 : 1;
+  if (size <= kMaxElementBytes / unit_bytes) return size * unit_bytes;
   return InvalidNpy("holds elements of descr ", Quoted(descr),
-                    "; wanted one of ", known);
+                    "; wanted at most ", kMaxElementBytes, " bytes");
 }
 
 // `descr` of the same type in the byte order that is written. One byte has no
@@ -94,12 +132,13 @@ std::string Normalized(absl::string_view descr) {
   return is_reversed ? absl::StrCat("<", type) : std::string(descr);
 }
 
-absl::StatusOr<DType> DTypeOf(absl::string_view descr) {
+// Dtype of this descr; nullopt if Tutti has none.
+std::optional<DType> DTypeOf(absl::string_view descr) {
   const std::string normalized = Normalized(descr);
   for (const DType dtype : kAllDTypes) {
     if (IsReadable(dtype) && DescrOf(dtype) == normalized) return dtype;
   }
-  return UnknownDescr(descr);
+  return std::nullopt;
 }
 
 // Size of the words that big-endian files have in reverse order; 0 in other
@@ -150,12 +189,75 @@ class HeaderParser {
 
   absl::Status ParseDescr() {
     SkipSpace();
-    if (absl::StartsWith(rest_, "[")) {
-      return InvalidNpy("holds a structured dtype, ", Quoted(rest_),
-                        "; wanted plain numbers");
+    const absl::string_view before = rest_;
+    if (absl::StartsWith(before, "[")) {
+      ASSIGN_OR_RETURN(element_bytes_, ParseElement(/*depth=*/0));
+      descr_ = std::string(before.substr(0, before.size() - rest_.size()));
+    } else {
+      ASSIGN_OR_RETURN(descr_, ParseString("a dtype"));
+      if (DTypeOf(*descr_).has_value()) return absl::OkStatus();
+      ASSIGN_OR_RETURN(element_bytes_, ElementBytes(*descr_));
+      descr_ = absl::StrCat("'", *descr_, "'");
     }
-    ASSIGN_OR_RETURN(descr_, ParseString("a dtype"));
-    return absl::OkStatus();
+    if (element_bytes_ == 0) {
+      return InvalidNpy("holds elements of no bytes, descr ", Quoted(*descr_));
+    }
+    // Copied as it is to the files that are written, of version 1.0.
+    const bool is_plain = std::all_of(
+        descr_->begin(), descr_->end(),
+        [](char c) { return absl::ascii_isprint(static_cast<uint8_t>(c)); });
+    if (is_plain && descr_->size() <= kMaxDescrBytes) return absl::OkStatus();
+    return InvalidNpy("holds elements of descr ", Quoted(*descr_),
+                      "; wanted printable ASCII of at most ", kMaxDescrBytes,
+                      " bytes");
+  }
+
+  // Parses a type, or the list of the fields of a structure; returns the bytes
+  // of an element.
+  absl::StatusOr<int64_t> ParseElement(int depth) {
+    if (!Take("[")) {
+      ASSIGN_OR_RETURN(const std::string descr, ParseString("a dtype"));
+      return ElementBytes(descr);
+    }
+    if (depth == kMaxNestedStructures) {
+      return InvalidNpy("has structures more than ", depth, " deep");
+    }
+    int64_t bytes = 0;
+    while (!Take("]")) {
+      ASSIGN_OR_RETURN(const int64_t more, ParseField(depth));
+      bytes += more;
+      if (bytes > kMaxElementBytes) break;
+      if (Take(",")) continue;
+      if (Take("]")) break;
+      return Unexpected("',' or ']'");
+    }
+    if (bytes <= kMaxElementBytes) return bytes;
+    return InvalidNpy("holds structures of more than ", kMaxElementBytes,
+                      " bytes");
+  }
+
+  // Parses "('name', '<f4')", "(('title', 'name'), '<f4')" or "('name', '<f4',
+  // (2, 3))".
+  absl::StatusOr<int64_t> ParseField(int depth) {
+    if (!Take("(")) return Unexpected("a field in brackets");
+    if (Take("(")) {
+      RETURN_IF_ERROR(ParseString("a title").status());
+      if (!Take(",")) return Unexpected("','");
+      RETURN_IF_ERROR(ParseString("a field's name").status());
+      if (!Take(")")) return Unexpected("')'");
+    } else {
+      RETURN_IF_ERROR(ParseString("a field's name").status());
+    }
+    if (!Take(",")) return Unexpected("','");
+    ASSIGN_OR_RETURN(const int64_t bytes, ParseElement(depth + 1));
+    if (Take(")")) return bytes;
+    if (!Take(",")) return Unexpected("',' or ')'");
+    ASSIGN_OR_RETURN(const TensorShape shape, ParseTuple());
+    if (!Take(")")) return Unexpected("')'");
+    const int64_t count = shape.num_elements();
+    if (count == 0 || bytes <= kMaxElementBytes / count) return count * bytes;
+    return InvalidNpy("holds structures of more than ", kMaxElementBytes,
+                      " bytes");
   }
 
   absl::Status ParseFortranOrder() {
@@ -170,6 +272,11 @@ class HeaderParser {
   }
 
   absl::Status ParseShape() {
+    ASSIGN_OR_RETURN(shape_, ParseTuple());
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<TensorShape> ParseTuple() {
     if (!Take("(")) return Unexpected("a tuple");
     std::vector<int64_t> dims;
     bool after_comma = true;
@@ -184,8 +291,7 @@ class HeaderParser {
     }
     // Python reads (3) as a number; the tuple is (3,).
     if (dims.size() == 1 && !after_comma) return Unexpected("',' before ')'");
-    ASSIGN_OR_RETURN(shape_, TensorShape::Create(dims));
-    return absl::OkStatus();
+    return TensorShape::Create(dims);
   }
 
   absl::StatusOr<int64_t> ParseDim() {
@@ -226,11 +332,22 @@ class HeaderParser {
     }
     if (!shape_.has_value())
       return InvalidNpy("its header lacks the key 'shape'");
-    ASSIGN_OR_RETURN(const DType dtype, DTypeOf(*descr_));
+    if (element_bytes_ > 0) return FinishBytes();
+    const DType dtype = *DTypeOf(*descr_);
     return NpyHeader{.dtype = dtype,
                      .shape = *shape_,
                      .fortran_order = *fortran_order_,
                      .big_endian_bytes = BigEndianBytes(*descr_, dtype)};
+  }
+
+  absl::StatusOr<NpyHeader> FinishBytes() const {
+    std::vector<int64_t> dims(shape_->dims().begin(), shape_->dims().end());
+    dims.push_back(element_bytes_);
+    ASSIGN_OR_RETURN(TensorShape shape, TensorShape::Create(dims));
+    return NpyHeader{.dtype = DType::kUint8,
+                     .shape = std::move(shape),
+                     .descr = *descr_,
+                     .fortran_order = *fortran_order_};
   }
 
   void SkipSpace() { rest_ = absl::StripLeadingAsciiWhitespace(rest_); }
@@ -250,6 +367,7 @@ class HeaderParser {
 
   absl::string_view rest_;
   std::optional<std::string> descr_;
+  int64_t element_bytes_ = 0;  // 0: `descr_` is that of a dtype of Tutti.
   std::optional<bool> fortran_order_;
   std::optional<TensorShape> shape_;
 };
@@ -262,8 +380,19 @@ std::string PythonTuple(const TensorShape& shape) {
 
 }  // namespace
 
+TensorShape ArrayShape(const NpyHeader& header) {
+  if (header.descr.empty()) return header.shape;
+  const auto dims = header.shape.dims();
+  return *TensorShape::Create(dims.first(dims.size() - 1));
+}
+
 std::string ToString(const NpyHeader& header) {
-  return absl::StrCat(Name(header.dtype), header.shape.ToString());
+  const absl::string_view descr = header.descr;
+  return absl::StrCat(descr.empty() ? std::string(Name(header.dtype))
+                      : descr.front() == '['
+                          ? Quoted(descr)
+                          : Quoted(descr.substr(1, descr.size() - 2)),
+                      ArrayShape(header).ToString());
 }
 
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view text) {
@@ -274,8 +403,11 @@ std::string NpyPreamble(const NpyHeader& header) {
   constexpr size_t kFixedBytes = 10;
   constexpr size_t kAlignmentBytes = 64;
   std::string text = absl::StrCat(
-      "{'descr': '", DescrOf(header.dtype),
-      "', 'fortran_order': False, 'shape': ", PythonTuple(header.shape), ", }");
+      "{'descr': ",
+      header.descr.empty() ? absl::StrCat("'", DescrOf(header.dtype), "'")
+                           : header.descr,
+      ", 'fortran_order': False, 'shape': ", PythonTuple(ArrayShape(header)),
+      ", }");
   const size_t unpadded = kFixedBytes + text.size() + 1;
   text.append((kAlignmentBytes - unpadded % kAlignmentBytes) % kAlignmentBytes,
               ' ');

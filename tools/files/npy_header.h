@@ -26,12 +26,19 @@ namespace tutti {
 // '|V2' of that when it loads and saves such a file. Both are read as bfloat16,
 // and '<V2' is written: numpy.load(f).view(ml_dtypes.bfloat16) gives it back.
 //
-// Floats of 8 bits. ml_dtypes saves all kinds under the descr '|V1', which is
-// written and not read: nothing says which kind it is.
+// Elements of no dtype of Tutti (dates, texts, structures, long doubles, the
+// floats of 8 bits, whose descr '|V1' does not say which kind they are) are
+// read as bytes: uint8, with the bytes of an element as one more dimension,
+// which is the last. They are written under the descr that they were read
+// under, and their bytes keep the file's order.
 
 struct NpyHeader {
   DType dtype = DType::kFloat32;
-  TensorShape shape;
+  TensorShape shape;  // Of the tensor.
+
+  // Python text of the descr of elements that are read as bytes. Empty if they
+  // are of `dtype`.
+  std::string descr;
 
   // The file's first index changes fastest.
   bool fortran_order = false;
@@ -46,13 +53,16 @@ absl::Status InvalidNpy(const Args&... args) {
   return absl::InvalidArgumentError(absl::StrCat(args...));
 }
 
-// Prints "float32[3,4]".
+// Shape of the array: that of the tensor, without the bytes of an element.
+TensorShape ArrayShape(const NpyHeader& header);
+
+// Prints "float32[3,4]", or "\"<M8[s]\"[3,4]" for elements read as bytes.
 std::string ToString(const NpyHeader& header);
 
 // Reads the text of a header. Stricter than Python: wants exactly the three
 // keys, each once, and only spaces around the dictionary. Errors:
 // INVALID_ARGUMENT with the found and the wanted text for everything else, and
-// for arrays of dtypes that Tutti does not have.
+// for arrays of Python objects.
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view text);
 
 // The preamble, version 1.0, that NumPy writes for this array in C order and

@@ -109,11 +109,62 @@ TEST(NpyHeaderTest, BothNamesOfBfloat16AreRead) {
   }
 }
 
-TEST(NpyHeaderTest, FloatsOf8BitsAreWrittenButNotRead) {
+TEST(NpyHeaderTest, FloatsOf8BitsAreWrittenAndReadAsBytes) {
   EXPECT_THAT(NpyPreamble(HeaderOf(DType::kFloat8E4M3FN, {3})),
               HasSubstr("'|V1'"));
-  EXPECT_THAT(ParseNpyHeader(Dictionary("'|V1'", "False", "(3,)")),
-              IsInvalidArgument("\"|V1\"", "float8_e4m3fn and float8_e5m2"));
+  const auto header = ParseNpyHeader(Dictionary("'|V1'", "False", "(3,)"));
+  ASSERT_THAT(header, IsOk());
+  EXPECT_EQ(ToString(*header), "\"|V1\"[3]");
+  EXPECT_EQ(header->shape.ToString(), "[3,1]");
+}
+
+constexpr char kStructure[] =
+    "[('a', '<f4'), (('title, too', 'b (c)'), '>i2', (2, 3)), ('', '|V2'), "
+    "('d', [('e', '<M8[25s]'), ('f', '<U3')])]";
+
+TEST(NpyHeaderTest, OtherElementsAreBytesAndKeepTheirDescr) {
+  for (const auto& [descr, bytes] :
+       {std::pair("'<M8[ns]'", 8), std::pair("'>M8[25s]'", 8),
+        std::pair("'<m8'", 8), std::pair("'<U3'", 12), std::pair("'|S4'", 4),
+        std::pair("'|V16'", 16), std::pair("'<f16'", 16),
+        std::pair("'>c32'", 32), std::pair("'>V2'", 2),
+        std::pair("[('a', '<f4')]", 4), std::pair(kStructure, 38)}) {
+    const std::string dictionary = Dictionary(descr, "False", "(3, 4)");
+    const auto header = ParseNpyHeader(dictionary);
+    ASSERT_THAT(header, IsOk()) << descr;
+    EXPECT_EQ(header->dtype, DType::kUint8);
+    EXPECT_EQ(header->shape.ToString(), absl::StrCat("[3,4,", bytes, "]"));
+    EXPECT_EQ(header->big_endian_bytes, 0u);
+    EXPECT_EQ(ArrayShape(*header).ToString(), "[3,4]");
+    EXPECT_THAT(NpyPreamble(*header), HasSubstr(dictionary));
+  }
+}
+
+TEST(NpyHeaderTest, StructuresAreCheckedFieldByField) {
+  std::string deep;
+  for (int i = 0; i < 33; ++i) deep += "[('a', ";
+  for (const auto& [descr, wanted] :
+       {std::pair("[('a', '|O')]", "Python objects"),
+        std::pair("[('a', '<u3')]", "unknown descr \"<u3\""),
+        std::pair("[('a', '<f4', 3)]", "a tuple"),
+        std::pair("[('a', '<f4', (2,), 1)]", "')'"),
+        std::pair("[('a', '<f4') ('b', '<f4')]", "',' or ']'"),
+        std::pair("['<f4']", "a field in brackets"),
+        std::pair("[]", "no bytes"),
+        std::pair("[('a', '<f4', (0,))]", "no bytes"),
+        std::pair("[('a', '|V2147483647'), ('b', '|i1')]", "2147483647 bytes"),
+        std::pair("[('a', '<f8', (9223372036854775807,))]", "2147483647 bytes"),
+        std::pair("[('a\x01', '<f8')]", "printable ASCII"),
+        std::pair(deep.c_str(), "more than 32 deep")}) {
+    EXPECT_THAT(ErrorOfDescr(descr), HasSubstr(wanted)) << descr;
+  }
+  EXPECT_THAT(
+      ErrorOfDescr(absl::StrCat("[('", std::string(9000, 'a'), "', '<f4')]")),
+      HasSubstr("at most 9000 bytes"));
+  const std::string structure = Dictionary(kStructure, "False", "()");
+  for (size_t size = 0; size + 4 < structure.size(); ++size) {
+    EXPECT_NE(ErrorOfHeader(structure.substr(0, size)), "") << size;
+  }
 }
 
 TEST(NpyHeaderTest, ComplexNumbersHaveTheDescrOfNumpy) {
@@ -152,16 +203,14 @@ TEST(NpyHeaderTest, OneByteIsNeverBigEndian) {
   EXPECT_EQ(header->big_endian_bytes, 0u);
 }
 
-TEST(NpyHeaderTest, ObjectsAndStructuresAreRefusedByName) {
+TEST(NpyHeaderTest, ObjectsAreRefusedByName) {
   EXPECT_THAT(ErrorOfDescr("'|O'"), HasSubstr("Python objects"));
-  EXPECT_THAT(ErrorOfDescr("[('a', '<f4'), ('b', '<i4')]"),
-              HasSubstr("structured dtype, \"[('a', '<f4'), "));
 }
 
-TEST(NpyHeaderTest, OtherDTypesAreRefusedWithTheKnownOnes) {
+TEST(NpyHeaderTest, UnknownDescrsAreRefusedWithTheKnownOnes) {
   for (absl::string_view descr :
-       {"<c32", "<u3", "<i16", "<V4", "<U3", "|S4", "<M8[ns]", "<f16", "|V3",
-        ">V2", ">V4", ">f16", ">M8[ns]", "=f4", "f4", "u", "<1", ""}) {
+       {"<c3", "<u3", "<i16", "<V", "<U+3", "|S4x", "<M8[", "<M4[ns]", "<m8]",
+        "<M8[*s]", "=f4", "f4", "u", "<1", "<", "", "|V99999999999999999999"}) {
     const std::string error = ErrorOfDescr(absl::StrCat("'", descr, "'"));
     EXPECT_THAT(error, HasSubstr(absl::StrCat("\"", descr, "\"")));
     EXPECT_THAT(error,
@@ -358,6 +407,26 @@ TEST(NpyTest, EveryOrderOfElementsAndBytesIsReadForEverySize) {
         }
       }
     }
+  }
+}
+
+TEST(NpyTest, ElementsReadAsBytesStayWhole) {
+  for (const int size : {3, 24, 70000}) {
+    const auto element = [size](char c) {
+      return std::string(static_cast<size_t>(size), c);
+    };
+    std::string in_file;
+    for (char c : {'a', 'd', 'b', 'e', 'c', 'f'}) in_file += element(c);
+    const auto tensor = Read(
+        FileOf(1, Dictionary(absl::StrCat("'|V", size, "'"), "True", "(2, 3)"),
+               in_file));
+    ASSERT_THAT(tensor, IsOk());
+    EXPECT_EQ(tensor->shape().ToString(), absl::StrCat("[2,3,", size, "]"));
+    std::string wanted;
+    for (char c : {'a', 'b', 'c', 'd', 'e', 'f'}) wanted += element(c);
+    EXPECT_TRUE(wanted ==
+                std::string(reinterpret_cast<const char*>(tensor->data()),
+                            tensor->size_bytes()));
   }
 }
 
