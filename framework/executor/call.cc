@@ -82,15 +82,54 @@ void Call::SendOrRecv(CollectiveExecutor& executor, PointToPointArgs& args,
   if (!message.ok()) {
     return FinishOnTrampoline(std::move(done), message.status());
   }
+  if (args.peer == PointToPointArgs::kAnyPeer) {
+    return RecvFromAny(executor, args, *std::move(message), std::move(done));
+  }
+  BeginMessage(executor, args, *std::move(message), std::move(done));
+}
+
+void Call::BeginMessage(CollectiveExecutor& executor, PointToPointArgs& args,
+                        Message message, StatusCallback done,
+                        ExecutionTable::Joined* joined_before) {
+  const bool sends = message.params->is_source;
   Call* const call = new Call(executor, args.device, Kind::kMessage);
   call->done_ = std::move(done);
   CollectiveArgs of_call = {.device = args.device,
-                            .request = std::move(message->request),
+                            .request = std::move(message.request),
                             .input = sends ? args.tensor : Tensor(),
                             .output = &args.tensor,
                             .deadline = args.deadline,
                             .cancellation = args.cancellation};
-  call->Begin(of_call, std::move(message->params));
+  call->Begin(of_call, std::move(message.params), joined_before);
+}
+
+// Makes a call that ends when the receive has a message, and then another one
+// that receives it.
+void Call::RecvFromAny(CollectiveExecutor& executor, PointToPointArgs& args,
+                       Message message, StatusCallback done) {
+  auto receive = std::make_shared<AnyReceive>(
+      AnyReceive{.args = args,
+                 .rank = PathOf(message.request->instance_key).to,
+                 .start = executor.environment().clock->Now(),
+                 .executor = executor.shared_from_this(),
+                 .done = std::move(done)});
+  Call* const call = new Call(executor, args.device, Kind::kMessage);
+  call->any_receive_ = receive;
+  call->done_ = [receive](const absl::Status& status) {
+    if (receive->joined.execution == nullptr) {
+      return std::move(receive->done)(DescribeEnd(*receive, status));
+    }
+    if (receive->args.sender != nullptr) {
+      *receive->args.sender = receive->args.peer;
+    }
+    BeginMessage(*receive->executor, receive->args, std::move(receive->message),
+                 std::move(receive->done), &receive->joined);
+  };
+  CollectiveArgs of_call = {.device = args.device,
+                            .request = std::move(message.request),
+                            .deadline = args.deadline,
+                            .cancellation = args.cancellation};
+  call->Begin(of_call, std::move(message.params));
 }
 
 Call::Call(CollectiveExecutor& executor, Device* device, Kind kind)
@@ -105,8 +144,10 @@ Call::~Call() {
 }
 
 void Call::Begin(CollectiveArgs& args,
-                 std::shared_ptr<const CollectiveParams> message) {
-  ExecutionTable::Joined joined = Join(args);
+                 std::shared_ptr<const CollectiveParams> message,
+                 ExecutionTable::Joined* joined_before) {
+  ExecutionTable::Joined joined =
+      joined_before == nullptr ? Join(args) : std::move(*joined_before);
   if (joined.execution == nullptr) {  // No other member knows of the call yet.
     const absl::Status aborted = core().aborted().status();
     DropBuffers(args);
@@ -115,20 +156,41 @@ void Call::Begin(CollectiveArgs& args,
   context_.execution = joined.execution;
   settled_ = joined.settled;
   if (message != nullptr) {  // First: from now on, an end reaches the peer.
+    const auto group = message->group;
     joined.status.Update(Settle(std::move(message), args));
-    if (!joined.status.ok()) return FinishEarly(args, std::move(joined.status));
+    if (!joined.status.ok()) {
+      if (joined.announcement == nullptr) {
+        return FinishEarly(args, std::move(joined.status));
+      }
+      context_.executor->peers().CancelExecution(
+          *group, joined.announcement->key.exec, joined.status);
+    }
   }
   if (args.cancellation != nullptr || args.deadline != absl::InfiniteFuture()) {
     WatchLimits(args);
   }
-  Execution& execution = *context_.execution;
   if (core().aborted().cancelled()) {
-    core().FailExecution(execution, core().aborted().status());
+    core().FailExecution(*context_.execution, core().aborted().status());
   }
+  if (joined.announcement == nullptr) {
+    return GoOn(args, std::move(joined.status));
+  }
+  // Request the message only after the answer. An end of the message is one.
+  joined.announcement->Await([this, args = std::move(args),
+                              place = *args.output,
+                              status = std::move(joined.status)]() mutable {
+    args.output = &place;
+    GoOn(args, std::move(status));
+  });
+}
+
+// Goes on with a call that has joined and has its limits.
+void Call::GoOn(CollectiveArgs& args, absl::Status status) {
+  Execution& execution = *context_.execution;
   if (execution.cancellation.cancelled()) {
     return FinishEarly(args, execution.cancellation.status());
   }
-  absl::Status status = std::move(joined.status);
+  if (any_receive_ != nullptr) return AwaitSender();
   if (status.ok()) {
     status = CheckTogether(args, kind_ == Kind::kPreparation);
   }
@@ -262,6 +324,14 @@ void Call::WaitForDependencies() {
         Call& call = *self.release();
         ready.ok() ? call.Run() : call.Finish(std::move(ready));
       });
+}
+
+void Call::AwaitSender() {
+  const absl::Status status = core().StatusOf(*settled_, context_);
+  if (!status.ok()) return Finish(status);
+  any_receive_->execution = ExecutionTable::Share(*context_.execution);
+  any_receive_->end_wait = [this](absl::Status end) { Finish(std::move(end)); };
+  core().any_receives().Add(std::move(any_receive_));
 }
 
 void Call::Run() {

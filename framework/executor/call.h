@@ -9,8 +9,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "framework/executor/any_receives.h"
 #include "framework/executor/execution_table.h"
 #include "framework/executor/executor_core.h"
+#include "framework/executor/point_to_point.h"
 #include "tutti/environment.h"
 #include "tutti/executor.h"
 #include "tutti/implementation.h"
@@ -24,7 +26,8 @@ namespace tutti {
 //  - Execute() and Prepare() make a call that passes all of these. A member
 //    whose instance was settled by an earlier call goes on at once. A call of
 //    Prepare() ends after the check and becomes a PreparedCollective.
-//  - SendOrRecv() makes a call that is settled from the start.
+//  - SendOrRecv() makes a call that is settled from the start. A receive from
+//    any member is a call that waits for a sender, and then another one.
 //  - Start() of what is prepared only joins and runs. If that is not enough
 //    (limits, dependencies, a new group, segments to pack), it makes a call of
 //    its own.
@@ -59,8 +62,19 @@ class Call {
   enum class Kind : uint8_t { kExecution, kPreparation, kMessage };
   inline Call(CollectiveExecutor& executor, Device* device, Kind kind);
   // `message`: params that settle a message; null for other calls.
+  // `joined_before`: set if the message's execution has been joined.
   void Begin(CollectiveArgs& args,
-             std::shared_ptr<const CollectiveParams> message = nullptr);
+             std::shared_ptr<const CollectiveParams> message = nullptr,
+             ExecutionTable::Joined* joined_before = nullptr);
+  void GoOn(CollectiveArgs& args, absl::Status status);
+  static void BeginMessage(CollectiveExecutor& executor, PointToPointArgs& args,
+                           Message message, StatusCallback done,
+                           ExecutionTable::Joined* joined_before = nullptr);
+  static void RecvFromAny(CollectiveExecutor& executor, PointToPointArgs& args,
+                          Message message, StatusCallback done);
+  void AwaitSender();
+  static absl::Status DescribeEnd(const AnyReceive& receive,
+                                  const absl::Status& reason);
   inline ExecutionTable::Joined Join(const CollectiveArgs& args);
   void WatchLimits(const CollectiveArgs& args);
   void StopWatching();  // REQUIRES: there are limits.
@@ -107,7 +121,8 @@ class Call {
   CollectiveContext context_;
   std::atomic<Phase> phase_{Phase::kResolve};
   const Kind kind_;
-  std::shared_ptr<Watch> watch_;  // Null without limits.
+  std::shared_ptr<Watch> watch_;             // Null without limits.
+  std::shared_ptr<AnyReceive> any_receive_;  // While it waits for a sender.
 
   // Set once prepared.
   TableMember* member_ = nullptr;

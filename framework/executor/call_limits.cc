@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/mutex.h"
@@ -29,16 +30,17 @@ std::string Rounded(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, unit));
 }
 
-// Adds the caller to its reason, for the other members.
-absl::Status WithCaller(const absl::Status& reason, absl::string_view caller) {
-  absl::Status status(
-      reason.code(),
-      absl::StrCat(reason.message(), " (", caller, " cancelled its call)"));
+absl::Status WithNote(const absl::Status& reason, absl::string_view note) {
+  absl::Status status(reason.code(), absl::StrCat(reason.message(), note));
   reason.ForEachPayload(
       [&status](absl::string_view type_url, const absl::Cord& payload) {
         status.SetPayload(type_url, payload);
       });
   return status;
+}
+
+std::string FromAny(GroupKey group, int tag) {
+  return absl::StrCat("recv from any member of group ", group, ", tag ", tag);
 }
 
 }  // namespace
@@ -80,7 +82,9 @@ void Call::Watch::OnCancelled(const absl::Status& reason) {
     MutexLock lock(&mu);
     if (call == nullptr) return;
   }
-  executor->core().FailExecution(*execution, WithCaller(reason, caller));
+  executor->core().FailExecution(  // Names the caller to the other members.
+      *execution,
+      WithNote(reason, absl::StrCat(" (", caller, " cancelled its call)")));
 }
 
 void Call::WatchLimits(const CollectiveArgs& args) {
@@ -123,15 +127,29 @@ std::string Call::DescribeName(const CollectiveRequest& request) const {
                         request.group_key, ", instance ", request.instance_key);
   }
   const MessagePath path = PathOf(request.instance_key);
+  if (path.from == path.to) return FromAny(request.group_key, path.tag);
   const bool sends = request.rank == 0;
   return absl::StrCat(sends ? "send to rank " : "recv from rank ",
                       sends ? path.to : path.from, ", tag ", path.tag,
                       " of group ", request.group_key);
 }
 
+// Names a receive that ends without a message, unless its own deadline did.
+absl::Status Call::DescribeEnd(const AnyReceive& receive,
+                               const absl::Status& reason) {
+  const std::string name = FromAny(receive.args.group->key, receive.args.tag);
+  if (absl::StrContains(reason.message(), name)) return reason;
+  const absl::Duration waited =
+      receive.executor->environment().clock->Now() - receive.start;
+  return WithNote(reason, absl::StrCat("; ", name, ", called by ",
+                                       receive.args.device->full_name(),
+                                       ", had waited ", Rounded(waited)));
+}
+
 // Names the other side of a message, and says how far it is.
 std::string Call::DescribeUnmatched(const CollectiveRequest& request) const {
   const CollectiveParams& params = *settled_->params;
+  if (params.group->size() == 1) return "no member had sent a message for it";
   const int other = 1 - request.rank;
   const bool sends = request.rank == 0;
   const MessagePath path = PathOf(request.instance_key);

@@ -57,6 +57,51 @@ ExecutionTable::Joined ExecutionTable::Join(const Device* device,
   joined.execution = EnterNext(member, number, hold_owner, &joined.status);
   dropped.swap(member.dropped);
   joined.settled = member.settled.get();
+  if (member.announcement != nullptr) {
+    joined.announcement = TakeAnnouncement(member, joined);
+  }
+  return joined;
+}
+
+// Returns the announcement of the execution that was just joined, or null.
+std::shared_ptr<Announcement> ExecutionTable::TakeAnnouncement(
+    TableMember& member, const Joined& joined) {
+  auto announcement = std::move(member.announcement);
+  const bool is_of_it =
+      joined.execution != nullptr &&
+      announcement->key.exec.execution == joined.execution->number;
+  return is_of_it ? std::move(announcement) : nullptr;
+}
+
+std::unique_ptr<TableEntries::Forgotten> ExecutionTable::Announce(
+    const Device* device, const CollectiveRequest& request,
+    std::shared_ptr<Announcement> announcement) {
+  Joined joined;
+  MutexLock lock(&mu_);
+  TableMember& member = *FindOrAddMember(device, request, &joined);
+  if (member.LivingSettled() == nullptr) entries_.GoOnWithOthers(member);
+  announcement->key.exec.execution = member.num_calls;
+  member.announcement = std::move(announcement);
+  return std::move(joined.forgotten);
+}
+
+ExecutionTable::Joined ExecutionTable::JoinAnnounced(
+    const Device* device, const CollectiveRequest& request,
+    const Announcement& announcement, HoldOwner hold_owner) {
+  Joined joined;
+  std::vector<std::shared_ptr<TableExecution>> dropped;
+  MutexLock lock(&mu_);
+  TableMember* const member =
+      entries_.FindMember(device, {request.group_key, request.instance_key});
+  if (member == nullptr || member->announcement.get() != &announcement ||
+      member->num_calls != announcement.key.exec.execution) {
+    return joined;
+  }
+  member->announcement = nullptr;
+  joined.execution =
+      EnterNext(*member, std::nullopt, hold_owner, &joined.status);
+  dropped.swap(member->dropped);
+  joined.settled = member->settled.get();
   return joined;
 }
 

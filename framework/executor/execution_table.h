@@ -58,6 +58,9 @@ class ExecutionTable {
     // Facts left by Settle(), or null. Valid until the member leaves.
     const SettledFacts* settled = nullptr;
     std::unique_ptr<TableEntries::Forgotten> forgotten;  // Null if nothing.
+    // Announcement requested of the joined message, or null. Its answer comes
+    // before the message is requested.
+    std::shared_ptr<Announcement> announcement;
   };
 
   // Returns a pointer that keeps the owner. Called with the table's lock.
@@ -79,6 +82,18 @@ class ExecutionTable {
   // not local.
   Joined Join(const Device* device, const CollectiveRequest& request,
               std::optional<uint64_t> number, HoldOwner hold_owner)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Gives `announcement` the number of the message that the member receives
+  // next on a path. Returns Joined::forgotten. REQUIRES: the device is local.
+  std::unique_ptr<TableEntries::Forgotten> Announce(
+      const Device* device, const CollectiveRequest& request,
+      std::shared_ptr<Announcement> announcement) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Joins like Join(). Joins nothing, with OK, if the number of the
+  // announcement is taken or a later announcement has it.
+  Joined JoinAnnounced(const Device* device, const CollectiveRequest& request,
+                       const Announcement& announcement, HoldOwner hold_owner)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Joins like Join() without a number, for a held member: looks nothing up,
@@ -187,6 +202,9 @@ class ExecutionTable {
   inline TableExecution& Enter(TableMember& member, uint64_t number,
                                HoldOwner hold_owner, absl::Status* status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  static std::shared_ptr<Announcement> TakeAnnouncement(TableMember& member,
+                                                        const Joined& joined);
 
   // `living`: the settled facts of the member if its group lives, or null.
   static std::shared_ptr<TableExecution> MakeExecution(

@@ -55,8 +55,10 @@ void ExecutorCore::StartAbort(absl::Status reason) {
   aborted_.Cancel(std::move(reason));
   const absl::Status first = aborted_.status();
   // Aborts all transfers at once. Otherwise each execution would search all
-  // waiting transfers for its own. Messages wait for nothing else.
+  // waiting transfers for its own. Messages wait for nothing else, except for
+  // receives from any member.
   options_.peers->StartAbort(first);
+  any_receives_.EndStep(first);
   for (const auto& execution : executions_.Running()) {
     FailExecution(*execution, first);
   }
@@ -142,6 +144,7 @@ void ExecutorCore::WatchGroup(const CollGroupParams& group,
             FailExecution(*execution, reason);
           }
         }
+        any_receives_.EndGroup(key, generation, reason);
       });
   MutexLock lock(&mu_);
   const auto found = watched_groups_.find(group.cancellation);

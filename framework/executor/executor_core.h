@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "framework/base/mutex.h"
+#include "framework/executor/any_receives.h"
 #include "framework/executor/dependency_tracker.h"
 #include "framework/executor/execution_table.h"
 #include "framework/peer/message_key.h"
@@ -60,6 +61,7 @@ class ExecutorCore {
   ExecutionTable& TableOf(uint64_t number) {
     return number < kMessages ? executions_ : messages_;
   }
+  AnyReceives& any_receives() { return any_receives_; }
   DependencyTracker& dependencies() { return dependencies_; }
 
   // Implement the functions of CollectiveExecutor.
@@ -130,6 +132,7 @@ class ExecutorCore {
   Cancellation aborted_;
   ExecutionTable executions_;
   ExecutionTable messages_;
+  AnyReceives any_receives_{*this};
   DependencyTracker dependencies_;
   Mutex mu_;
   absl::flat_hash_map<std::shared_ptr<Cancellation>, Cancellation::WatchId>

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -32,7 +33,8 @@ struct Pair {
 
 Pair MakePair(const CollGroupParams& whole, int from, int to,
               const DeviceManager& devices) {
-  auto group = MakeGroupPart(whole, {from, to});
+  auto group = MakeGroupPart(
+      whole, from == to ? std::vector<int>{to} : std::vector<int>{from, to});
   auto task = std::make_shared<CollTaskParams>();
   for (const CollGroupMember& member : group->members) {
     task->is_local.push_back(devices.Find(member.device.name.ToString()).ok());
@@ -111,7 +113,12 @@ absl::Status CheckMessage(const PointToPointArgs& args, bool sends) {
                      sends ? "send" : "receive", what...));
   };
   if (args.group == nullptr) return invalid(" without a group");
-  if (args.peer < 0 || args.peer >= args.group->size()) {
+  const bool is_any = !sends && args.peer == PointToPointArgs::kAnyPeer;
+  if (is_any && args.group->size() == 1) {
+    return invalid(" from any member of group ", args.group->key,
+                   ", which has no other");
+  }
+  if (!is_any && (args.peer < 0 || args.peer >= args.group->size())) {
     return invalid(sends ? " to" : " from", " rank ", args.peer, " of group ",
                    args.group->key, ", which has ", args.group->size(),
                    " members");
@@ -137,13 +144,14 @@ absl::StatusOr<Message> MakeMessage(const PointToPointArgs& args, bool sends,
                  : " with itself as the other member, in group ",
         args.group->key));
   }
-  const int from = sends ? rank : args.peer;
+  const bool is_any = args.peer == PointToPointArgs::kAnyPeer;
+  const int from = sends || is_any ? rank : args.peer;
   const int to = sends ? args.peer : rank;
   auto request = std::make_shared<CollectiveRequest>(
       CollectiveRequest{.group_key = args.group->key,
-                        .group_size = 2,
+                        .group_size = is_any ? 1 : 2,
                         .device_type = args.group->device_type,
-                        .rank = sends ? 0 : 1,
+                        .rank = sends || is_any ? 0 : 1,
                         .instance_key = KeyOf(MessagePath{from, to, args.tag}),
                         .op = Broadcast{.is_source = sends},
                         .dtype = args.tensor.dtype(),

@@ -14,6 +14,8 @@ namespace tutti {
 // Side of a message, as the executor runs it: a broadcast from the sender
 // in the group of sender and receiver, which is part of their group. Keys name
 // the message (framework/peer/message_key.h), and the ranks of the whole group.
+// A receive from any member has a group of the receiver alone, in which it
+// waits (AnyReceives).
 struct Message {
   std::shared_ptr<const CollectiveRequest> request;
   std::shared_ptr<const CollectiveParams> params;

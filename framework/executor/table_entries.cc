@@ -145,6 +145,10 @@ bool TableEntries::IsIdle(InstanceId id, const TableInstance& instance) const {
   if (kept_.contains(id) || instance.spans_tasks || instance.num_held > 0) {
     return false;
   }
+  for (const Device* device : instance.members) {
+    const auto& announcement = MemberOf(device, id).announcement;
+    if (announcement != nullptr && !announcement->is_answered()) return false;
+  }
   if (!instance.executions.empty()) {
     const auto executions = instance.executions.Values();
     return std::all_of(

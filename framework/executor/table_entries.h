@@ -15,6 +15,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "framework/base/number_map.h"
+#include "framework/executor/announcement.h"
 #include "framework/executor/settled_facts.h"
 #include "tutti/collective.h"
 #include "tutti/device.h"
@@ -125,6 +126,7 @@ struct TableMember {
   uint64_t next_number = 0;  // Last given number plus one.
   std::shared_ptr<const SettledFacts> settled;
   bool went_on_with_others = false;
+  std::shared_ptr<Announcement> announcement;  // Of the next message, or null.
 
   // Executions that cannot be used again. The next joiner frees them without
   // the lock.
@@ -139,9 +141,10 @@ struct TableMember {
 // entries were used since. It forgets:
 // - instances with no execution under way, whose members came equally often;
 // - instances whose executions failed while a member was missing.
-// It never forgets an instance that depends on others or is depended upon. It
-// keeps instances with members in other tasks too, because those tasks number
-// their executions alike.
+// It never forgets an instance that depends on others or is depended upon, nor
+// a path with an announcement that is not answered. It keeps instances with
+// members in other tasks too, because those tasks number their executions
+// alike.
 //
 // Not thread-safe: the table's mutex guards the entries. References stay valid
 // until MakeRoom() forgets their instance.

@@ -116,14 +116,56 @@ void BufRendezvous::CountOut(const Offer& offer) {
 
 void BufRendezvous::Provide(const BufKey& key, const Offer& offer) {
   const auto recv = MeetOrWait<RecvRequest>(key, offer);
+  if (IsMessage(key.exec) && has_announcements_.load()) Announce(key);
   if (!recv.ok()) return Fail(offer, recv.status());
   if (recv->has_value()) Meet(key, offer, **recv);
 }
 
 void BufRendezvous::Consume(const BufKey& key, const RecvRequest& recv) {
+  if (IsAnnouncement(key)) return ConsumeAnnouncement(key, recv);
   const auto offer = MeetOrWait<Offer>(key, recv);
   if (!offer.ok()) return Fail(recv, offer.status());
   if (offer->has_value()) Meet(key, **offer, recv);
+}
+
+// Either finds the offer, or waits where Announce(), which follows the offer,
+// finds the request.
+void BufRendezvous::ConsumeAnnouncement(const BufKey& key,
+                                        const RecvRequest& recv) {
+  BufKey message = key;
+  message.tag = kMessageTag;
+  has_announcements_.store(true);
+  absl::Status status;
+  {
+    Shard& shard = ShardOf(key);
+    MutexLock lock(&shard.mu);
+    status = StatusOf(key.exec);
+    if (status.ok()) {
+      const auto found = shard.table.find(message);
+      const bool is_offered = found != shard.table.end() &&
+                              std::holds_alternative<Offer>(found->second);
+      if (!is_offered) {
+        if (shard.table.try_emplace(key, recv).second) return;
+        status = TakenError(key, "asked for");
+      }
+    }
+  }
+  recv.receiver->OnDelivery(recv.id, std::move(status), Delivery{});
+}
+
+// Answers a request for the announcement of this message.
+void BufRendezvous::Announce(BufKey key) {
+  key.tag = kAnnouncementTag;
+  std::optional<RecvRequest> recv;
+  {
+    Shard& shard = ShardOf(key);
+    MutexLock lock(&shard.mu);
+    const auto found = shard.table.find(key);
+    if (found == shard.table.end()) return;
+    recv = std::get<RecvRequest>(found->second);
+    shard.table.erase(found);
+  }
+  recv->receiver->OnDelivery(recv->id, absl::OkStatus(), Delivery{});
 }
 
 bool BufRendezvous::CancelRecv(const BufKey& key, const Receiver* receiver,
@@ -259,8 +301,9 @@ std::string ToString(const ExecKey& key) {
 }
 
 std::string ToString(const MessagePath& path) {
-  return absl::StrCat("rank ", path.from, " to rank ", path.to, ", tag ",
-                      path.tag);
+  return absl::StrCat(
+      path.from == path.to ? "any member" : absl::StrCat("rank ", path.from),
+      " to rank ", path.to, ", tag ", path.tag);
 }
 
 std::string ToString(const BufKey& key) {

@@ -49,7 +49,8 @@ class BufRendezvous {
   void Provide(const BufKey& key, const Offer& offer);
 
   // Errors, to the receiver: as Provide, with ALREADY_EXISTS if somebody
-  // already asks under `key`.
+  // already asks under `key`. A request for the announcement of a message
+  // (IsAnnouncement) gets no bytes, as soon as the message is offered.
   void Consume(const BufKey& key, const RecvRequest& recv);
 
   // Ends `receiver`'s request under `key` with `reason`. False if it does not
@@ -148,10 +149,14 @@ class BufRendezvous {
   }
   void CountOut(const RecvRequest&) {}
 
+  void ConsumeAnnouncement(const BufKey& key, const RecvRequest& recv);
+  void Announce(BufKey key);
+
   std::vector<Waiting> Sweep(const EndScope& scope);
 
   const size_t max_offered_bytes_;
   std::atomic<size_t> num_offered_bytes_{0};
+  std::atomic<bool> has_announcements_{false};  // Some were requested.
   std::array<Shard, kNumShards> shards_;
 
   // Added to before the tables are swept, and read under a shard's lock before

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "framework/peer/message_key.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/peer_access.h"
 
@@ -557,6 +558,35 @@ TEST_F(BufRendezvousTest, AGenerationThatEndsEndsAllItsExecutionsAndNoOther) {
   EXPECT_EQ(rendezvous_->StatusOf(kExec), reason);
   EXPECT_EQ(rendezvous_->StatusOf(of_next.exec),
             absl::AbortedError("step over"));
+}
+
+TEST_F(BufRendezvousTest, AnAnnouncementComesWithTheOfferAndTakesNothing) {
+  const BufKey message = Key(kMessageTag, kMessages + 2);
+  const BufKey announcement = Key(kAnnouncementTag, kMessages + 2);
+  RecvRequest empty = MakeRecvRequest(/*id=*/20);
+  empty.num_bytes = 0;
+  for (const bool asks_first : {true, false}) {
+    sides_.arrivals.clear();
+    if (asks_first) rendezvous_->Consume(announcement, empty);
+    EXPECT_THAT(sides_.arrivals, IsEmpty());
+    Provide(message);
+    if (!asks_first) rendezvous_->Consume(announcement, empty);
+    ASSERT_THAT(sides_.arrivals, SizeIs(1));
+    EXPECT_EQ(sides_.arrivals[0].id, 20);
+    EXPECT_THAT(sides_.arrivals[0].status, IsOk());
+    EXPECT_THAT(sides_.arrivals[0].delivery.bytes, IsEmpty());
+    EXPECT_EQ(rendezvous_->num_waiting(), 1u);
+    Consume(message);
+    ASSERT_THAT(sides_.arrivals, SizeIs(2));
+    EXPECT_THAT(sides_.arrivals[1].status, IsOk());
+    EXPECT_EQ(rendezvous_->num_waiting(), 0u);
+  }
+  rendezvous_->Consume(announcement, empty);
+  rendezvous_->CancelExecution(message.exec, absl::AbortedError("over"));
+  rendezvous_->Consume(announcement, empty);
+  ASSERT_THAT(sides_.arrivals, SizeIs(4));
+  EXPECT_THAT(sides_.arrivals[2].status, IsAborted("over"));
+  EXPECT_THAT(sides_.arrivals[3].status, IsAborted("over"));
 }
 
 TEST_F(BufRendezvousTest, NamesWhoHasNotAskedForWhatLiesHere) {

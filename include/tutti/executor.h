@@ -141,14 +141,21 @@ struct CollectiveArgs {
 
 // Side of a message between two members of a group.
 struct PointToPointArgs {
+  // For receives: the next message of any other member.
+  static constexpr int kAnyPeer = -1;
+
   // Member: one of the manager's devices. Outlives `done`.
   Device* device = nullptr;
 
   // Group of both members, from ParamResolverInterface::CompleteGroupAsync().
   std::shared_ptr<const CollGroupParams> group;
 
-  int peer = -1;    // Rank of the other member.
+  int peer = -2;    // Rank of the other member, or kAnyPeer.
   int32_t tag = 0;  // Not negative.
+
+  // Place for the rank of the sender, of a receive from any member. Null, or
+  // valid until `done`; set before `done` if the receive got a message.
+  int* sender = nullptr;
 
   // Bytes to send, or the place of the received ones. Belongs to the message
   // until `done`.
@@ -213,6 +220,16 @@ class CollectiveExecutor
   // `done` run when the bytes have been read; bytes that nobody receives keep
   // their sender waiting. `done` runs as in ExecuteAsync(); the order of calls
   // on several threads is the caller's business.
+  //
+  // A receive from any member (PointToPointArgs::kAnyPeer) becomes a receive
+  // from the member whose next message is the first to be sent, or to fail. The
+  // receives of a member from any other under a tag get their messages in the
+  // order of their calls; messages of one sender stay in order. A receive from
+  // a given member takes its next message at once, also before a receive from
+  // any member that is older. The first such receive of a step asks each member
+  // for its next message, later ones only the last sender. Until it has a
+  // message, an error is of this call alone: it names group, tag and the time
+  // waited. Afterwards errors are those of the message.
   //
   // Errors, on both sides: INVALID_ARGUMENT with both sizes and dtypes if they
   // differ; DEADLINE_EXCEEDED with the missing side and the time waited; the

@@ -43,6 +43,7 @@ namespace tutti {
 namespace point_to_point_test {
 
 constexpr GroupKey kGroup = 7;
+constexpr int kAny = PointToPointArgs::kAnyPeer;
 
 // Places of the members: one process, whose bytes may come in parts, or a task
 // each.
@@ -53,6 +54,7 @@ struct Side {
   Tensor tensor;
   std::optional<absl::Status> status;
   int num_done = 0;
+  int sender = -9;  // Only of a receive from any.
 
   bool pending() const { return num_done == 0; }
   friend absl::Status EndOf(const Side& side) {
@@ -126,13 +128,13 @@ class PointToPointTest : public testing::TestWithParam<Place> {
   }
 
   void End() {
-    sides_.clear();
     if (tasks_ != nullptr) {
       for (int rank = 0; rank < size_; ++rank) tasks_->Destroy(rank);
       environment_->RunAll();
     }
     tasks_ = nullptr;
     process_ = nullptr;
+    sides_.clear();  // Calls that waited have ended.
   }
 
   SimulatedEnvironment& environment() {
@@ -172,6 +174,7 @@ class PointToPointTest : public testing::TestWithParam<Place> {
                    const Change& change = nullptr) {
     Side& side = sides_.emplace_back(Side{.tensor = place});
     PointToPointArgs args = Args(to, from, tag, place);
+    args.sender = &side.sender;
     if (change) change(args);
     executor(to)->RecvAsync(std::move(args), Done(side));
     return side;
@@ -411,7 +414,7 @@ TEST_P(PointToPointTest, WrongArgumentsAreAnErrorOfThatCallAlone) {
   const std::pair<Change, std::string> cases[] = {
       {[](auto& args) { args.device = nullptr; }, "without a device"},
       {[](auto& args) { args.group = nullptr; }, "without a group"},
-      {[](auto& args) { args.peer = -1; }, "rank -1 of group 7, which has 2"},
+      {[](auto& args) { args.peer = -2; }, "rank -2 of group 7, which has 2"},
       {[](auto& args) { args.peer = 2; }, "rank 2 of group 7, which has 2"},
       {[](auto& args) { args.tag = -1; }, "tag -1; wanted 0 or more"},
       {[](auto& args) { args.tensor = Tensor(); }, "without a tensor"},
@@ -428,6 +431,8 @@ TEST_P(PointToPointTest, WrongArgumentsAreAnErrorOfThatCallAlone) {
                 &Recv(0, 1, 0, TensorOf(4), change)},
                IsInvalidArgument(error));
   }
+  ExpectEnds({&Send(0, kAny, 0, TensorOf(4))},
+             IsInvalidArgument("rank -1 of group 7, which has 2"));
   ExpectArrives(0, 1, 0);
 }
 
@@ -555,6 +560,271 @@ TEST_P(PointToPointTest, AChainOfMessagesDoesNotDeepenTheStack) {
   EXPECT_EQ(num_recvs_left, -1);
 }
 
+TEST_P(PointToPointTest, AReceiveFromAnyGetsTheMessageOfWhoeverSends) {
+  for (int size = 2; size <= 9; ++size) {
+    Begin(size);
+    const int to = size / 2;
+    for (const int64_t length : {0, 1, 7, 1001, 300'000}) {
+      if (length > 1001 && size != 3) continue;
+      for (const bool sends_first : {true, false}) {
+        std::vector<const Side*> sent, received;
+        for (const bool sends : {sends_first, !sends_first}) {
+          for (int from = size - 1; from >= 0; --from) {
+            if (from == to) continue;
+            if (sends) {
+              sent.push_back(&Send(from, to, 3, TensorOf(length, from)));
+            } else {
+              received.push_back(&Recv(kAny, to, 3, TensorOf(length, 100)));
+            }
+          }
+          environment().RunAll();
+        }
+        std::vector<int> came(static_cast<size_t>(size));
+        for (size_t i = 0; i < sent.size(); ++i) {
+          ExpectEnds({sent[i], received[i]}, IsOk());
+          const int from = received[i]->sender;
+          ASSERT_TRUE(from >= 0 && from < size && from != to) << from;
+          EXPECT_EQ(came[static_cast<size_t>(from)]++, 0);
+          EXPECT_TRUE(SameBytes(received[i]->tensor, TensorOf(length, from)));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(PointToPointTest, ReceivesFromAnyAreServedInTheOrderOfTheirCalls) {
+  Begin(4);
+  std::vector<const Side*> received;
+  for (int i = 0; i < 30; ++i) {
+    received.push_back(&Recv(kAny, 1, 0, TensorOf(4, 200)));
+  }
+  for (int i = 0; i < 30; ++i) {
+    const int from = std::array{0, 3, 2, 2, 0}[static_cast<size_t>(i % 5)];
+    Send(from, 1, 0, TensorOf(4, i));
+    environment().RunAll();
+    ExpectEnds({received[static_cast<size_t>(i)]}, IsOk());
+    EXPECT_EQ(received[static_cast<size_t>(i)]->sender, from);
+    EXPECT_TRUE(
+        SameBytes(received[static_cast<size_t>(i)]->tensor, TensorOf(4, i)));
+  }
+}
+
+TEST_P(PointToPointTest, AReceiveFromAGivenMemberOvertakesOneFromAny) {
+  Begin(3);
+  const Side& any = Recv(kAny, 0, 0, TensorOf(4, 200));
+  const Side& given = Recv(1, 0, 0, TensorOf(4, 201));
+  const Side& limited = Recv(2, 0, 0, TensorOf(4), Within(absl::Seconds(1)));
+  environment().Advance(absl::Seconds(2));
+  ExpectEnds({&limited}, IsDeadlineExceeded("recv from rank 2, tag 0"));
+  ExpectEnds({&Send(2, 0, 0, TensorOf(4))}, IsDeadlineExceeded("from rank 2"));
+  environment().RunAll();
+  EXPECT_TRUE(any.pending() && given.pending());
+  Send(1, 0, 0, TensorOf(4, 1));
+  environment().RunAll();
+  ExpectEnds({&given}, IsOk());
+  EXPECT_TRUE(any.pending() && SameBytes(given.tensor, TensorOf(4, 1)));
+  Send(1, 0, 0, TensorOf(4, 2));
+  environment().RunAll();
+  ExpectEnds({&any}, IsOk());
+  EXPECT_TRUE(any.sender == 1 && SameBytes(any.tensor, TensorOf(4, 2)));
+}
+
+TEST_P(PointToPointTest, AMessageThatFailsIsThatOfAReceiveFromAny) {
+  Begin(3);
+  const Side& first = Recv(kAny, 0, 2, TensorOf(4));
+  const Side& second = Recv(kAny, 0, 2, TensorOf(5));
+  const Side& third = Recv(kAny, 0, 2, TensorOf(4, 9));
+  environment().RunAll();
+  const Side& late = Send(1, 0, 2, TensorOf(4), Within(absl::ZeroDuration()));
+  environment().RunAll();
+  ExpectEnds({&late, &first}, IsDeadlineExceeded("send to rank 0, tag 2"));
+  EXPECT_EQ(first.sender, 1);
+  const Side& differs = Send(2, 0, 2, TensorOf(4));
+  environment().RunAll();
+  ExpectEnds({&differs, &second},
+             IsInvalidArgument("rank 2 to rank 0, tag 2", "16 bytes", "20"));
+  const Side& good = Send(1, 0, 2, TensorOf(4));
+  environment().RunAll();
+  ExpectEnds({&good, &third}, IsOk());
+  EXPECT_TRUE(SameBytes(good.tensor, third.tensor));
+}
+
+TEST_P(PointToPointTest, EndsOfAReceiveFromAnyNameItAndTheTimeWaited) {
+  Begin(3);
+  const auto token = std::make_shared<Cancellation>();
+  const Side& late = Recv(kAny, 0, 3, TensorOf(4), Within(absl::Seconds(5)));
+  const Side& cancelled = Recv(kAny, 0, 3, TensorOf(4),
+                               [&](auto& args) { args.cancellation = token; });
+  const Side& ended = Recv(kAny, 0, 3, TensorOf(4));
+  const Side& other_tag = Recv(kAny, 2, 4, TensorOf(4));
+  const Side& past = Recv(kAny, 0, 3, TensorOf(4), Within(absl::Seconds(-1)));
+  environment().Advance(absl::Seconds(5));
+  ExpectEnds(
+      {&past, &late},
+      IsDeadlineExceeded("recv from any member of group 7, tag 3, called "
+                         "by /job:",
+                         "no member had sent a message for it"));
+  ExpectEnds({&late}, IsDeadlineExceeded("the deadline passed after 5s"));
+  token->Cancel(absl::CancelledError("no more"));
+  environment().RunAll();
+  ExpectEnds({&cancelled},
+             IsCancelled("no more (/job:",
+                         "; recv from any member of group 7, tag 3, called by "
+                         "/job:",
+                         ", had waited 5s"));
+  const Side& unaffected = Send(1, 2, 4, TensorOf(4, 7));
+  environment().RunAll();
+  ExpectEnds({&other_tag, &unaffected}, IsOk());
+  resolver(0).EndGroup(kGroup, absl::AbortedError("over"));
+  environment().RunAll();
+  ExpectEnds({&ended, &Recv(kAny, 0, 3, TensorOf(4))},
+             IsAborted("over", "recv from any member of group 7, tag 3"));
+  FormGroup();
+  ++step_;
+  const Side& aborted = Recv(kAny, 0, 3, TensorOf(4));
+  environment().RunAll();
+  executor(0)->StartAbort(absl::AbortedError("stop"));
+  environment().RunAll();
+  ExpectEnds({&aborted, &Recv(kAny, 0, 3, TensorOf(4))},
+             IsAborted("stop", "recv from any member of group 7, tag 3"));
+}
+
+TEST_P(PointToPointTest, TheLossOfATaskEndsAReceiveFromAny) {
+  if (GetParam() != Place::kTasks) return;
+  Begin(3);
+  const Side& any = Recv(kAny, 0, 3, TensorOf(4));
+  environment().RunAll();
+  tasks_->Destroy(2);
+  environment().Advance(absl::Minutes(2));
+  ExpectEnds({&any}, testing::Not(IsOk()));
+  EXPECT_THAT(any.status->message(),
+              testing::HasSubstr("recv from any member of group 7, tag 3"));
+}
+
+// Counts announcements that are requested and not answered.
+class Announcements : public ForwardingPeerAccess {
+ public:
+  Announcements(int* num_open, int* num_requested)
+      : ForwardingPeerAccess(std::make_unique<LocalPeerAccess>()),
+        num_open_(*num_open),
+        num_requested_(*num_requested) {}
+
+  void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
+                    const RecvRequest& recv) override {
+    if (!IsAnnouncement(key)) return target().RecvFromPeer(peer, key, recv);
+    RecvRequest counted = recv;
+    counted.receiver = new Counted(recv, &num_open_);
+    ++num_open_;
+    ++num_requested_;
+    target().RecvFromPeer(peer, key, counted);
+  }
+
+ private:
+  struct Counted final : Receiver {
+    Counted(const RecvRequest& recv, int* num_open)
+        : recv(recv), num_open(*num_open) {}
+    void OnDelivery(int32_t, absl::Status status, Delivery delivery) override {
+      const std::unique_ptr<Counted> self(this);
+      --num_open;
+      recv.receiver->OnDelivery(recv.id, std::move(status), delivery);
+    }
+    const RecvRequest recv;
+    int& num_open;
+  };
+
+  int& num_open_;
+  int& num_requested_;
+};
+
+TEST_P(PointToPointTest, NoAnnouncementOutlivesGroupOrStep) {
+  if (GetParam() != Place::kProcess) return;
+  int num_open = 0, num_requested = 0;
+  Begin(4, 1, [&](int64_t) {
+    return std::make_unique<Announcements>(&num_open, &num_requested);
+  });
+  ExpectArrives(0, 1, 0);
+  EXPECT_EQ(num_requested, 0);
+  const Side& any = Recv(kAny, 1, 0, TensorOf(7));
+  EXPECT_EQ(num_open, 3);
+  Send(2, 1, 0, TensorOf(7));
+  ExpectEnds({&any}, IsOk());
+  EXPECT_EQ(num_open, 2);  // Those stay, for the next receive from any.
+  Recv(kAny, 1, 0, TensorOf(7), Within(absl::Seconds(1)));
+  environment().Advance(absl::Seconds(1));
+  EXPECT_EQ(num_open, 3);
+  EXPECT_EQ(num_requested, 4);
+  resolver(0).EndGroup(kGroup, absl::AbortedError("over"));
+  environment().RunAll();
+  EXPECT_EQ(num_open, 0);
+  FormGroup();
+  Recv(kAny, 1, 0, TensorOf(7), Within(absl::Seconds(1)));
+  environment().Advance(absl::Seconds(1));
+  EXPECT_EQ(num_open, 3);
+  manager(1).Cleanup(step_);
+  environment().RunAll();
+  EXPECT_EQ(num_open, 0);
+}
+
+// A message that says which it is: the n-th of its sender.
+Tensor Numbered(int sender, int n) {
+  Tensor tensor = TensorOf(1, 0, DType::kInt32);
+  *reinterpret_cast<int32_t*>(tensor.mutable_data()) = sender * 1000 + n;
+  return tensor;
+}
+
+// Expects that nothing is lost or given twice: the messages of each sender up
+// to the last one received, those of receives from any in order.
+void ExpectShared(const std::vector<std::pair<int, const Side*>>& received) {
+  std::map<int, std::vector<int>> numbers;
+  std::map<int, int> last_of_any;
+  for (const auto& [peer, side] : received) {
+    const int id = *reinterpret_cast<const int32_t*>(side->tensor.data());
+    const int sender = id / 1000;
+    numbers[sender].push_back(id % 1000);
+    EXPECT_EQ(sender, peer == kAny ? side->sender : peer);
+    if (peer != kAny) continue;
+    EXPECT_LE(last_of_any[sender], id % 1000);
+    last_of_any[sender] = id % 1000;
+  }
+  for (auto& [sender, of] : numbers) {
+    std::sort(of.begin(), of.end());
+    for (size_t i = 0; i < of.size(); ++i) ASSERT_EQ(of[i], i) << sender;
+  }
+}
+
+TEST_P(PointToPointTest, ReceivesFromAnyAndFromGivenMembersShareTheMessages) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE(seed);
+    Begin(4, seed);
+    std::mt19937_64 draw(seed);
+    std::vector<int> num_sent(4), num_given(4);
+    std::vector<std::pair<int, const Side*>> received;
+    const auto send = [&](int from) {
+      Send(from, 0, 0, Numbered(from, num_sent[from]++));
+    };
+    for (int num_sends = 0, num_recvs = 0;
+         num_sends < 100 || num_recvs < 100;) {
+      const int from = 1 + static_cast<int>(draw() % 3);
+      if (draw() % 2 == 0 && num_sends++ < 100) {
+        send(from);
+      } else if (num_recvs++ < 100) {
+        const int peer = draw() % 2 == 0 ? kAny : from;
+        if (peer != kAny) ++num_given[from];
+        received.push_back({peer, &Recv(peer, 0, 0, Numbered(0, 0))});
+      }
+      if (draw() % 3 == 0) environment().RunSome(static_cast<int>(draw() % 9));
+    }
+    environment().RunAll();
+    // Receives from any may have taken what those from a given member need.
+    for (int from = 1; from < 4; ++from) {
+      for (int i = 0; i < num_given[from]; ++i) send(from);
+    }
+    environment().RunAll();
+    for (const auto& [peer, side] : received) ExpectEnds({side}, IsOk());
+    ExpectShared(received);
+  }
+}
+
 // Ends of all kinds at random moments: each call ends once, and what arrives is
 // right.
 TEST_P(PointToPointTest, RandomEndsLeaveNothingWaitingAndNothingWrong) {
@@ -600,6 +870,47 @@ TEST_P(PointToPointTest, RandomEndsLeaveNothingWaitingAndNothingWrong) {
       if (!side->status->ok()) continue;
       EXPECT_TRUE(SameBytes(side->tensor, TensorOf(500, bytes)));
     }
+    if (process_ != nullptr) {
+      EXPECT_EQ(environment().num_alarms(), 0u);
+    }
+  }
+}
+
+// Receives from any end once too, whatever ends, and leave no alarm.
+TEST_P(PointToPointTest, RandomEndsReachReceivesFromAny) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    Begin(3, seed);
+    std::mt19937_64 draw(seed);
+    std::vector<std::shared_ptr<Cancellation>> tokens;
+    for (int i = 0; i < 150; ++i) {
+      const int from = static_cast<int>(draw() % 3);
+      const int to = (from + 1 + static_cast<int>(draw() % 2)) % 3;
+      const auto token = tokens.emplace_back(std::make_shared<Cancellation>());
+      const auto limit = [&](PointToPointArgs& args) {
+        args.cancellation = token;
+        args.deadline = environment().get().clock->Now() +
+                        absl::Milliseconds(1 + draw() % 40);
+      };
+      if (draw() % 2 == 0) {
+        Send(from, to, 0, TensorOf(500), limit);
+      } else {
+        Recv(draw() % 3 == 0 ? from : kAny, to, 0, TensorOf(500), limit);
+      }
+      if (draw() % 3 == 0) environment().RunSome(static_cast<int>(draw() % 9));
+      if (draw() % 8 == 0) environment().Advance(absl::Milliseconds(3));
+      if (draw() % 6 == 0) {
+        tokens[draw() % tokens.size()]->Cancel(absl::CancelledError("at will"));
+      }
+      if (seed % 4 == 0 && i == 100) {
+        resolver(1).EndGroup(kGroup, absl::AbortedError("over"));
+      }
+      if (seed % 4 == 1 && i == 100) {
+        executor(2)->StartAbort(absl::AbortedError("stop"));
+      }
+    }
+    environment().Advance(absl::Seconds(1));
+    for (const Side& side : sides_) EXPECT_EQ(side.num_done, 1);
     if (process_ != nullptr) {
       EXPECT_EQ(environment().num_alarms(), 0u);
     }
@@ -655,6 +966,64 @@ TEST(PointToPointConcurrencyTest, EachCallEndsOnceAmongThreads) {
     ended.Wait();
     EXPECT_EQ(num_wrong, 0);
   }
+}
+
+// Two threads receive from any member, and one from each sender.
+TEST(PointToPointConcurrencyTest, ThreadsShareTheMessagesOfAllSenders) {
+  constexpr int kCalls = 300;
+  DefaultEnvironment environment(2);
+  const auto local = LocalGroup::Create(environment.get(), 1, 3);
+  ASSERT_THAT(local, IsOk());
+  std::shared_ptr<const CollGroupParams> group;
+  for (Device* device : (*local)->devices()) {
+    (*local)->manager().param_resolver().CompleteGroupAsync(
+        device->attributes(), {.group_key = kGroup, .group_size = 3}, nullptr,
+        [&group](auto formed) { group = *std::move(formed); });
+  }
+  ASSERT_NE(group, nullptr);
+  const auto executor = (*local)->manager().FindOrCreate(1);
+  std::vector<std::vector<Tensor>> places(4);
+  BlockingCounter ended(4 * kCalls);
+  std::atomic<int> num_failed = 0;
+  const auto done = [&](const absl::Status& status) {
+    if (!status.ok()) ++num_failed;
+    ended.DecrementCount();
+  };
+  const auto args = [&](int rank, int peer, Tensor tensor) {
+    return PointToPointArgs{
+        .device = (*local)->devices()[static_cast<size_t>(rank)],
+        .group = group,
+        .peer = peer,
+        .tensor = std::move(tensor)};
+  };
+  const auto receive = [&](int peer, std::vector<Tensor>& into) {
+    for (int i = 0; i < kCalls; ++i) {
+      into.push_back(Numbered(0, 0));
+      executor->RecvAsync(args(0, peer, into.back()), done);
+    }
+  };
+  // Sends enough, whichever sender the receives from any prefer.
+  const auto send = [&](int rank) {
+    for (int i = 0; i < 3 * kCalls; ++i) {
+      executor->SendAsync(args(rank, 0, Numbered(rank, i)), nullptr);
+    }
+  };
+  std::vector<std::thread> threads;
+  threads.emplace_back(send, 1);
+  threads.emplace_back(send, 2);
+  for (const int i : {0, 1, 2, 3}) {
+    threads.emplace_back(receive, i < 2 ? kAny : i - 1, std::ref(places[i]));
+  }
+  for (std::thread& thread : threads) thread.join();
+  ended.Wait();
+  EXPECT_EQ(num_failed, 0);
+  std::map<int, int> times;
+  for (const auto& of : places) {
+    for (const Tensor& place : of) {
+      ++times[*reinterpret_cast<const int32_t*>(place.data())];
+    }
+  }
+  for (const auto& [id, num] : times) EXPECT_EQ(num, 1) << id;
 }
 
 }  // namespace point_to_point_test

@@ -551,6 +551,38 @@ TEST_F(PointToPointGrpcTest, MessagesOfAllSizesArriveInTheirOrder) {
   }
 }
 
+TEST_F(PointToPointGrpcTest, ReceivesFromAnyGetTheMessagesOfAllTasks) {
+  constexpr int kMessages = 20;
+  constexpr int kReceived = (kTasks - 1) * kMessages;
+  BlockingCounter ended(2 * kReceived);
+  const auto done = [&](const absl::Status& status) {
+    EXPECT_THAT(status, IsOk());
+    ended.DecrementCount();
+  };
+  std::vector<Tensor> places;
+  std::vector<int> senders(kReceived, -1);
+  for (int i = 0; i < kReceived; ++i) {
+    auto recv = Args(0, PointToPointArgs::kAnyPeer, 0, 1001, -1);
+    recv.sender = &senders[static_cast<size_t>(i)];
+    places.push_back(recv.tensor);
+    ExecutorOf(0)->RecvAsync(std::move(recv), done);
+  }
+  for (int i = 0; i < kMessages; ++i) {
+    for (int task = 1; task < kTasks; ++task) {
+      ExecutorOf(task)->SendAsync(
+          Args(task, 0, 0, 1001, static_cast<float>(100 * task + i)), done);
+    }
+  }
+  ended.Wait();
+  std::vector<int> num_received(kTasks);
+  for (size_t i = 0; i < places.size(); ++i) {
+    ASSERT_TRUE(senders[i] > 0 && senders[i] < kTasks) << senders[i];
+    const auto* const values = reinterpret_cast<const float*>(places[i].data());
+    const int expected = 100 * senders[i] + num_received[senders[i]]++;
+    EXPECT_EQ(std::count(values, values + 1001, expected), 1001);
+  }
+}
+
 TEST_F(PointToPointGrpcTest, AMistakeAndAnEndReachBothTasks) {
   absl::Status sent, received, waited;
   BlockingCounter differ(2), end(1);
