@@ -1038,6 +1038,36 @@ TEST(BroadcastTest, EntersEachTaskOnce) {
   }
 }
 
+// The ranks by which TensorFlow's HierarchicalTreeBroadcaster enters each task.
+TEST(HierarchicalTreeBroadcastTest, EntersTasksByTheirFirstRank) {
+  const std::vector<int> variable = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2,
+                                     2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3};
+  const std::tuple<GroupLayout, int, std::vector<int>> cases[] = {
+      {Uniform(1, 8), 2, {}},
+      {Uniform(4, 8), 0, {8, 16, 24}},
+      {Uniform(4, 8), 2, {8, 16, 24}},
+      {Uniform(4, 8), 9, {0, 16, 24}},
+      {Layout(variable), 0, {4, 8, 14}},
+      {Layout(variable), 2, {4, 8, 14}},
+      {Layout(variable), 9, {0, 4, 14}}};
+  for (const auto& [layout, root, expected] : cases) {
+    const auto plans =
+        PlansOf("HierarchicalTreeBroadcast", Broadcast(layout, root));
+    std::vector<int> entered;
+    for (int rank = 0; rank < layout.size(); ++rank) {
+      for (const Step& step : StepsOf(plans[rank], StepKind::kRecv)) {
+        if (layout.task_of(step.peer) == layout.task_of(rank)) continue;
+        entered.push_back(rank);
+        const bool from_source = step.peer == root;
+        EXPECT_TRUE(from_source ||
+                    layout.task_of(step.peer) != layout.task_of(root))
+            << "rank " << rank << " receives from rank " << step.peer;
+      }
+    }
+    EXPECT_EQ(entered, expected) << layout.size() << " ranks, root " << root;
+  }
+}
+
 TEST(HierarchicalTreeBroadcastTest, SourceSendsFromItsInput) {
   const auto plans = PlansOf("HierarchicalTreeBroadcast",
                              Broadcast(Uniform(2, 4), /*root=*/5));

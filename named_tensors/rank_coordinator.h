@@ -128,8 +128,7 @@ class RankCoordinator : public Coordinator,
   //  - End() and Retire(), by EndAll(): like Fail(), and also ends runs that an
   //    earlier end let finish;
   //  - the loss of rank zero's task. Rank zero's server learns of every loss
-  //  and answers
-  //    all ranks.
+  //    and answers all ranks.
   void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   void EndAll(absl::Status reason, bool also_unused) ABSL_LOCKS_EXCLUDED(mu_);
   void EndHere(absl::Status status, DecidedRuns runs) ABSL_LOCKS_EXCLUDED(mu_);
@@ -147,8 +146,8 @@ class RankCoordinator : public Coordinator,
 
   Mutex mu_;
   bool has_begun_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t requested_process_ ABSL_GUARDED_BY(mu_) =
-      0;  // Process of rank zero.
+  // Process of rank zero.
+  uint64_t requested_process_ ABSL_GUARDED_BY(mu_) = 0;
   std::shared_ptr<CollectiveExecutor> executor_ ABSL_GUARDED_BY(mu_);
   bool is_shutting_down_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status end_ ABSL_GUARDED_BY(mu_);

@@ -75,63 +75,6 @@ void Call::Prepare(CollectiveExecutor& executor, CollectiveArgs& args,
   call->Begin(args);
 }
 
-void Call::SendOrRecv(CollectiveExecutor& executor, PointToPointArgs& args,
-                      bool sends, StatusCallback done) {
-  if (done == nullptr) done = [](absl::Status) {};
-  auto message = MakeMessage(args, sends, *executor.core().options().devices);
-  if (!message.ok()) {
-    return FinishOnTrampoline(std::move(done), message.status());
-  }
-  if (args.peer == PointToPointArgs::kAnyPeer) {
-    return RecvFromAny(executor, args, *std::move(message), std::move(done));
-  }
-  BeginMessage(executor, args, *std::move(message), std::move(done));
-}
-
-void Call::BeginMessage(CollectiveExecutor& executor, PointToPointArgs& args,
-                        Message message, StatusCallback done,
-                        ExecutionTable::Joined* joined_before) {
-  const bool sends = message.params->is_source;
-  Call* const call = new Call(executor, args.device, Kind::kMessage);
-  call->done_ = std::move(done);
-  CollectiveArgs of_call = {.device = args.device,
-                            .request = std::move(message.request),
-                            .input = sends ? args.tensor : Tensor(),
-                            .output = &args.tensor,
-                            .deadline = args.deadline,
-                            .cancellation = args.cancellation};
-  call->Begin(of_call, std::move(message.params), joined_before);
-}
-
-// Makes a call that ends when the receive has a message, and then another one
-// that receives it.
-void Call::RecvFromAny(CollectiveExecutor& executor, PointToPointArgs& args,
-                       Message message, StatusCallback done) {
-  auto receive = std::make_shared<AnyReceive>(
-      AnyReceive{.args = args,
-                 .rank = PathOf(message.request->instance_key).to,
-                 .start = executor.environment().clock->Now(),
-                 .executor = executor.shared_from_this(),
-                 .done = std::move(done)});
-  Call* const call = new Call(executor, args.device, Kind::kMessage);
-  call->any_receive_ = receive;
-  call->done_ = [receive](const absl::Status& status) {
-    if (receive->joined.execution == nullptr) {
-      return std::move(receive->done)(DescribeEnd(*receive, status));
-    }
-    if (receive->args.sender != nullptr) {
-      *receive->args.sender = receive->args.peer;
-    }
-    BeginMessage(*receive->executor, receive->args, std::move(receive->message),
-                 std::move(receive->done), &receive->joined);
-  };
-  CollectiveArgs of_call = {.device = args.device,
-                            .request = std::move(message.request),
-                            .deadline = args.deadline,
-                            .cancellation = args.cancellation};
-  call->Begin(of_call, std::move(message.params));
-}
-
 Call::Call(CollectiveExecutor& executor, Device* device, Kind kind)
     : kind_(kind) {
   context_.executor = &executor;

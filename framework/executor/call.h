@@ -60,7 +60,7 @@ class Call {
 
   // Inline: every call goes through these phases, which call.cc alone runs.
   enum class Kind : uint8_t { kExecution, kPreparation, kMessage };
-  inline Call(CollectiveExecutor& executor, Device* device, Kind kind);
+  Call(CollectiveExecutor& executor, Device* device, Kind kind);
   // `message`: params that settle a message; null for other calls.
   // `joined_before`: set if the message's execution has been joined.
   void Begin(CollectiveArgs& args,

@@ -440,7 +440,12 @@ TEST(DefaultSubdivisionsTest, FewestThatBringChunksToFourMebibytes) {
 TEST(DefaultSubdivisionsTest, AreThoseOfTensorFlow) {
   EXPECT_THAT(Subdivide(3, 8, 24 * 4, 0), ElementsAre(0));
   EXPECT_THAT(Subdivide(3, 8, 24 * 2 * 3 * kMiB, 0), ElementsAre(0, -4));
-  EXPECT_THAT(Subdivide(4, 1, 100 * kMiB, 0), SizeIs(2));
+  const std::vector<int> offsets = Subdivide(4, 1, 100 * kMiB, 0);
+  EXPECT_THAT(offsets, SizeIs(2));
+  for (int offset : offsets) {
+    EXPECT_THAT(RingOrder(GroupLayout::Uniform(4, 1), offset),
+                ElementsAre(0, 1, 2, 3));
+  }
 }
 
 TEST(DefaultSubdivisionsTest, ZeroMeansTwoPerDevice) {

@@ -148,9 +148,8 @@ class Coordinator {
   // has been decided. Until then the other ranks' requests run without waiting
   // for this rank, which takes part, in memory allocated for that:
   //  - AllReduce: with the neutral element of the merge op. A sum of floats
-  //  gets
-  //    -0, a product of complex numbers 1 + 0i. An average still divides by the
-  //    number of all ranks. The ops must be built-in.
+  //    gets -0, a product of complex numbers 1 + 0i. An average still divides
+  //    by the number of all ranks. The ops must be built-in.
   //  - AllGather: with no rows. Broadcast: if it is not the root.
   //  - Other requests end with FAILED_PRECONDITION, on the ranks that made
   //    them: a joined rank is the root, an op is custom, or a joined rank would

@@ -25,8 +25,7 @@ absl::Status HostFunctionError(const CollectiveContext& context,
       what, " \"", name, "\", a function of the host, on ",
       context.device->full_name(),
       ": set apply_on_gpu of the op, use a built-in one, or copy the tensors "
-      "to "
-      "CPU devices"));
+      "to CPU devices"));
 }
 
 absl::Status CheckOps(const CollectiveContext& context) {

@@ -80,6 +80,21 @@ TEST(DeadlineTest, ErrorSaysThePhaseAndWhoHadNotArrived) {
   }
 }
 
+TEST(DeadlineTest, WhoComesAfterADeadlineOfAnExecutionGetsItsErrorAtOnce) {
+  for (const absl::string_view phase : {kInstancePhase, kRunPhase}) {
+    SCOPED_TRACE(phase);
+    LocalJob job({.devices_per_task = 3});
+    const CollectiveRequest request = RequestThatWaitsIn(phase, job);
+    auto& first =
+        job.Start(0, request, [&](auto& args) { WithDeadline(job, args); });
+    job.Start(1, request);
+    job.environment().Advance(absl::Seconds(3));
+    auto& late = job.Start(2, request);
+    job.environment().RunAll();
+    ExpectEnds({&first, &late}, IsDeadlineExceeded("rank 2"));
+  }
+}
+
 TEST(DeadlineTest, RunPhaseErrorSaysWhatThoseWaitForWhoHadArrived) {
   LocalJob job({.devices_per_task = 3});
   const CollectiveRequest request = job.AllReduceRequest(8, "RingReduce");

@@ -36,6 +36,7 @@ namespace requests_test {
 
 using absl::StatusCode;
 using testing::AllOf;
+using testing::Each;
 using testing::HasSubstr;
 using testing::Not;
 using testing::Optional;
@@ -338,6 +339,30 @@ TEST(BadArgsTest, AnInstanceWithAnotherRequestNeedsAnotherKey) {
                         "with [2]; give it another instance key"));
   request.instance_key = 2;
   ExpectEnds(job.RunAll(request), IsOk());
+}
+
+TEST(InstanceKeyTest, GroupsThatUseTheSameDoNotMeet) {
+  LocalJob job({.devices_per_task = 4});
+  std::vector<LocalJob::Call*> calls;
+  for (int device = 0; device < 4; ++device) {
+    CollectiveRequest request = job.AllReduceRequest(3);
+    request.group_size = 2;
+    request.group_key = 1 + device / 2;
+    calls.push_back(&job.Start(device, request));
+  }
+  // A device may be in several groups, of different sizes.
+  for (int device = 0; device < 3; ++device) {
+    CollectiveRequest request = job.AllReduceRequest(3);
+    request.group_size = 3;
+    request.group_key = 3;
+    calls.push_back(&job.Start(device, request));
+  }
+  job.environment().RunAll();
+  ExpectEnds(calls, IsOk());
+  const float sums[] = {3, 3, 7, 7, 6, 6, 6};
+  for (size_t i = 0; i < calls.size(); ++i) {
+    EXPECT_THAT(calls[i]->result(), Each(sums[i])) << "call " << i;
+  }
 }
 
 TEST(BadArgsTest, AGroupThatFailedSaysHowItBeginsAnew) {
