@@ -374,28 +374,21 @@ void RunWithTensors(const RunPtr& run) {
 
 bool IsStandIn(const Run& run) { return run.first().request.name.empty(); }
 
-// Fills run.output with the neutral element, by way of host memory that lasts
-// until `done`.
+// Fills run.output with the neutral element.
 void FillNeutral(const RunPtr& run, StatusCallback done) {
-  const auto fill = [&run](Tensor tensor) {
-    return FillWithNeutral(run->first().tensor.merge_op.kind(), tensor.dtype(),
-                           tensor.mutable_data(), tensor.num_elements());
-  };
-  if (run->device().has_host_memory()) {
-    return std::move(done)(fill(run->output));
+  constexpr int64_t kPatternElements = 4096;
+  auto pattern = Tensor::Allocate(run->output.dtype(),
+                                  TensorShape::Vector(kPatternElements));
+  absl::Status status = pattern.status();
+  if (status.ok()) {
+    status =
+        FillWithNeutral(run->first().tensor.merge_op.kind(), pattern->dtype(),
+                        pattern->mutable_data(), kPatternElements);
   }
-  auto host = Tensor::Allocate(run->output.dtype(), run->output.shape());
-  absl::Status status = host.ok() ? fill(*host) : host.status();
   if (!status.ok()) return std::move(done)(std::move(status));
-  Copy(
-      *run,
-      [&](CopyPiece copy) {
-        return copy(run->output.mutable_data(), host->data(),
-                    host->size_bytes());
-      },
-      [host = *host, done = std::move(done)](absl::Status copied) mutable {
-        std::move(done)(std::move(copied));
-      });
+  FillOnDevice(run->device(), *run->group.executor->environment().clock,
+               {pattern->data(), pattern->size_bytes()}, run->output,
+               std::move(done));
 }
 
 // Takes part, with no rows of its own, as the root's peer, or with the neutral

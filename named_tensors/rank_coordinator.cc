@@ -28,16 +28,15 @@ RankCoordinator::RankCoordinator(Options options)
       pending_(place_) {}
 
 RankCoordinator::~RankCoordinator() {
-  Retire(absl::CancelledError(absl::StrCat(options_.cluster.Label(task()),
-                                           ": the coordinator was destroyed")));
+  const absl::Status reason = absl::CancelledError(absl::StrCat(
+      options_.cluster.Label(task()), ": the coordinator was destroyed"));
+  EndAll(reason, /*also_unused=*/options_.key != 0);
   std::vector<StatusCallback> dones;
   {
     MutexLock lock(&mu_);
     dones.swap(shutdowns_);
   }
-  for (StatusCallback& done : dones) {
-    std::move(done)(absl::CancelledError("the coordinator was destroyed"));
-  }
+  for (StatusCallback& done : dones) std::move(done)(reason);
 }
 
 // Calls rank zero's server from the work queue if this rank is rank zero.

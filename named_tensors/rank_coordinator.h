@@ -57,7 +57,7 @@ class RankCoordinator : public Coordinator,
 
   static std::shared_ptr<RankCoordinator> Create(Options options);
 
-  // Calls Retire() with CANCELLED.
+  // Calls Retire() with CANCELLED; with a key, End(): the rank is expected.
   ~RankCoordinator() override;
   RankCoordinator(const RankCoordinator&) = delete;
   RankCoordinator& operator=(const RankCoordinator&) = delete;

@@ -1,8 +1,11 @@
 #ifndef TUTTI_FRAMEWORK_TENSOR_DEVICE_COPIES_H_
 #define TUTTI_FRAMEWORK_TENSOR_DEVICE_COPIES_H_
 
+#include <cstddef>
+
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "tutti/device.h"
 #include "tutti/environment.h"
 #include "tutti/tensor.h"
@@ -17,6 +20,13 @@ namespace tutti {
 // UNIMPLEMENTED for a device with its own memory that runs no steps.
 void CopyOnDevice(Device& device, Clock& clock,
                   absl::FunctionRef<absl::Status(CopyPiece)> copies,
+                  StatusCallback done);
+
+// Fills `into`, a tensor of the device, with the bytes of `pattern`, again and
+// again. `pattern` is in host memory, is not empty and may change after this
+// call. Otherwise as CopyOnDevice().
+void FillOnDevice(Device& device, Clock& clock,
+                  absl::Span<const std::byte> pattern, Tensor into,
                   StatusCallback done);
 
 }  // namespace tutti

@@ -447,6 +447,36 @@ TEST_F(GpuTasksTest, ASpoiltGpuEndsItOnAllTasks) {
 // Covers several tensors that are ready together.
 TEST_F(GpuTasksTest, NamedTensorsOfGpusAreReduced) { ExpectNamedSums(); }
 
+// Task 1 has joined, and fills memory of its GPU with the neutral element.
+TEST_F(GpuTasksTest, AJoinedTaskChangesNothingOfNamedTensorsOfGpus) {
+  BlockingCounter joined(kNumTasks);
+  const auto join = [&](int task) {
+    tasks_[task]->coordinator().Join([&](const absl::StatusOr<int>& last) {
+      EXPECT_THAT(last, IsOk());
+      joined.DecrementCount();
+    });
+  };
+  join(1);
+  for (const int64_t num_elements : {0, 1, 7, 10'007}) {
+    for (const ReductionKind kind :
+         {ReductionKind::kSum, ReductionKind::kMin, ReductionKind::kMax}) {
+      const Tensor tensor = Filled(/*rank=*/0, num_elements, -5);
+      Tensor output;
+      BlockingCounter ended(1);
+      tasks_[0]->coordinator().AllReduce(
+          {.name = "x", .input = tensor, .output = &output, .merge_op = kind},
+          [&](const absl::Status& status) {
+            EXPECT_THAT(status, IsOk());
+            ended.DecrementCount();
+          });
+      ended.Wait();
+      EXPECT_EQ(Read(0, output), Floats(num_elements, -5));
+    }
+  }
+  join(0);
+  joined.Wait();
+}
+
 // Numbers of rows change each time: no gather runs at its exact length.
 TEST_F(GpuTasksTest, NamedTensorsOfGpusAreGatheredInEqualParts) {
   Begin(/*coordinator=*/{}, /*max_entries=*/11);

@@ -742,7 +742,7 @@ TEST_P(NamedTensorsTest, JoinedRanksBringTheNeutralElement) {
           product *= value;
           min = std::min(min, value);
           max = std::max(max, value);
-          for (const int n : {0, 1, 7, 1001}) {
+          for (const int n : {0, 1, 7, 9001}) {
             const std::string name = absl::StrCat(" ", n);
             const Tensor in = Ones(rank, n);
             sums.push_back(Reduce(rank, "sum" + name, in));
@@ -1443,6 +1443,13 @@ TEST_P(CoordinatorsTest, RefuseRanksThatCannotBeOrDiffer) {
   made.clear();
   environment_.RunAll();
   EXPECT_THAT(CreationAt1(1, {1, 2}), IsAlreadyExists("key 1"));
+
+  // A rank that destroys its own unused, though another one waits.
+  auto waits = *job_->runtime(1).CreateCoordinator(5, {1, 2});
+  const auto waiting = SumAt(*waits, 1, "x");
+  job_->runtime(2).CreateCoordinator(5, {1, 2}).IgnoreError();
+  environment_.RunAll();
+  EXPECT_THAT(waiting->status, IsCancelled("task 2", "was destroyed"));
 
   for (const auto& [key, others] :
        {std::pair<int64_t, Ranks>(2, {1, 2, 3}), {3, {1, 3, 2}}}) {
