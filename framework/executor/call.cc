@@ -257,6 +257,10 @@ absl::Status Call::PrepareContext(CollectiveArgs& args) {
                        execution.number};
   RETURN_IF_ERROR(core().StatusOf(*settled_, context_));
   RETURN_IF_ERROR(PrepareMemberBuffers(*settled_, &args, &context_));
+  if (args.input_factor.has_value()) {
+    ASSIGN_OR_RETURN(factor_, Premultiplication::Create(*args.input_factor,
+                                                        *settled_, &context_));
+  }
   return settled_->implementation->InitializeCollectiveContext(&context_);
 }
 
@@ -280,13 +284,27 @@ void Call::AwaitSender() {
 void Call::Run() {
   phase_.store(Phase::kRun, std::memory_order_release);
   if (IsPacked(context_, *settled_)) return RunPacked();
+  if (factor_ != nullptr) return RunPremultiplied();
   settled_->implementation->Run(
       context_, [this](absl::Status status) { Finish(std::move(status)); });
+}
+
+void Call::RunPremultiplied() {
+  const int64_t num_bytes =
+      context_.segments != nullptr
+          ? context_.segments->num_bytes()
+          : static_cast<int64_t>(context_.input.size_bytes());
+  RunOnHost(num_bytes, [this] {
+    factor_->Run(context_);
+    settled_->implementation->Run(
+        context_, [this](absl::Status status) { Finish(std::move(status)); });
+  });
 }
 
 void Call::RunPacked() {
   CopySegments(&Pack, [this](absl::Status packed) {
     if (!packed.ok()) return Finish(std::move(packed));
+    if (factor_ != nullptr) factor_->Run(context_);
     settled_->implementation->Run(context_, [this](absl::Status reduced) {
       if (!reduced.ok()) return Finish(std::move(reduced));
       CopySegments(&Unpack, [this](absl::Status unpacked) {
@@ -297,9 +315,6 @@ void Call::RunPacked() {
 }
 
 void Call::CopySegments(SegmentCopies copies, StatusCallback done) {
-  // Longer copies go to the work queue, which needs 20 us to wake a thread: the
-  // time of so many bytes at 10 GB/s (2 cores, Zen 4, 2026-11).
-  constexpr int64_t kInlineBytes = int64_t{256} << 10;
   Work copy = [this, copies, done = std::move(done)]() mutable {
     CopyOnDevice(
         *context_.device, *context_.executor->environment().clock,
@@ -308,10 +323,18 @@ void Call::CopySegments(SegmentCopies copies, StatusCallback done) {
         },
         std::move(done));
   };
-  const bool is_long = context_.device->has_host_memory() &&
-                       context_.segments->num_bytes() > kInlineBytes;
-  if (!is_long) return std::move(copy)();
-  context_.executor->environment().queue->Schedule(std::move(copy));
+  RunOnHost(
+      context_.device->has_host_memory() ? context_.segments->num_bytes() : 0,
+      std::move(copy));
+}
+
+// Runs `work`, which writes so many bytes of host memory.
+void Call::RunOnHost(int64_t num_bytes, Work work) {
+  // Longer work goes to the work queue, which needs 20 us to wake a thread: the
+  // time of so many bytes at 10 GB/s (2 cores, Zen 4, 2026-11).
+  constexpr int64_t kInlineBytes = int64_t{256} << 10;
+  if (num_bytes <= kInlineBytes) return std::move(work)();
+  context_.executor->environment().queue->Schedule(std::move(work));
 }
 
 void Call::Finish(absl::Status status) {
@@ -432,13 +455,17 @@ bool Call::Claim(StatusCallback* done) {
 void Call::StartCall(PreparedCollective::Limits limits, StatusCallback done) {
   const bool is_late = context_.late_output != nullptr;
   if (is_late) context_.output = Tensor();  // The call makes a new one.
+  const bool is_multiplied = factor_ != nullptr;
+  const bool has_segments = context_.segments != nullptr;
   context_.executor->ExecuteAsync(
       {.device = context_.device,
        .request = settled_->request,
-       .input = context_.input,
-       .output = context_.segments == nullptr ? &context_.output : nullptr,
+       .input = is_multiplied ? factor_->input() : context_.input,
+       .output = has_segments ? nullptr : &context_.output,
        .allow_shared_output = is_late,
-       .segments = context_.segments,
+       .segments = is_multiplied ? factor_->segments() : context_.segments,
+       .input_factor =
+           is_multiplied ? std::optional(factor_->factor()) : std::nullopt,
        .store_hint = context_.store_hint,
        .deadline = limits.deadline,
        .cancellation = std::move(limits.cancellation)},

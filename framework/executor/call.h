@@ -13,6 +13,7 @@
 #include "framework/executor/execution_table.h"
 #include "framework/executor/executor_core.h"
 #include "framework/executor/point_to_point.h"
+#include "framework/executor/premultiplication.h"
 #include "tutti/environment.h"
 #include "tutti/executor.h"
 #include "tutti/implementation.h"
@@ -93,12 +94,14 @@ class Call {
   inline absl::Status PrepareContext(CollectiveArgs& args);
   void WaitForDependencies();
   inline void Run();
+  void RunPremultiplied();
   void RunPacked();
   // Type of Pack() and Unpack(), which copy between the segments and the
   // output.
   using SegmentCopies = absl::Status (*)(const SegmentList& segments,
                                          Tensor& packed, CopyPiece copy);
   void CopySegments(SegmentCopies copies, StatusCallback done);
+  void RunOnHost(int64_t num_bytes, Work work);
   void Finish(absl::Status status);
   inline void End(absl::Status status);
   // Finishes a call that may not have taken its buffers out of `args`.
@@ -119,6 +122,7 @@ class Call {
   const SettledFacts* settled_ = nullptr;  // Of the table, or `own_settled_`.
   std::shared_ptr<const SettledFacts> own_settled_;
   CollectiveContext context_;
+  std::unique_ptr<const Premultiplication> factor_;  // Null without a factor.
   std::atomic<Phase> phase_{Phase::kResolve};
   const Kind kind_;
   std::shared_ptr<Watch> watch_;             // Null without limits.

@@ -88,7 +88,8 @@ absl::Status PrepareTensors(const SettledFacts& settled, CollectiveArgs* args,
         "): there is no place for the output"));
   }
   const bool is_late = has_output && args->allow_shared_output &&
-                       settled.shares_output && !args->output->is_set();
+                       settled.shares_output && !args->output->is_set() &&
+                       !args->input_factor.has_value();
   if (is_late) context->late_output = args->output;
   RETURN_IF_ERROR(PrepareBuffers(*settled.params, *context->device,
                                  &context->input,

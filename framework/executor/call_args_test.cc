@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/collective/params_test_data.h"
+#include "framework/executor/premultiplication.h"
 #include "tests/doubles/status_matchers.h"
 #include "tutti/device.h"
 #include "tutti/params.h"
@@ -256,6 +257,23 @@ TEST_F(BufferCheckTest, AnotherDtypeIsInvalidAndBothAreShown) {
   EXPECT_THAT(
       Prepare(*params, InputAt(50, *params), integers),
       IsInvalidArgument("the output is int32[6,2]", "wanted float32[6,2]"));
+}
+
+// Has memory that the processor cannot reach.
+class OwnMemoryDevice : public CpuDevice {
+ public:
+  using CpuDevice::CpuDevice;
+  bool has_host_memory() const override { return false; }
+};
+
+TEST_F(BufferCheckTest, FactorsNeedHostMemory) {
+  OwnMemoryDevice device({.name = {"localhost", 0, 0, "GPU", 1}});
+  const SettledFacts settled(Params(CollectiveType::kAllReduce));
+  CollectiveContext context;
+  context.device = &device;
+  EXPECT_THAT(
+      Premultiplication::Create(2, settled, &context).status(),
+      StatusIs(absl::StatusCode::kUnimplemented, testing::HasSubstr("GPU:1")));
 }
 
 }  // namespace call_args_test

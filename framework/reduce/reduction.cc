@@ -110,6 +110,14 @@ void DivideBy(DType dtype, void* values, size_t num_elements, int64_t divisor) {
   divide(static_cast<uint8_t*>(values), num_elements, divisor);
 }
 
+void MultiplyBy(DType dtype, const void* from, void* into, size_t num_elements,
+                double factor) {
+  if (!IsValid(dtype)) return;
+  const auto multiply = Kernels().multiply[static_cast<size_t>(dtype)];
+  multiply(static_cast<const uint8_t*>(from), static_cast<uint8_t*>(into),
+           num_elements, factor);
+}
+
 absl::Status Fold(DType dtype, const MergeOp& merge_op, const FinalOp& final_op,
                   const FoldBuffers& buffers) {
   const size_t num_inputs = buffers.inputs.size();

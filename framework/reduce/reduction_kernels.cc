@@ -28,6 +28,7 @@ namespace {
 
 using Combine = ReductionKernels::Combine;
 using Divide = ReductionKernels::Divide;
+using Multiply = ReductionKernels::Multiply;
 using Narrow = ReductionKernels::Narrow;
 using Widen = ReductionKernels::Widen;
 template <typename Kernel>
@@ -77,11 +78,18 @@ size_t WidenNothing(const uint8_t*, uint8_t*, size_t) { return 0; }
 
 void NarrowNothing(const uint8_t*, uint8_t*, size_t) {}
 
-template <class Codec>
-void DivideFloats(uint8_t* values, size_t num_elements, int64_t divisor) {
-  WriteElements<typename Codec::Stored, typename Codec::LanesOf>(
-      Mapped<Codec, Quotient>{values, {divisor}}, ToOne{values}, 0,
-      num_elements);
+// Computes into[i] = op(from[i]) for floats and for the parts of complex
+// numbers; nothing for other elements.
+template <typename Element, class Op>
+void MapFloats(const uint8_t* from, uint8_t* into, size_t num_elements, Op op) {
+  if constexpr (kIsFloating<Element>) {
+    using Codec = CodecOf<Element>;
+    WriteElements<typename Codec::Stored, typename Codec::LanesOf>(
+        Mapped<Codec, Op>{from, op}, ToOne{into}, 0, num_elements);
+  } else if constexpr (kIsComplex<Element>) {
+    using Part = typename Element::value_type;
+    MapFloats<Part>(from, into, 2 * num_elements, op);
+  }
 }
 
 template <typename T>
@@ -97,14 +105,17 @@ void DivideIntegers(uint8_t* values, size_t num_elements, int64_t divisor) {
 
 template <typename Element>
 void DivideElements(uint8_t* values, size_t num_elements, int64_t divisor) {
-  if constexpr (kIsFloating<Element>) {
-    DivideFloats<CodecOf<Element>>(values, num_elements, divisor);
-  } else if constexpr (kIsComplex<Element>) {
-    DivideFloats<typename CodecOf<Element>::PartCodec>(values, 2 * num_elements,
-                                                       divisor);
-  } else if constexpr (kIsInteger<Element>) {
+  if constexpr (kIsInteger<Element>) {
     DivideIntegers<Element>(values, num_elements, divisor);
+  } else {
+    MapFloats<Element>(values, values, num_elements, Quotient{divisor});
   }
+}
+
+template <typename Element>
+void MultiplyElements(const uint8_t* from, uint8_t* into, size_t num_elements,
+                      double factor) {
+  MapFloats<Element>(from, into, num_elements, Multiple{factor});
 }
 
 template <class Codec, class Op>
@@ -243,6 +254,9 @@ constexpr ReductionKernels kKernels = {
     }),
     .divide = ForEachDType([]<typename Element>(Element) -> Divide {
       return DivideElements<Element>;
+    }),
+    .multiply = ForEachDType([]<typename Element>(Element) -> Multiply {
+      return MultiplyElements<Element>;
     }),
     .widen = ForEachDType(
         []<typename Element>(Element) { return WidenOf<Element>(); }),

@@ -28,6 +28,8 @@ struct ReductionKernels {
                            uint8_t* into, size_t num_elements);
   using Divide = void (*)(uint8_t* values, size_t num_elements,
                           int64_t divisor);
+  using Multiply = void (*)(const uint8_t* from, uint8_t* into,
+                            size_t num_elements, double factor);
   using Widen = size_t (*)(const uint8_t* from, uint8_t* sums,
                            size_t num_elements);
   using Narrow = void (*)(const uint8_t* sums, uint8_t* into,
@@ -41,6 +43,7 @@ struct ReductionKernels {
 
   PerDType<Fold> mean;  // Sums of integers, divided. Exact.
   PerDType<Divide> divide;
+  PerDType<Multiply> multiply;
 
   // For dtypes that are computed in float32: conversion to floats, and back
   // with one rounding. `widen` returns the number of floats, which is rounded

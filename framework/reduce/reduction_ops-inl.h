@@ -118,6 +118,16 @@ struct Quotient {
   }
 };
 
+// Multiplies each lane of a vector by the factor.
+struct Multiple {
+  double factor;
+
+  template <class D>
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> v) const {
+    return hn::Mul(v, hn::Set(d, static_cast<hn::TFromD<D>>(factor)));
+  }
+};
+
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti

@@ -145,6 +145,18 @@ T MeanOfIntegers(absl::Span<const uint8_t* const> inputs, size_t index,
   return static_cast<T>(sum / divisor);
 }
 
+template <typename T>
+T MultiplyValue(T value, double factor) {
+  if constexpr (kIsComplex<T>) {
+    return T(MultiplyValue(value.real(), factor),
+             MultiplyValue(value.imag(), factor));
+  } else if constexpr (std::is_integral_v<T>) {
+    return value;  // Never multiplied.
+  } else {
+    return Canonical(value * static_cast<T>(factor));
+  }
+}
+
 }  // namespace
 
 void ReferenceReduce(ReductionKind kind, DType dtype, const void* left,
@@ -187,6 +199,16 @@ void ReferenceDivideBy(DType dtype, void* values, size_t num_elements,
     for (size_t i = 0; i < num_elements; ++i) {
       const auto value = ReadElement<Element>(values, i);
       WriteElement<Element>(DivideValue(value, divisor), values, i);
+    }
+  });
+}
+
+void ReferenceMultiplyBy(DType dtype, void* values, size_t num_elements,
+                         double factor) {
+  VisitDType(dtype, [&]<typename Element>(Element) {
+    for (size_t i = 0; i < num_elements; ++i) {
+      const auto value = ReadElement<Element>(values, i);
+      WriteElement<Element>(MultiplyValue(value, factor), values, i);
     }
   });
 }

@@ -20,6 +20,8 @@ void ReferenceReduceMany(ReductionKind kind, DType dtype,
                          size_t num_elements, int64_t divisor);
 void ReferenceDivideBy(DType dtype, void* values, size_t num_elements,
                        int64_t divisor);
+void ReferenceMultiplyBy(DType dtype, void* values, size_t num_elements,
+                         double factor);
 
 }  // namespace tutti
 

@@ -615,6 +615,32 @@ TEST_P(ReductionKernelsTest, DivisionMatchesTheReference) {
   }
 }
 
+TEST_P(ReductionKernelsTest, MultiplicationMatchesTheReference) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  for (DType dtype : kAllDTypes) {
+    if (!IsFloating(dtype) && !IsComplex(dtype)) continue;
+    for (size_t length : kLengths) {
+      for (double factor : {1.0, -1.0, 1.0 / 3, 0.0, -0.0, 0x1p-120, 0x1p100,
+                            1 + 0x1p-40, kInfinity, kNaN}) {
+        SCOPED_TRACE(absl::StrCat(Name(dtype), " * ", factor));
+        const Bytes from = RandomElements(dtype, length, length);
+        Bytes expected = from;
+        ReferenceMultiplyBy(dtype, expected.data(), length, factor);
+        Guarded apart(Bytes(from.size()), length % 4);
+        Guarded in_place(from, length % 3);
+        const auto multiply = kernels().multiply[static_cast<size_t>(dtype)];
+        multiply(from.data(), apart.data(), length, factor);
+        multiply(in_place.data(), in_place.data(), length, factor);
+        for (Guarded* into : {&apart, &in_place}) {
+          ExpectSameElements(dtype, into->content(), expected);
+          EXPECT_TRUE(into->canaries_are_intact());
+        }
+      }
+    }
+  }
+}
+
 TEST_P(ReductionKernelsTest, DivisionTruncatesIntegersTowardZero) {
   EXPECT_EQ(DivideOne<int32_t>(DType::kInt32, 7, 4), 1);
   EXPECT_EQ(DivideOne<int32_t>(DType::kInt32, -7, 4), -1);

@@ -125,6 +125,16 @@ struct CollectiveArgs {
   // together. `allow_shared_output` is then ignored.
   std::shared_ptr<const SegmentList> segments;
 
+  // Factor of this member's input in a reduction: multiplies it before it is
+  // combined (MultiplyBy), as NCCL's premultiplied sum does. Members may give
+  // different factors; a member that gives none has 1. Only for floating and
+  // complex dtypes, and for devices with host memory.
+  //
+  // The products are written to the output, if it has the input's shape, else
+  // to memory of the device. The input stays as it is, unless the member runs
+  // in place. `allow_shared_output` is then ignored.
+  std::optional<double> input_factor;
+
   // Overrides how results are written within a process. Affects the caches of
   // all members: among the members that set it, the lowest rank decides.
   StoreHint store_hint = StoreHint::kBySize;

@@ -64,6 +64,10 @@ struct CustomMergeOp {
   // Computes into[i] = left[i] (+) right[i] for `num_elements` elements. `into`
   // is `left`, `right` or separate from both. Thread-safe.
   //
+  // A call gets any part of the elements: implementations cut tensors between
+  // any two elements of `dtype`. An item of the caller that spans several
+  // elements may be cut, too.
+  //
   // The pointers need not be aligned, not even to an element, because
   // Tensor::Wrap takes any memory. Use std::memcpy to read and write elements
   // unless all your tensors are aligned.
@@ -190,8 +194,9 @@ bool IsMeanOfIntegers(DType dtype, const MergeOp& merge_op,
 // Results are the same bits on every CPU, for every length and alignment, and
 // for either order of the operands:
 //  - Integer sums and products wrap around, as in two's complement.
-//  - A bool that is not 0 counts as true. Results are 0 or 1: min and band are
-//    "and", max and bor are "or", bxor is "exclusive or".
+//  - A bool that is not 0 counts as true. Results of two and more are 0 or 1:
+//    min and band are "and", max and bor are "or", bxor is "exclusive or". One
+//    input alone is copied, of any dtype.
 //  - Floats of 8 and 16 bits are computed in float32 and rounded once, to
 //    nearest even. Denormals are kept. Values that are too large become
 //    infinity; in 8 bits the largest finite value, as do infinities.
@@ -249,6 +254,16 @@ void CopyToMany(const uint8_t* from, absl::Span<uint8_t* const> outputs,
 // alignment. Does nothing for bool or an invalid `dtype`. REQUIRES: divisor
 // > 0.
 void DivideBy(DType dtype, void* values, size_t num_elements, int64_t divisor);
+
+// Computes into[i] = from[i] * factor for floats and the parts of complex
+// numbers.
+//
+// The factor is first rounded to the type of the multiplication, which is
+// float32 for floats of 8 and 16 bits; their products are rounded once more.
+// `into` equals `from` or is separate. The pointers need no alignment. Does
+// nothing for integers, bool or an invalid `dtype`.
+void MultiplyBy(DType dtype, const void* from, void* into, size_t num_elements,
+                double factor);
 
 // Buffers of equal length.
 struct FoldBuffers {

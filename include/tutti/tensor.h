@@ -46,6 +46,10 @@ struct Float8E5M2 {  // 5 exponent and 2 mantissa bits.
 // All element types: X(category, code, name, C++ type of an element). Sizes,
 // arithmetic, names and kernels of a dtype follow from its line. Numbers of
 // codes go over the wire, so append new lines. A bool is a byte, 0 or 1.
+//
+// Elements of any other type, such as structs of 24 bytes or dates, move as
+// bytes: as kUint8, with one more dimension, the last, of the bytes of an
+// element. An array [1000, 3] of such structs is kUint8[1000, 3, 24].
 #define TUTTI_DTYPES(X)                                     \
   X(Floating, kFloat16, "float16", Float16)                 \
   X(Floating, kBFloat16, "bfloat16", BFloat16)              \

@@ -238,6 +238,7 @@ std::string ToString(const Case& c) {
   if (Reduces(c.type)) {
     absl::StrAppend(&text, ", ", c.merge_op.name(), ", ", c.final_op.name());
   }
+  if (c.has_factors) absl::StrAppend(&text, ", factors");
   if (!c.dependencies.empty()) {
     absl::StrAppend(&text, ", after ", absl::StrJoin(c.dependencies, ","));
   }
@@ -283,6 +284,11 @@ int64_t OwnBlockBegin(const Case& c, int rank) {
 TensorShape ShapeOf(const Case& c, int64_t num_elements) {
   if (c.row_elements == 1) return TensorShape::Vector(num_elements);
   return *TensorShape::Create({num_elements / c.row_elements, c.row_elements});
+}
+
+std::optional<double> FactorOf(const Case& c, int rank) {
+  constexpr std::optional<double> kFactors[] = {-1.0, std::nullopt, 0.0};
+  return c.has_factors ? kFactors[rank % 3] : std::nullopt;
 }
 
 int NumMerged(const Case& c, int rank) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,7 @@ struct Case {
   bool allocates_output = false;  // Not the caller.
   MergeOp merge_op;
   FinalOp final_op;
+  bool has_factors = false;  // Members give FactorOf() as their input's factor.
 
   // Instances of the group that must have been launched before.
   std::vector<InstanceKey> dependencies;
@@ -93,6 +95,9 @@ int64_t OutputElements(const Case& c, int rank);
 
 // Index at which the rank's own block begins among the blocks of all ranks.
 int64_t OwnBlockBegin(const Case& c, int rank);
+
+// Factor by which the rank's input is multiplied; sums stay exact.
+std::optional<double> FactorOf(const Case& c, int rank);
 
 // Inputs, from rank 0 on, that the rank gets the reduction of.
 int NumMerged(const Case& c, int rank);

@@ -1,5 +1,6 @@
 #include "tests/conformance/case_execution.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -18,6 +19,7 @@ struct CaseExecution::Member {
          std::shared_ptr<const Expectation> expectation)
       : rank(rank),
         device_index(DeviceIndex(c, rank)),
+        factor(FactorOf(c, rank)),
         request(std::move(member_request)),
         expected(std::move(expectation)),
         buffers(c, rank, expected->input(rank)) {}
@@ -64,6 +66,7 @@ struct CaseExecution::Member {
 
   const int rank;
   const int device_index;
+  const std::optional<double> factor;
   const std::shared_ptr<const CollectiveRequest> request;
   const std::shared_ptr<const Expectation> expected;
   MemberBuffers buffers;  // The collective's until its end, then OnDone()'s.
@@ -94,6 +97,7 @@ void CaseExecution::Call(TestGroup& group, int rank,
                       .request = member->request,
                       .input = member->buffers.input(),
                       .output = member->buffers.output(),
+                      .input_factor = member->factor,
                       .deadline = options.deadline,
                       .cancellation = options.cancellation};
   WorkQueue* const queue = group.driver().environment().queue;

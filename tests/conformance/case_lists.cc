@@ -434,6 +434,18 @@ std::vector<Case> SpecialCases(const ImplementationUnderTest& under_test,
     c.allocates_output = true;
     cases.push_back(std::move(c));
   }
+  if (Reduces(type)) {
+    for (Case& c :
+         Product(simplest, {PlacementChoices(type, tier),
+                            DimensionOf(std::vector<DType>{DType::kBFloat16,
+                                                           DType::kComplex64},
+                                        [](Case& factored, DType dtype) {
+                                          factored.dtype = dtype;
+                                        })})) {
+      c.has_factors = true;
+      cases.push_back(std::move(c));
+    }
+  }
   Append(UnevenCases(traits, simplest, tier), &cases);
   return cases;
 }

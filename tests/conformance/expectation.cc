@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -268,8 +269,17 @@ absl::StatusOr<std::shared_ptr<const Expectation>> Expectation::Create(
 
 absl::Status Expectation::SetReduced(const ImplementationUnderTest& under_test,
                                      const Case& c) {
+  if (c.has_factors) factored_ = *inputs_;
+  for (int rank = 0; rank < c.grid.size(); ++rank) {
+    const std::optional<double> factor = FactorOf(c, rank);
+    if (!factor.has_value()) continue;
+    Bytes& values = factored_[static_cast<size_t>(rank)];
+    ReferenceMultiplyBy(c.dtype, values.data(), values.size() / SizeOf(c.dtype),
+                        *factor);
+  }
+  const Inputs& inputs = c.has_factors ? factored_ : *inputs_;
   if (DependsOnOrder(c) && under_test.algorithm != nullptr) {
-    auto sums = SumAsScheduled(*under_test.algorithm, c, *inputs_);
+    auto sums = SumAsScheduled(*under_test.algorithm, c, inputs);
     if (!sums.ok()) return sums.status();
     sums_ = *std::move(sums);
     for (int rank = 0; rank < c.grid.size(); ++rank) {
@@ -279,7 +289,7 @@ absl::Status Expectation::SetReduced(const ImplementationUnderTest& under_test,
     }
     return absl::OkStatus();
   }
-  folded_ = FoldedInRankOrder(c, *inputs_);
+  folded_ = FoldedInRankOrder(c, inputs);
   for (int rank = 0; rank < c.grid.size(); ++rank) {
     if (!HasOutput(c.type, rank, c.root)) continue;
     const int64_t size = OutputElements(c, rank);

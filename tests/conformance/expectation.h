@@ -64,6 +64,7 @@ class Expectation {
   void SetMoved(const Case& c, int rank);
 
   const std::shared_ptr<const Inputs> inputs_;
+  Inputs factored_;            // Products with the members' factors.
   std::vector<Bytes> folded_;  // By the number of inputs.
   ScheduledSums sums_;
   std::vector<std::vector<absl::Span<const std::byte>>> outputs_;
