@@ -434,20 +434,21 @@ std::vector<Case> SpecialCases(const ImplementationUnderTest& under_test,
     c.allocates_output = true;
     cases.push_back(std::move(c));
   }
-  if (Reduces(type)) {
-    for (Case& c :
-         Product(simplest, {PlacementChoices(type, tier),
-                            DimensionOf(std::vector<DType>{DType::kBFloat16,
-                                                           DType::kComplex64},
-                                        [](Case& factored, DType dtype) {
-                                          factored.dtype = dtype;
-                                        })})) {
-      c.has_factors = true;
-      cases.push_back(std::move(c));
-    }
-  }
   Append(UnevenCases(traits, simplest, tier), &cases);
   return cases;
+}
+
+std::vector<Case> FactorCases(const ImplementationUnderTest& under_test,
+                              CollectiveType type, const Grid& grid) {
+  if (!Reduces(type)) return {};
+  Case simplest = Simplest(type, grid, /*length=*/100);
+  simplest.row_elements = 3;
+  simplest.has_factors = true;
+  return Product(
+      simplest,
+      {PlacementChoices(type, under_test.tier),
+       DimensionOf(std::vector<DType>{DType::kBFloat16, DType::kComplex64},
+                   [](Case& c, DType dtype) { c.dtype = dtype; })});
 }
 
 std::vector<Case> SubdividedCases(CollectiveType type, const Grid& grid,

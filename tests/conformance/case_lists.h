@@ -49,6 +49,10 @@ std::vector<Case> ReductionCases(const ImplementationUnderTest& under_test,
 std::vector<Case> SpecialCases(const ImplementationUnderTest& under_test,
                                CollectiveType type, const Grid& grid);
 
+// Members whose inputs are multiplied by factors; none unless the type reduces.
+std::vector<Case> FactorCases(const ImplementationUnderTest& under_test,
+                              CollectiveType type, const Grid& grid);
+
 // With chunks of twice the size at which automatic subdivision is to begin
 // (SubdivisionRequest). Takes long in large groups. One case in Tier::kDefault.
 std::vector<Case> SubdividedCases(CollectiveType type, const Grid& grid,
