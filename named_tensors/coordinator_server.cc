@@ -110,6 +110,9 @@ absl::Status CoordinatorServer::Submit(const ControlCaller& caller, int index,
     if (!end_.ok()) return absl::OkStatus();
     begins = !std::exchange(has_begun_, true);
     status = Add(caller, index, message);
+    if (ranks_[index].last_message == message.number()) {
+      ranks_[index].last_status = status;
+    }
     Decide();
     ArmAlarm();
     answers = TakeAnswers();
@@ -129,7 +132,7 @@ absl::Status CoordinatorServer::Add(const ControlCaller& caller, int index,
         options_.cluster.Label(caller.task), " as process ", caller.incarnation,
         " asks for named tensors, and has asked as process ", rank.process));
   }
-  if (message.number() <= rank.last_message) return absl::OkStatus();
+  if (message.number() <= rank.last_message) return rank.last_status;
   if (message.number() != rank.last_message + 1 ||
       message.first_request() != rank.next_request) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -299,6 +302,15 @@ bool CoordinatorServer::HasHeardOf(const ControlCaller& process) {
   if (!rank.has_value()) return false;
   MutexLock lock(&mu_);
   return ranks_[*rank].process == process.incarnation;
+}
+
+std::vector<ControlCaller> CoordinatorServer::OtherRanks() {
+  std::vector<ControlCaller> others;
+  MutexLock lock(&mu_);
+  for (int rank = 1; rank < members_.size(); ++rank) {
+    others.push_back({members_.tasks()[rank], ranks_[rank].process});
+  }
+  return others;
 }
 
 // --- The end -----------------------------------------------------------------

@@ -52,9 +52,8 @@ class CoordinatorServer
     // serves collectives that run at their exact lengths.
     size_t max_entries = size_t{1} << 19;
 
-    // Bound on unsettled instances, beyond index nothing is decided. An
-    // instance stays unsettled until all ranks have come to it. The tasks bear
-    // 1024 of them, and the program's other collectives need some.
+    // Bound on unsettled instances. Nothing is decided beyond it. An instance
+    // stays unsettled until all ranks have run it.
     int64_t max_unsettled = kMaxUnsettled;
 
     // Runs once, at the first request of any rank. May be null.
@@ -88,6 +87,9 @@ class CoordinatorServer
   // True between the first request of any rank and the end.
   bool is_in_use() ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Processes of the other ranks; incarnation 0 if none has sent a request.
+  std::vector<ControlCaller> OtherRanks() ABSL_LOCKS_EXCLUDED(mu_);
+
   // True if the process has sent a request.
   bool HasHeardOf(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -95,6 +97,7 @@ class CoordinatorServer
   struct Rank {
     uint64_t process = 0;  // Process of the requests; 0: no request has come.
     uint64_t last_message = 0;
+    absl::Status last_status;  // Answer to it.
     uint64_t next_request = 1;
     std::string name_head;
     std::deque<proto::Decision> decisions;  // Unacknowledged.

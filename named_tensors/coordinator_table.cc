@@ -83,12 +83,26 @@ absl::StatusOr<CoordinatorTable::Entry*> CoordinatorTable::EntryOf(
 
 absl::StatusOr<std::shared_ptr<CoordinatorServer>> CoordinatorTable::Create(
     int64_t key, const std::vector<int>& tasks) {
-  MutexLock lock(&mu_);
-  ASSIGN_OR_RETURN(Entry* const entry, EntryOf(key, tasks, cluster_.this_task));
-  if (!std::exchange(entry->is_created, true)) return entry->server;
-  return absl::AlreadyExistsError(
-      absl::StrCat(cluster_.Label(cluster_.this_task),
-                   " has created a coordinator with key ", key, " before"));
+  std::shared_ptr<CoordinatorServer> refused;  // Ranks with other tasks wait.
+  absl::Status status;
+  {
+    MutexLock lock(&mu_);
+    const auto entry = EntryOf(key, tasks, cluster_.this_task);
+    status = entry.status();
+    if (status.ok()) {
+      if (!std::exchange((*entry)->is_created, true)) return (*entry)->server;
+      return absl::AlreadyExistsError(
+          absl::StrCat(cluster_.Label(cluster_.this_task),
+                       " has created a coordinator with key ", key, " before"));
+    }
+    const auto found = entries_.find(key);
+    if (absl::IsFailedPrecondition(status) && found != entries_.end() &&
+        !std::exchange(found->second.is_created, true)) {
+      refused = found->second.server;
+    }
+  }
+  if (refused != nullptr) refused->End(status, DecidedRuns::kCancel);
+  return status;
 }
 
 absl::StatusOr<std::shared_ptr<CoordinatorServer>> CoordinatorTable::ServerFor(

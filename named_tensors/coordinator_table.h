@@ -28,7 +28,7 @@ namespace tutti {
 class CoordinatorTable : public ControlService {
  public:
   // Bound on the servers made for calls of one task, for coordinators that this
-  // task has not created.
+  // task has not created. Calls of all processes of the task count.
   static constexpr int kMaxAhead = 16;
 
   using MakeServer = std::function<std::shared_ptr<CoordinatorServer>(
@@ -40,7 +40,8 @@ class CoordinatorTable : public ControlService {
   // Returns the server; null if another task decides. A server outlives its
   // coordinator here, for the other ranks. Errors: INVALID_ARGUMENT for an
   // invalid key or invalid tasks; ALREADY_EXISTS if the key was used here;
-  // FAILED_PRECONDITION if other ranks gave other tasks.
+  // FAILED_PRECONDITION if other ranks gave other tasks: their requests then
+  // end with this error, too, and the key is used up.
   absl::StatusOr<std::shared_ptr<CoordinatorServer>> Create(
       int64_t key, const std::vector<int>& tasks) ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -97,6 +97,10 @@ void RankCoordinator::Join(JoinCallback done) {
   {
     MutexLock lock(&mu_);
     status = CheckIsOpen();
+    if (status.ok() && join_ != nullptr) {
+      status = absl::FailedPreconditionError(absl::StrCat(
+          "rank ", task(), " has joined, and that has not ended yet"));
+    }
     if (status.ok()) status = pending_.Join();
     if (status.ok()) join_ = std::move(done);
   }
@@ -485,15 +489,14 @@ void RankCoordinator::OnTaskLost(const ControlCaller& process,
   EndHere(reason, DecidedRuns::kCancel);
 }
 
-std::vector<int> RankCoordinator::WaitsFor() {
-  const std::vector<int>& tasks = members_.tasks();
+std::vector<ControlCaller> RankCoordinator::WaitsFor() {
   if (options_.server != nullptr) {
     if (!options_.server->is_in_use()) return {};
-    return {tasks.begin() + 1, tasks.end()};
+    return options_.server->OtherRanks();
   }
   MutexLock lock(&mu_);
   if (!has_begun_ || !end_.ok()) return {};
-  return {members_.deciding_task()};
+  return {ControlCaller{members_.deciding_task()}};
 }
 
 }  // namespace tutti

@@ -85,8 +85,9 @@ class RankCoordinator : public Coordinator,
   // request with this one.
   void OnTaskLost(const ControlCaller& process, const absl::Status& reason);
 
-  // Tasks whose loss would leave a request waiting.
-  std::vector<int> WaitsFor();
+  // Processes whose loss would leave a request waiting. Incarnation 0: any
+  // process of the task.
+  std::vector<ControlCaller> WaitsFor();
 
  private:
   explicit RankCoordinator(Options options);

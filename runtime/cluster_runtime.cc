@@ -300,10 +300,10 @@ class ClusterRuntime::Impl {
     if (control == nullptr || coordinators == nullptr) return;
     control->health().Update();
     for (const auto& coordinator : coordinators->Living()) {
-      for (const int task : coordinator->WaitsFor()) {
-        // The health watch does not report a task that was lost earlier.
-        const absl::Status loss = control->health().LossOf({.task = task});
-        if (!loss.ok()) coordinator->OnTaskLost({.task = task}, loss);
+      for (const ControlCaller& process : coordinator->WaitsFor()) {
+        // The health watch does not report a process that was lost earlier.
+        const absl::Status loss = control->health().LossOf(process);
+        if (!loss.ok()) coordinator->OnTaskLost(process, loss);
       }
     }
   }
@@ -311,7 +311,9 @@ class ClusterRuntime::Impl {
   static std::vector<int> WaitsFor(CoordinatorTable& coordinators) {
     std::vector<int> tasks;
     for (const auto& coordinator : coordinators.Living()) {
-      for (const int task : coordinator->WaitsFor()) tasks.push_back(task);
+      for (const ControlCaller& process : coordinator->WaitsFor()) {
+        tasks.push_back(process.task);
+      }
     }
     return tasks;
   }
@@ -445,6 +447,11 @@ Coordinator& ClusterRuntime::coordinator() { return impl_->coordinator(); }
 
 absl::StatusOr<std::shared_ptr<Coordinator>> ClusterRuntime::CreateCoordinator(
     int64_t key, const std::vector<int>& tasks) {
+  if (key < 1) {  // Key 0 is that of the coordinator of all tasks.
+    return absl::InvalidArgumentError(
+        absl::StrCat("the key of a coordinator is ", key, "; wanted 1 to ",
+                     kMaxCoordinatorKey));
+  }
   return impl_->CreateCoordinator(key, tasks);
 }
 

@@ -46,7 +46,12 @@ class RunAgain {
   void Run(absl::FunctionRef<void()> function) {
     if (num_calls_.fetch_add(1) > 0) return;
     for (int64_t num_seen = 1; num_seen > 0;) {
-      function();
+      try {
+        function();
+      } catch (...) {
+        num_calls_ = 0;  // Later calls run it again.
+        throw;
+      }
       num_seen = num_calls_.fetch_sub(num_seen) - num_seen;
     }
   }

@@ -25,7 +25,7 @@ class AnyReceives::Senders : public std::enable_shared_from_this<Senders> {
         rank_(first.rank),
         tag_(first.args.tag) {
     for (int rank = 0; rank < group_->size(); ++rank) {
-      if (rank != rank_) not_asked_.push_back(rank);
+      if (rank != rank_) idle_ranks_.push_back(rank);
     }
   }
 
@@ -45,7 +45,7 @@ class AnyReceives::Senders : public std::enable_shared_from_this<Senders> {
   void AdvanceOnce() ABSL_LOCKS_EXCLUDED(mu_);
   bool Take(const Announcement& announcement, AnyReceive& receive)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::shared_ptr<Announcement> Announce(
+  absl::StatusOr<std::shared_ptr<Announcement>> Announce(
       int from, std::vector<std::unique_ptr<TableEntries::Forgotten>>* dropped)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -59,7 +59,7 @@ class AnyReceives::Senders : public std::enable_shared_from_this<Senders> {
   std::deque<std::shared_ptr<AnyReceive>> open_ ABSL_GUARDED_BY(mu_);
 
   // Each sender is in one of the three.
-  std::vector<int> not_asked_ ABSL_GUARDED_BY(mu_);
+  std::vector<int> idle_ranks_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<std::shared_ptr<Announcement>> requested_
       ABSL_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<Announcement>> answered_ ABSL_GUARDED_BY(mu_);
@@ -105,7 +105,12 @@ void AnyReceives::Senders::OnAnswer(
   {
     MutexLock lock(&mu_);
     requested_.erase(announcement);
-    answered_.push_back(announcement);
+    // Without an open receive, a broken request is no end of the message.
+    if (open_.empty() && !announcement->answer().ok()) {
+      idle_ranks_.push_back(announcement->key.from);
+    } else {
+      answered_.push_back(announcement);
+    }
   }
   Advance();
 }
@@ -117,13 +122,15 @@ void AnyReceives::Senders::Advance() {
   advances_.Run([this] { AdvanceOnce(); });
 }
 
-// Gives the answered senders to the oldest receives. If some stay open, asks
-// each sender for its next message.
+// Gives the answered senders to the oldest receives. If some stay open,
+// requests the announcement of each sender's next message.
 void AnyReceives::Senders::AdvanceOnce() {
   std::shared_ptr<CollectiveExecutor> executor;
   std::vector<std::shared_ptr<AnyReceive>> ready;
   std::vector<std::shared_ptr<Announcement>> announcements;
   std::vector<std::unique_ptr<TableEntries::Forgotten>> dropped;
+  std::vector<std::shared_ptr<AnyReceive>> failed;
+  absl::Status status;
   {
     MutexLock lock(&mu_);
     if (open_.empty()) return;
@@ -135,21 +142,28 @@ void AnyReceives::Senders::AdvanceOnce() {
     while (!open_.empty() && !answered_.empty()) {
       const auto announcement = std::move(answered_.front());
       answered_.pop_front();
-      not_asked_.push_back(announcement->key.from);
+      idle_ranks_.push_back(announcement->key.from);
       if (!Take(*announcement, *open_.front())) continue;
       ready.push_back(std::move(open_.front()));
       open_.pop_front();
     }
-    if (!open_.empty()) {
-      for (const int from : not_asked_) {
-        announcements.push_back(Announce(from, &dropped));
+    while (!open_.empty() && !idle_ranks_.empty()) {
+      auto announcement = Announce(idle_ranks_.back(), &dropped);
+      status = announcement.status();
+      if (!status.ok()) {
+        failed.assign(open_.begin(), open_.end());
+        break;
       }
-      not_asked_.clear();
+      idle_ranks_.pop_back();
+      announcements.push_back(*std::move(announcement));
     }
+  }
+  for (const auto& receive : failed) {
+    core_.FailExecution(*receive->execution, status);
   }
   for (const auto& receive : ready) {
     receive->execution->cancellation.Unwatch(receive->watch);
-    std::move(receive->end_wait)(receive->end);
+    FinishOnTrampoline(std::move(receive->end_wait), receive->end);
   }
   for (const auto& forgotten : dropped) {
     if (forgotten == nullptr) continue;
@@ -184,7 +198,7 @@ bool AnyReceives::Senders::Take(const Announcement& announcement,
   return true;
 }
 
-std::shared_ptr<Announcement> AnyReceives::Senders::Announce(
+absl::StatusOr<std::shared_ptr<Announcement>> AnyReceives::Senders::Announce(
     int from, std::vector<std::unique_ptr<TableEntries::Forgotten>>* dropped) {
   const CollectiveRequest request = {
       .group_key = group_->key,
@@ -202,7 +216,10 @@ std::shared_ptr<Announcement> AnyReceives::Senders::Announce(
       key, [self = shared_from_this()](const auto& answered) {
         self->OnAnswer(answered);
       });
-  dropped->push_back(core_.messages().Announce(device_, request, announcement));
+  absl::Status status;
+  dropped->push_back(core_.messages().Announce(device_, request, *group_,
+                                               announcement, &status));
+  if (!status.ok()) return status;
   requested_.insert(announcement);
   return announcement;
 }

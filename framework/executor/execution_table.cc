@@ -75,11 +75,17 @@ std::shared_ptr<Announcement> ExecutionTable::TakeAnnouncement(
 
 std::unique_ptr<TableEntries::Forgotten> ExecutionTable::Announce(
     const Device* device, const CollectiveRequest& request,
-    std::shared_ptr<Announcement> announcement) {
+    const CollGroupParams& group, std::shared_ptr<Announcement> announcement,
+    absl::Status* status) {
   Joined joined;
   MutexLock lock(&mu_);
   TableMember& member = *FindOrAddMember(device, request, &joined);
   if (member.LivingSettled() == nullptr) entries_.GoOnWithOthers(member);
+  const TableInstance* const instance = entries_.FindInstance(member.id);
+  if (instance != nullptr && instance->spans_tasks) {
+    *status = CheckGeneration(member, group);
+    if (!status->ok()) return std::move(joined.forgotten);
+  }
   announcement->key.exec.execution = member.num_calls;
   member.announcement = std::move(announcement);
   return std::move(joined.forgotten);

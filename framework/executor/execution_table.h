@@ -85,10 +85,13 @@ class ExecutionTable {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Gives `announcement` the number of the message that the member receives
-  // next on a path. Returns Joined::forgotten. REQUIRES: the device is local.
+  // next on a path, in the generation `group`. Returns Joined::forgotten. Sets
+  // `status` to FAILED_PRECONDITION, as Settle(), if the path was used in
+  // another generation. REQUIRES: the device is local.
   std::unique_ptr<TableEntries::Forgotten> Announce(
       const Device* device, const CollectiveRequest& request,
-      std::shared_ptr<Announcement> announcement) ABSL_LOCKS_EXCLUDED(mu_);
+      const CollGroupParams& group, std::shared_ptr<Announcement> announcement,
+      absl::Status* status) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Joins like Join(). Joins nothing, with OK, if the number of the
   // announcement is taken or a later announcement has it.

@@ -219,10 +219,12 @@ void ControlClient::OutgoingCall::OnAttemptDone(Attempt& attempt,
   ControlAnswer answer = AnswerOf(attempt, status);
   const bool is_unanswered =
       absl::IsUnavailable(answer.status()) && !attempt.is_answered();
-  const bool is_known = client_->peers_->incarnation(task_) != 0;
-  const bool may_retry =
-      is_unanswered &&
-      (options_.wait_until_reachable || (is_known && !IsGone(answer.status())));
+  const uint64_t known = client_->peers_->incarnation(task_);
+  const bool is_replaced =
+      attempt.expected() != 0 && attempt.expected() != known;
+  const bool may_retry = is_unanswered && !is_replaced &&
+                         (options_.wait_until_reachable ||
+                          (known != 0 && !IsGone(answer.status())));
   absl::Duration lasted;
   absl::Status stopped;
   {
@@ -290,10 +292,11 @@ absl::Status ControlClient::OutgoingCall::DeadlineError() {
   // An attempt that lasts so long was not refused, unlike an earlier one.
   const bool is_pending =
       attempt_ != nullptr && options_.deadline - attempt_begin_ > kRetryPause;
+  const bool is_known = client_->peers_->incarnation(task_) != 0;
   if (!last_error_.ok() && !is_pending) {
     return absl::DeadlineExceededError(
         absl::StrCat("cannot reach ", last_error_.message(), ", for ", waited,
-                     HintAt(last_error_)));
+                     is_known ? "" : HintAt(last_error_)));
   }
   return absl::DeadlineExceededError(absl::StrCat(
       "no answer from ", client_->peers_->Label(task_), " for ", waited));

@@ -33,7 +33,8 @@ void EndReporter::ReportGroupEnd(const CollGroupParams& group,
 
 void EndReporter::ReportGroupEnd(int task, GroupKey key, uint64_t generation,
                                  const absl::Status& reason,
-                                 ControlDone reported) {
+                                 ControlDone reported,
+                                 std::shared_ptr<Cancellation> cancellation) {
   proto::ControlRequest request;
   proto::EndGroup* const message = request.mutable_end_group();
   message->set_group_key(key);
@@ -44,7 +45,8 @@ void EndReporter::ReportGroupEnd(int task, GroupKey key, uint64_t generation,
   }
   options_.channel->Call(
       task, std::move(request),
-      {.deadline = options_.environment.clock->Now() + kLimit},
+      {.deadline = options_.environment.clock->Now() + kLimit,
+       .cancellation = std::move(cancellation)},
       std::move(reported));
 }
 

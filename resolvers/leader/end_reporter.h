@@ -32,10 +32,11 @@ class EndReporter : public std::enable_shared_from_this<EndReporter> {
   void ReportGroupEnd(const CollGroupParams& group, const absl::Status& reason);
 
   // Reports the end to one task; `reported` gets the result. Generation 0: the
-  // generation that this task waits for there.
+  // generation that this task waits for there, until `cancellation`.
   void ReportGroupEnd(
       int task, GroupKey key, uint64_t generation, const absl::Status& reason,
-      ControlDone reported = [](const ControlAnswer&) {});
+      ControlDone reported = [](const ControlAnswer&) {},
+      std::shared_ptr<Cancellation> cancellation = nullptr);
 
   // Reports a given-up execution to the leader, which reports it to all tasks.
   void ReportGivenUp(const GivenUp& given_up) {

@@ -462,7 +462,9 @@ void LeaderClient::ReportEnd(GroupKey key,
         for (const LeaderRequestPtr& question : waiting) {
           self->Finish(question, reason);
         }
-      });
+      },
+      // Repeated after the answer, the report would end the next generation.
+      waiting.front()->withdrawn);
 }
 
 void LeaderClient::EndAll(const absl::Status& reason) {

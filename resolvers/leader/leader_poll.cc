@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/callbacks.h"
+#include "framework/base/peer_status.h"
 
 namespace tutti {
 namespace {
@@ -83,7 +84,9 @@ void LeaderPoll::OnAnswer(InstanceId id, const PollPtr& poll,
   if (!IsPresent(id, poll)) return;
   if (answer.ok() && answer->has_describe_waiting() &&
       answer->describe_waiting().text().size() <= kMaxTextBytes) {
-    poll->text = answer->describe_waiting().text();
+    poll->text = std::string(PeerStatus(absl::StatusCode::kUnknown,
+                                        answer->describe_waiting().text())
+                                 .message());
     poll->answered_at = clock_->Now();
   }
   SchedulePoll(id, poll, DefaultTime("poll"));

@@ -17,6 +17,7 @@ namespace {
 
 // Largest number of waiting calls per task.
 constexpr int kMaxCallsOfTask = 65536;
+constexpr size_t kMaxBytesOfTask = size_t{64} << 20;
 
 // Message about a group, encoded once for all its members.
 class EncodedGroup {
@@ -83,7 +84,8 @@ void LeaderService::CompleteParams(const ControlCaller& caller,
   const auto end = std::make_shared<Cancellation>();
   withdrawn->Watch([end](const absl::Status& reason) { end->Cancel(reason); });
   const bool group_only = !call->number.has_value();
-  Waiting waiting = {.task = caller.task, .end = end};
+  Waiting waiting = {
+      .task = caller.task, .num_bytes = message.ByteSizeLong(), .end = end};
   if (!group_only) waiting.step = call->number->step_id;
   const auto number = Add(std::move(waiting));
   if (!number.ok()) return std::move(done)(number.status());
@@ -126,14 +128,16 @@ proto::ControlReply LeaderService::NotLeaderReply() {
 
 absl::StatusOr<uint64_t> LeaderService::Add(Waiting call) {
   MutexLock lock(&mu_);
-  int& num_calls = num_calls_[call.task];
-  if (num_calls >= kMaxCallsOfTask) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(options_.cluster.Label(call.task), " has ", num_calls,
-                     " calls that wait at the leader; wanted are at most ",
-                     kMaxCallsOfTask));
+  CallsOfTask& calls = calls_of_task_[call.task];
+  if (calls.count >= kMaxCallsOfTask ||
+      calls.num_bytes + call.num_bytes > kMaxBytesOfTask) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        options_.cluster.Label(call.task), " has ", calls.count, " calls of ",
+        calls.num_bytes, " bytes that wait at the leader; wanted are at most ",
+        kMaxCallsOfTask, " calls of ", kMaxBytesOfTask, " bytes"));
   }
-  ++num_calls;
+  ++calls.count;
+  calls.num_bytes += call.num_bytes;
   calls_.emplace(++last_number_, std::move(call));
   return last_number_;
 }
@@ -144,8 +148,9 @@ void LeaderService::Remove(uint64_t number) {
   const auto call = calls_.find(number);
   removed = std::move(call->second);
   calls_.erase(call);
-  const auto num_calls = num_calls_.find(removed.task);
-  if (--num_calls->second == 0) num_calls_.erase(num_calls);
+  const auto calls = calls_of_task_.find(removed.task);
+  calls->second.num_bytes -= removed.num_bytes;
+  if (--calls->second.count == 0) calls_of_task_.erase(calls);
 }
 
 void LeaderService::EndStep(int64_t step_id) {

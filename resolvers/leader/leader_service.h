@@ -54,8 +54,14 @@ class LeaderService : public std::enable_shared_from_this<LeaderService> {
  private:
   struct Waiting {
     int task = 0;
+    size_t num_bytes = 0;         // Of the message.
     std::optional<int64_t> step;  // None: wants the group alone.
     std::shared_ptr<Cancellation> end;
+  };
+
+  struct CallsOfTask {
+    int count = 0;
+    size_t num_bytes = 0;
   };
 
   // Returns a number for Remove().
@@ -67,7 +73,7 @@ class LeaderService : public std::enable_shared_from_this<LeaderService> {
   const std::shared_ptr<ParamResolverLocal> led_;
   const std::shared_ptr<GivenUpExecutions> given_up_;
   Mutex mu_;
-  absl::flat_hash_map<int, int> num_calls_ ABSL_GUARDED_BY(mu_);  // By task.
+  absl::flat_hash_map<int, CallsOfTask> calls_of_task_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, Waiting> calls_ ABSL_GUARDED_BY(mu_);
   uint64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
 };

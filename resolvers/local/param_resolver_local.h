@@ -44,7 +44,7 @@ class ParamResolverLocal
 
     // Limit on the groups that members of other tasks can make this process
     // keep. The limit on entries is eight times `max_entries`. What is not
-    // settled has a call that waits for it, and the transport limits those.
+    // settled has a call that waits for it; LeaderService limits those.
     size_t max_groups = size_t{1} << 16;
 
     // Runs when a formed group ends otherwise than by EndGeneration() or

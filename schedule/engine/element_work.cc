@@ -56,7 +56,7 @@ absl::Status ElementWork::MergeOnStream(
       {.custom_merge_op = merge_op.is_custom() ? &merge_op : nullptr,
        .custom_final_op = finishes && !divides ? &final_op : nullptr,
        .group_size = params_.group->size(),
-       .kind = merge_op.kind(),
+       .kind = merge_op.is_custom() ? ReductionKind::kSum : merge_op.kind(),
        .dtype = dtype_,
        .operands = operands,
        .into = into,

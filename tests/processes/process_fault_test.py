@@ -553,7 +553,7 @@ class ClockTest(FaultTestCase):
         for i, (task, seconds) in enumerate([(0, -4), (2, -4), (0, 3600),
                                              (2, 5)]):
             self.set_clock(folder, task, seconds)
-            # Longer than who is silent would be lost.
+            # Longer than the limit after which a silent task is lost.
             cluster.start_run("alone", [1], instance=3 + i, seconds=1.5)
             status = cluster.workers[1].hear("alone")
             self.assertRegex(status, r"\ADEADLINE_EXCEEDED: ")

@@ -12,14 +12,15 @@ absl::Status AllowFileDescriptors(int num_tasks) {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::OkStatus();
   limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);  // Fails only where it changes nothing.
+  setrlimit(RLIMIT_NOFILE, &limit);
+  getrlimit(RLIMIT_NOFILE, &limit);
   const rlim_t needed =
       kOwn + kOfEachOther * static_cast<rlim_t>(num_tasks - 1);
-  if (limit.rlim_max >= needed) return absl::OkStatus();
+  if (limit.rlim_cur >= needed) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("each of ", num_tasks, " tasks needs about ", needed,
                    " file descriptors, and this process may have ",
-                   limit.rlim_max, "; raise the hard limit (ulimit -Hn)"));
+                   limit.rlim_cur, "; raise the hard limit (ulimit -Hn)"));
 }
 
 }  // namespace tutti
