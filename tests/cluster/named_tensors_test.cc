@@ -1464,14 +1464,14 @@ TEST_P(CoordinatorsTest, RefuseRanksThatCannotBeOrDiffer) {
                                      "task 1 (host1:1) gave [1, 2"));
   }
   const auto early = *job_->runtime(2).CreateCoordinator(4, {1, 2});
-  const auto waits = SumAt(*early, 2, "x");
+  const auto first = SumAt(*early, 2, "x");
   environment_.RunAll();
   const auto differs = IsFailedPrecondition(
       "task 1 (host1:1) gave ranks [1, 2, 3]; "
       "task 2 (host2:1) gave [1, 2]");
   EXPECT_THAT(CreationAt1(4, {1, 2, 3}), differs);
   environment_.RunAll();
-  EXPECT_THAT(waits->status, differs);
+  EXPECT_THAT(first->status, differs);
 }
 
 TEST_P(CoordinatorsTest, ARankMayBeSomeAheadOfTheOneThatDecides) {
