@@ -41,7 +41,9 @@ void Announcement::OnDelivery(int32_t /*id*/, absl::Status status,
     work = std::move(work_);
   }
   if (work != nullptr) std::move(work)();
-  std::move(on_answer_)(self);
+  // Freed with what it holds, which keeps answered announcements.
+  OnAnswer on_answer = std::move(on_answer_);
+  std::move(on_answer)(self);
 }
 
 }  // namespace tutti

@@ -37,6 +37,8 @@ class LoopbackNetwork::Pull : public ServedRequest {
 
  private:
   void OnAnswer(absl::Status status, const Delivery& delivery) override {
+    // The receiver's side hears of the end from others.
+    if (is_withdrawn_ && !status.ok()) return;
     network_->queue_->Schedule(
         [self = std::static_pointer_cast<Pull>(shared_from_this()),
          status = std::move(status),
@@ -116,6 +118,20 @@ class LoopbackNetwork::Endpoint
   void Shutdown() override {
     is_cut_ = true;
     EndPulls([](const Pending&) { return true; }, Gone(self_.task));
+    if (transfer_service_ == nullptr) return;
+    for (const auto& pull : network_->PullsFrom(self_.task)) {
+      pull->SetWithdrawn();
+      transfer_service_->Withdraw(pull, Gone(self_.task));
+    }
+  }
+
+  std::vector<std::shared_ptr<Pull>> PullsFrom(int task) {
+    std::vector<std::shared_ptr<Pull>> pulls;
+    MutexLock lock(&mu_);
+    for (const auto& [key, pending] : pulls_) {
+      if (pending.task == task) pulls.push_back(pending.pull);
+    }
+    return pulls;
   }
 
   void Call(int task, proto::ControlRequest request, ControlCallOptions options,
@@ -301,6 +317,22 @@ std::shared_ptr<Transport> LoopbackNetwork::Connect(int task,
   MutexLock lock(&mu_);
   endpoints_[task] = endpoint;
   return endpoint;
+}
+
+std::vector<std::shared_ptr<LoopbackNetwork::Pull>> LoopbackNetwork::PullsFrom(
+    int task) {
+  std::vector<std::shared_ptr<Endpoint>> endpoints;
+  {
+    MutexLock lock(&mu_);
+    endpoints = endpoints_;
+  }
+  std::vector<std::shared_ptr<Pull>> pulls;
+  for (const auto& endpoint : endpoints) {
+    if (endpoint == nullptr) continue;
+    const auto more = endpoint->PullsFrom(task);
+    pulls.insert(pulls.end(), more.begin(), more.end());
+  }
+  return pulls;
 }
 
 void LoopbackNetwork::Cut(int task) {

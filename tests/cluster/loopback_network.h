@@ -57,6 +57,10 @@ class LoopbackNetwork {
 
   std::shared_ptr<Endpoint> Find(int task) const ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Requests of all tasks that wait for bytes of `task`.
+  std::vector<std::shared_ptr<Pull>> PullsFrom(int task)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   const ClusterSpec cluster_;
   WorkQueue* const queue_;
   const size_t part_elements_;
