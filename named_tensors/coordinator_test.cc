@@ -136,7 +136,9 @@ TEST_F(CoordinatorServerTest, TellsEachRankOfItsOwnRequests) {
 TEST_F(CoordinatorServerTest, AMessageThatComesAgainCountsOnce) {
   EXPECT_THAT(Request(1, Submit("x"))->answer, IsOk());
   EXPECT_THAT(Request(1, Submit("x"))->answer, IsOk());
-  EXPECT_THAT(Request(1, Submit("x", 2))->answer, IsAlreadyExists("\"x\""));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(Request(1, Submit("x", 2))->answer, IsAlreadyExists("\"x\""));
+  }
   EXPECT_THAT(Request(1, Submit("x", 7))->answer,
               IsInvalidArgument("wanted 3 and 3"));
 }

@@ -215,11 +215,11 @@ absl::StatusOr<std::vector<int>> TaskSizes(absl::Span<const Tensor> tensors,
 // instances that each group has run. Thread-safe.
 class SingleController::Groups {
  public:
-  // `given` is null if the groups make their devices.
-  Groups(const Environment& environment, const DeviceManager* given)
-      : environment_(environment), given_(given) {}
+  // `caller_devices` is null if the groups make their devices.
+  Groups(const Environment& environment, const DeviceManager* caller_devices)
+      : environment_(environment), caller_devices_(caller_devices) {}
 
-  const DeviceManager* given() const { return given_; }
+  const DeviceManager* caller_devices() const { return caller_devices_; }
 
   // Group and instance that run a call.
   struct Place {
@@ -265,7 +265,7 @@ class SingleController::Groups {
   };
 
   const Environment environment_;
-  const DeviceManager* const given_;
+  const DeviceManager* const caller_devices_;
   std::atomic<int64_t> num_calls_{0};
   Mutex mu_;
   std::map<std::pair<size_t, int>, Devices> devices_
@@ -315,7 +315,8 @@ absl::StatusOr<std::shared_ptr<LocalGroup>> SingleController::Groups::MakeGroup(
     const std::vector<int>& task_sizes) const {
   const auto size = static_cast<size_t>(
       std::accumulate(task_sizes.begin(), task_sizes.end(), 0));
-  if (given_ != nullptr) return LocalGroup::Create(environment_, given_, size);
+  if (caller_devices_ != nullptr)
+    return LocalGroup::Create(environment_, caller_devices_, size);
   struct Owned {
     std::unique_ptr<DeviceManager> devices;
     std::unique_ptr<LocalGroup> group;
@@ -341,10 +342,10 @@ absl::StatusOr<std::vector<Tensor>> SingleController::AllReduce(
     absl::Span<const Tensor> tensors, const AllReduceOptions& options) {
   RETURN_IF_ERROR(CheckTensors(tensors));
   const auto size = static_cast<int>(tensors.size());
-  const DeviceManager* const given = groups_->given();
+  const DeviceManager* const devices = groups_->caller_devices();
   ASSIGN_OR_RETURN(const std::vector<int> task_sizes,
-                   given == nullptr ? TaskSizes(size, options.num_tasks)
-                                    : TaskSizes(tensors, options, *given));
+                   devices == nullptr ? TaskSizes(size, options.num_tasks)
+                                      : TaskSizes(tensors, options, *devices));
   const int devices_per_task =
       *std::min_element(task_sizes.begin(), task_sizes.end());
   RETURN_IF_ERROR(CheckOptions(options, size, devices_per_task));

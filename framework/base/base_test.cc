@@ -628,6 +628,15 @@ TEST(RunInTurnTest, WorkThatThrowsHoldsUpNoOther) {
   EXPECT_EQ(num_runs, 2);
 }
 
+TEST(RunAgainTest, AfterAnExceptionItRunsAgain) {
+  RunAgain again;
+  EXPECT_THAT([&] { again.Run([] { throw std::runtime_error("once"); }); },
+              testing::ThrowsMessage<std::runtime_error>("once"));
+  bool ran = false;
+  again.Run([&] { ran = true; });
+  EXPECT_TRUE(ran);
+}
+
 TEST(PeerStatusTest, NoControlCharacterComesIn) {
   EXPECT_EQ(
       PeerStatus(absl::StatusCode::kAborted,

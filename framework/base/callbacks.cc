@@ -23,13 +23,16 @@ void RunOnTrampoline(Work work) {
     return;
   }
   turn.is_running = true;
-  std::exception_ptr thrown;  // Work that throws holds up no other work.
-  const auto run = [&thrown](Work& next) {
-    Work mine = std::move(next);  // Destroyed, with its captures, in turn.
+  std::exception_ptr
+      first_exception;  // Work that throws holds up no other work.
+  const auto run = [&first_exception](Work& next) {
+    Work current = std::move(next);  // Destroyed, with its captures, in turn.
     try {
-      std::move(mine)();
+      std::move(current)();
     } catch (...) {
-      if (thrown == nullptr) thrown = std::current_exception();
+      if (first_exception == nullptr) {
+        first_exception = std::current_exception();
+      }
     }
   };
   run(work);
@@ -39,7 +42,7 @@ void RunOnTrampoline(Work work) {
     turn.now.clear();
   }
   turn.is_running = false;
-  if (thrown != nullptr) std::rethrow_exception(thrown);
+  if (first_exception != nullptr) std::rethrow_exception(first_exception);
 }
 
 void FinishOnTrampoline(StatusCallback done, absl::Status status) {

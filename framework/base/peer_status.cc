@@ -7,10 +7,10 @@
 
 namespace tutti {
 
-absl::Status PeerStatus(absl::StatusCode code, absl::string_view message) {
+std::string Printable(absl::string_view text) {
   std::string printable;
-  printable.reserve(message.size());
-  for (const char c : message) {
+  printable.reserve(text.size());
+  for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (absl::ascii_iscntrl(byte)) {
       absl::StrAppendFormat(&printable, "\\x%02x", byte);
@@ -18,7 +18,11 @@ absl::Status PeerStatus(absl::StatusCode code, absl::string_view message) {
       printable.push_back(c);
     }
   }
-  return absl::Status(code, printable);
+  return printable;
+}
+
+absl::Status PeerStatus(absl::StatusCode code, absl::string_view message) {
+  return absl::Status(code, Printable(message));
 }
 
 }  // namespace tutti

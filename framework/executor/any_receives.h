@@ -65,7 +65,7 @@ struct AnyReceive {
 // requested. It then waits for that answer before it requests the message:
 // until then the message stays posted, so that each request is answered.
 // Announcements stay requested when no receive is open, and serve later ones.
-// A sender is not asked anything, and posts nothing more, where nobody receives
+// A sender gets no request, and posts nothing more, where nobody receives
 // from any member.
 //
 // Thread-safe. Callbacks run with no lock held.

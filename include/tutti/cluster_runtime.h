@@ -132,7 +132,7 @@ class ClusterRuntime {
     // The leading task's rules decide.
     std::shared_ptr<const SelectionRules> rules;
 
-    // Settings of named tensors. Those given at a coordinator's rank zero
+    // Settings of named tensors. The settings of a coordinator's rank zero
     // apply.
     CoordinatorSettings coordinator;
 
@@ -176,7 +176,7 @@ class ClusterRuntime {
 
   // Collectives by names of tensors, among the first devices of all tasks.
   //
-  // Each coordinator uses a step and a group of its own. The largest
+  // Each coordinator uses its own step and group. The largest
   // kMaxCoordinatorKey + 1 numbers of steps and groups are reserved for them.
   Coordinator& coordinator();
 
@@ -191,8 +191,8 @@ class ClusterRuntime {
   // Errors: INVALID_ARGUMENT for an invalid key, and for tasks that the cluster
   // lacks, that are listed twice, or without this one; ALREADY_EXISTS if this
   // process has used the key. If tasks give different tasks, this call, or
-  // requests, end with FAILED_PRECONDITION; but tasks that give another first
-  // one wait for each other.
+  // requests, end with FAILED_PRECONDITION, and the key is used up; but tasks
+  // that give another first one wait for each other.
   absl::StatusOr<std::shared_ptr<Coordinator>> CreateCoordinator(
       int64_t key, const std::vector<int>& tasks);
 

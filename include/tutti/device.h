@@ -70,7 +70,8 @@ class DeviceLanding {
 // intermediate results of many operands that are floats of 8 or 16 bits, always
 // at the same operands.
 struct StepReduction {
-  // Ops of the caller that run on GPUs, in place of `kind` and of `divisor`.
+  // Ops of the caller that run on GPUs. Beside a merge op `kind` is kSum and
+  // has no effect; beside a final op `divisor` is 1.
   const MergeOp* custom_merge_op = nullptr;
   const FinalOp* custom_final_op = nullptr;
   int group_size = 0;  // Argument of the final op.
@@ -298,12 +299,12 @@ class Device {
     return TensorPlace::kHost;
   }
 
-  // Calls `done` with the arrays in host memory: copies of those in a memory of
-  // the device, as all work leaves them that its compute stream has now, and
-  // the others as they are. Keeps each array until it is copied. Calls inside
-  // this call if nothing is copied, else as StepStream::CopyToHost(). Errors:
-  // INVALID_ARGUMENT for an array in the memory of another device; any error of
-  // the device.
+  // Calls `done` with the arrays in host memory. Arrays in a memory of the
+  // device are copied after the present work of its compute stream. Other
+  // arrays are passed as they are. Keeps each array until it is copied. Calls
+  // inside this call if nothing is copied, else as StepStream::CopyToHost().
+  // Errors: INVALID_ARGUMENT for an array in the memory of another device; any
+  // error of the device.
   using ArraysCallback =
       absl::AnyInvocable<void(absl::StatusOr<std::vector<Tensor>>) &&>;
   virtual void CopyToHost(std::vector<Tensor> arrays, ArraysCallback done);

@@ -236,9 +236,9 @@ class CollectiveExecutor
   // receives of a member from any other under a tag get their messages in the
   // order of their calls; messages of one sender stay in order. A receive from
   // a given member takes its next message at once, also before a receive from
-  // any member that is older. The first such receive of a step asks each member
-  // for its next message, later ones only the last sender. Until it has a
-  // message, an error is of this call alone: it names group, tag and the time
+  // any member that is older. Each tag of such receives keeps a request at
+  // every other member until the step ends: use few tags. Until a receive has a
+  // message, its error is of this call alone, and names group, tag and the time
   // waited. Afterwards errors are those of the message.
   //
   // Errors, on both sides: INVALID_ARGUMENT with both sizes and dtypes if they

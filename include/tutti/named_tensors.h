@@ -144,9 +144,9 @@ class Coordinator {
   virtual void AllToAll(NamedTensor tensor, StatusCallback done) = 0;
 
   // Joins: this rank has run out of data, and requests nothing until `done` has
-  // run. That is when all ranks have joined, and everything requested before
-  // has been decided. Until then the other ranks' requests run without waiting
-  // for this rank, which takes part, in memory allocated for that:
+  // run. `done` runs when all ranks have joined, and everything requested
+  // before has been decided. Until then the other ranks' requests run without
+  // waiting for this rank, which takes part, in memory allocated for that:
   //  - AllReduce: with the neutral element of the merge op. A sum of floats
   //    gets -0, a product of complex numbers 1 + 0i. An average still divides
   //    by the number of all ranks. The ops must be built-in.

@@ -75,10 +75,11 @@ struct CustomMergeOp {
                              void* into, int64_t num_elements)>
       apply;
 
-  // Puts the same computation on `stream`, a cudaStream_t, for memory of its
-  // GPU or of linked ones. The GPU is current for the thread. Enqueues and
-  // returns: must not wait. Null: GPUs refuse the op. Give it in all members on
-  // GPUs.
+  // Puts the same computation on `stream`, a cudaStream_t. Operands are in
+  // memory that the stream's GPU reads in place: its own, that of linked GPUs,
+  // or pinned memory of the host. `into` is in its own. The GPU is current for
+  // the thread. Enqueues and returns: must not wait. Null: GPUs refuse the op.
+  // Give it in all members on GPUs.
   std::function<absl::Status(DType dtype, const void* left, const void* right,
                              void* into, int64_t num_elements, void* stream)>
       apply_on_gpu;

@@ -84,9 +84,7 @@ void LeaderPoll::OnAnswer(InstanceId id, const PollPtr& poll,
   if (!IsPresent(id, poll)) return;
   if (answer.ok() && answer->has_describe_waiting() &&
       answer->describe_waiting().text().size() <= kMaxTextBytes) {
-    poll->text = std::string(PeerStatus(absl::StatusCode::kUnknown,
-                                        answer->describe_waiting().text())
-                                 .message());
+    poll->text = Printable(answer->describe_waiting().text());
     poll->answered_at = clock_->Now();
   }
   SchedulePoll(id, poll, DefaultTime("poll"));

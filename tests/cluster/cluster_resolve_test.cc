@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -352,6 +353,23 @@ TEST_F(ClusterResolveTest, AnyNumberOfCallsWaitsForATaskThatIsLate) {
   }
   cluster_->RunFor(absl::Seconds(1));
   for (const CallPtr& call : calls) ASSERT_THAT(call->status(), IsOk());
+}
+
+TEST_F(ClusterResolveTest, BytesOfCallsThatWaitAreBounded) {
+  Begin({.num_tasks = 2});
+  CollectiveRequest large = AllReduceOf(/*group_key=*/0, kMaxGroupSize, 1);
+  large.impl_details.rank_list.resize(kMaxGroupSize);
+  absl::c_iota(large.impl_details.rank_list, 0);
+  std::vector<CallPtr> calls;
+  do {
+    ASSERT_LT(calls.size(), 1000u);
+    large.group_key = static_cast<GroupKey>(calls.size());
+    calls.push_back(cluster_->Request(1, 0, large));
+    cluster_->RunFor(absl::Milliseconds(10));
+  } while (calls.back()->waits());
+  EXPECT_THAT(calls.back()->status(),
+              IsResourceExhausted("task 1 (host1:7000) has ",
+                                  " bytes that wait at the leader"));
 }
 
 TEST_F(ClusterResolveTest, WhoWaitsNoLongerLeavesNothing) {

@@ -1428,6 +1428,7 @@ TEST_P(CoordinatorsTest, RefuseRanksThatCannotBeOrDiffer) {
   for (const auto& [key, tasks, text] :
        std::vector<std::tuple<int64_t, Ranks, std::string>>{
            {0, {0, 1}, "the key of a coordinator is 0"},
+           {0, {}, "the key of a coordinator is 0"},
            {-1, {0, 1}, "is -1"},
            {65537, {0, 1}, "is 65537; wanted 1 to 65536"},
            {1, {}, "task 1 (host1:1) is none of its ranks []"},

@@ -466,9 +466,11 @@ TEST_P(PointToPointTest, TheEndOfTheGroupEndsItAndAnotherStepGoesOn) {
   FormGroup();
   if (GetParam() == Place::kTasks) {
     // Not all tasks may have called equally often in the ended generation.
-    ExpectEnds({&Send(0, 1, 0, TensorOf(4))},
-               IsFailedPrecondition("the message of rank 0 to rank 1, tag 0",
-                                    "it needs another step than 1"));
+    const auto needs_another_step =
+        IsFailedPrecondition("the message of rank 0 to rank 1, tag 0",
+                             "it needs another step than 1");
+    ExpectEnds({&Recv(kAny, 1, 0, TensorOf(4))}, needs_another_step);
+    ExpectEnds({&Send(0, 1, 0, TensorOf(4))}, needs_another_step);
     environment().RunAll();
     FormGroup();
     ++step_;
@@ -701,17 +703,21 @@ TEST_P(PointToPointTest, TheLossOfATaskEndsAReceiveFromAny) {
               testing::HasSubstr("recv from any member of group 7, tag 3"));
 }
 
-// Counts announcements that are requested and not answered.
+// Counts announcements that are requested and not answered. Loses requests that
+// it puts into `lost`, if that is not null.
 class Announcements : public ForwardingPeerAccess {
  public:
-  Announcements(int* num_open, int* num_requested)
+  Announcements(int* num_open, int* num_requested,
+                std::vector<RecvRequest>** lost = nullptr)
       : ForwardingPeerAccess(std::make_unique<LocalPeerAccess>()),
         num_open_(*num_open),
-        num_requested_(*num_requested) {}
+        num_requested_(*num_requested),
+        lost_(lost) {}
 
   void RecvFromPeer(const CollGroupMember& peer, const BufKey& key,
                     const RecvRequest& recv) override {
     if (!IsAnnouncement(key)) return target().RecvFromPeer(peer, key, recv);
+    if (lost_ != nullptr && *lost_ != nullptr) return (*lost_)->push_back(recv);
     RecvRequest counted = recv;
     counted.receiver = new Counted(recv, &num_open_);
     ++num_open_;
@@ -734,6 +740,7 @@ class Announcements : public ForwardingPeerAccess {
 
   int& num_open_;
   int& num_requested_;
+  std::vector<RecvRequest>** const lost_;
 };
 
 TEST_P(PointToPointTest, NoAnnouncementOutlivesGroupOrStep) {
@@ -763,6 +770,29 @@ TEST_P(PointToPointTest, NoAnnouncementOutlivesGroupOrStep) {
   manager(1).Cleanup(step_);
   environment().RunAll();
   EXPECT_EQ(num_open, 0);
+}
+
+// A connection that breaks while no receive from any is open fails none later.
+TEST_P(PointToPointTest, ARequestThatBreaksUnusedFailsNoLaterMessage) {
+  if (GetParam() != Place::kProcess) return;
+  int num_open = 0, num_requested = 0;
+  std::vector<RecvRequest> requests;
+  std::vector<RecvRequest>* lost = &requests;
+  Begin(3, 1, [&](int64_t) {
+    return std::make_unique<Announcements>(&num_open, &num_requested, &lost);
+  });
+  Recv(kAny, 1, 0, TensorOf(7), Within(absl::Seconds(1)));
+  environment().Advance(absl::Seconds(1));
+  ASSERT_EQ(requests.size(), 2u);
+  lost = nullptr;
+  for (const RecvRequest& request : requests) {
+    request.receiver->OnDelivery(
+        request.id, absl::UnavailableError("connection closed"), Delivery{});
+  }
+  const Side& any = Recv(kAny, 1, 0, TensorOf(7));
+  const Side& sent = Send(2, 1, 0, TensorOf(7));
+  environment().RunAll();
+  ExpectEnds({&any, &sent}, IsOk());
 }
 
 // A message that says which it is: the n-th of its sender.
@@ -826,10 +856,12 @@ TEST_P(PointToPointTest, ReceivesFromAnyAndFromGivenMembersShareTheMessages) {
 }
 
 // Ends of all kinds at random moments: each call ends once, and what arrives is
-// right.
+// right. With the later seeds a third of the receives is from any member: then
+// nobody knows which message a receive gets.
 TEST_P(PointToPointTest, RandomEndsLeaveNothingWaitingAndNothingWrong) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(seed);
+    const bool from_any = seed > 20;
     Begin(3, seed);
     std::mt19937_64 draw(seed);
     std::map<std::tuple<int, int>, std::pair<int, int>> counts;
@@ -849,7 +881,8 @@ TEST_P(PointToPointTest, RandomEndsLeaveNothingWaitingAndNothingWrong) {
       if (draw() % 2 == 0) {
         Send(from, to, 0, TensorOf(500, from * 80 + num_sends++), limit);
       } else {
-        received.push_back({&Recv(from, to, 0, TensorOf(500, 200), limit),
+        const int peer = from_any && draw() % 3 == 0 ? kAny : from;
+        received.push_back({&Recv(peer, to, 0, TensorOf(500, 200), limit),
                             from * 80 + num_recvs++});
       }
       if (draw() % 3 == 0) environment().RunSome(static_cast<int>(draw() % 9));
@@ -867,50 +900,9 @@ TEST_P(PointToPointTest, RandomEndsLeaveNothingWaitingAndNothingWrong) {
     environment().Advance(absl::Seconds(1));
     for (const Side& side : sides_) EXPECT_EQ(side.num_done, 1);
     for (const auto& [side, bytes] : received) {
-      if (!side->status->ok()) continue;
+      if (from_any || !side->status->ok()) continue;
       EXPECT_TRUE(SameBytes(side->tensor, TensorOf(500, bytes)));
     }
-    if (process_ != nullptr) {
-      EXPECT_EQ(environment().num_alarms(), 0u);
-    }
-  }
-}
-
-// Receives from any end once too, whatever ends, and leave no alarm.
-TEST_P(PointToPointTest, RandomEndsReachReceivesFromAny) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
-    SCOPED_TRACE(seed);
-    Begin(3, seed);
-    std::mt19937_64 draw(seed);
-    std::vector<std::shared_ptr<Cancellation>> tokens;
-    for (int i = 0; i < 150; ++i) {
-      const int from = static_cast<int>(draw() % 3);
-      const int to = (from + 1 + static_cast<int>(draw() % 2)) % 3;
-      const auto token = tokens.emplace_back(std::make_shared<Cancellation>());
-      const auto limit = [&](PointToPointArgs& args) {
-        args.cancellation = token;
-        args.deadline = environment().get().clock->Now() +
-                        absl::Milliseconds(1 + draw() % 40);
-      };
-      if (draw() % 2 == 0) {
-        Send(from, to, 0, TensorOf(500), limit);
-      } else {
-        Recv(draw() % 3 == 0 ? from : kAny, to, 0, TensorOf(500), limit);
-      }
-      if (draw() % 3 == 0) environment().RunSome(static_cast<int>(draw() % 9));
-      if (draw() % 8 == 0) environment().Advance(absl::Milliseconds(3));
-      if (draw() % 6 == 0) {
-        tokens[draw() % tokens.size()]->Cancel(absl::CancelledError("at will"));
-      }
-      if (seed % 4 == 0 && i == 100) {
-        resolver(1).EndGroup(kGroup, absl::AbortedError("over"));
-      }
-      if (seed % 4 == 1 && i == 100) {
-        executor(2)->StartAbort(absl::AbortedError("stop"));
-      }
-    }
-    environment().Advance(absl::Seconds(1));
-    for (const Side& side : sides_) EXPECT_EQ(side.num_done, 1);
     if (process_ != nullptr) {
       EXPECT_EQ(environment().num_alarms(), 0u);
     }

@@ -100,8 +100,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
 
 absl::Status ConnectionError(absl::string_view peer,
                              const grpc::Status& status) {
-  const std::string text(
-      PeerStatus(absl::StatusCode::kUnknown, status.error_message()).message());
+  const std::string text = Printable(status.error_message());
   if (status.error_code() == grpc::StatusCode::CANCELLED) {
     // Cancelled by the other side, which ends its calls when it shuts down.
     return ConnectionClosed(peer);

@@ -54,7 +54,7 @@ TEST(StatusCodecTest, ConnectionErrorsAreSaidInPlainWords) {
       {UNAVAILABLE, "Received http2 header with status: 404",
        "what answers there is no task"},
       {CANCELLED, "CANCELLED", "connection closed"},
-      {UNAVAILABLE, "something new", "something new"}};
+      {UNAVAILABLE, "something\nnew", "something\\x0anew"}};
   for (const auto& [code, text, said] : cases) {
     EXPECT_EQ(ConnectionError("task 3 (host:1)", grpc::Status(code, text)),
               absl::UnavailableError("task 3 (host:1): " + said))
