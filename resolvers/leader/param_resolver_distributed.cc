@@ -236,10 +236,23 @@ absl::Status ParamResolverDistributed::OnEndGroup(
   if (!is_known && !client_->IsAwaited(key)) return absl::OkStatus();
   RETURN_IF_ERROR(CheckMayEnd(caller, key));
   RETURN_IF_ERROR(CheckCanEnd(caller, key, message.generation()));
-  options_.directory->End(key, message.generation(), reason);
+  const auto group = options_.directory->Find(key, message.generation());
+  const bool is_first =
+      options_.directory->End(key, message.generation(), reason);
   led_->EndGeneration(key, message.generation(), reason);
+  if (is_first && group.ok()) PassOnEnd(caller.task, **group, reason);
   OnMayNotLead(lost, /*answered=*/nullptr);
   return absl::OkStatus();
+}
+
+// Reports the end that `from` has reported to tasks that it may be unable to
+// reach.
+void ParamResolverDistributed::PassOnEnd(int from, const CollGroupParams& group,
+                                         const absl::Status& reason) {
+  for (int task : NextTasksOf(group, this_task_, kNumNextTasks)) {
+    if (task == from) continue;
+    reporter_->ReportGroupEnd(task, group.key, group.generation, reason);
+  }
 }
 
 // Permits the members of the group, as this task knows it, and the leader. An

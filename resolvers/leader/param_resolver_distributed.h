@@ -151,6 +151,8 @@ class ParamResolverDistributed
                          const absl::Status& reason);
   void EndEverywhere(const CollGroupParams& group,
                      const absl::Status& reason) override;
+  void PassOnEnd(int from, const CollGroupParams& group,
+                 const absl::Status& reason);
   absl::Status CheckMayEnd(const ControlCaller& caller, GroupKey key);
   absl::Status CheckCanEnd(const ControlCaller& caller, GroupKey key,
                            uint64_t generation);

@@ -184,4 +184,18 @@ std::set<int> TasksOf(const CollGroupParams& group) {
   return tasks;
 }
 
+std::vector<int> NextTasksOf(const CollGroupParams& group, int task,
+                             int count) {
+  const std::set<int> tasks = TasksOf(group);
+  const auto self = tasks.find(task);
+  std::vector<int> next;
+  if (self == tasks.end()) return next;
+  for (auto it = std::next(self); static_cast<int>(next.size()) < count; ++it) {
+    if (it == tasks.end()) it = tasks.begin();
+    if (it == self) break;
+    next.push_back(*it);
+  }
+  return next;
+}
+
 }  // namespace tutti

@@ -84,6 +84,14 @@ CollTaskParams MembersOfTask(const CollGroupParams& group,
 // Returns the tasks that have members.
 std::set<int> TasksOf(const CollGroupParams& group);
 
+// Number of tasks that a member's task watches for a group, and passes the
+// group's end on to.
+inline constexpr int kNumNextTasks = 3;
+
+// Returns the tasks that follow `task` in the ring of the group's tasks, at
+// most `count`; none if `task` has no members.
+std::vector<int> NextTasksOf(const CollGroupParams& group, int task, int count);
+
 }  // namespace tutti
 
 #endif  // TUTTI_RESOLVERS_LOCAL_GROUP_BUILDER_H_

@@ -35,8 +35,23 @@ ClusterControl::ClusterControl(Options options)
 
 void ClusterControl::Initialize() {
   leadership_ = std::make_shared<Leadership>(options_.cluster.num_tasks());
-  heartbeats_ = std::make_shared<HeartbeatService>(options_.environment.clock,
-                                                   options_.incarnation);
+  group_watch_ = std::make_unique<GroupWatch>(options_.cluster.this_task,
+                                              options_.directory);
+  heartbeats_ = std::make_shared<HeldAnswers>(
+      options_.environment.clock, "heartbeat",
+      [incarnation = options_.incarnation](const ControlCaller&) {
+        proto::ControlReply reply;
+        reply.mutable_heartbeat()->set_incarnation(incarnation);
+        return reply;
+      });
+  hellos_ = std::make_shared<HeldAnswers>(
+      options_.environment.clock, "hello",
+      [weak_self =
+           weak_from_this()](const ControlCaller& caller) -> ControlAnswer {
+        const auto self = weak_self.lock();
+        if (self == nullptr) return absl::CancelledError("the task shuts down");
+        return self->HelloReply(caller, /*with_others=*/true);
+      });
   device_resolver_ = std::make_shared<DeviceResolverDistributed>(
       options_.cluster, *options_.devices);
   step_sequence_ = std::make_shared<StepSequenceDistributed>(
@@ -45,11 +60,15 @@ void ClusterControl::Initialize() {
                                        .channel = options_.channel,
                                        .leadership = leadership_,
                                        .incarnation = options_.incarnation});
-  leave_ = std::make_shared<ClusterLeave>(
-      ClusterLeave::Options{.cluster = options_.cluster,
-                            .environment = options_.environment,
-                            .channel = options_.channel});
   MakeHealth();
+  leave_ = ClusterLeave::Create(
+      {.cluster = options_.cluster,
+       .environment = options_.environment,
+       .channel = options_.channel,
+       .leadership = leadership_,
+       .hold = options_.health.hold,
+       .waits_changed =
+           IfAlive(std::weak_ptr<TaskHealth>(health_), &TaskHealth::Update)});
   MakeResolvers();
   options_.directory->SetListener(
       IfAlive(weak_from_this(), &ClusterControl::OnGroupChanged));
@@ -105,20 +124,13 @@ void ClusterControl::MakeResolvers() {
        .waits_changed = IfAlive(weak_health, &TaskHealth::Update)});
 }
 
-// Returns the tasks that this one depends on: tasks in the same living groups,
-// the leader of such groups, tasks at which calls wait, tasks that Leave()
-// waits for. A leader that waits for members cannot know where they will come
-// from. It then watches all tasks with known devices.
+// Returns the tasks that this one watches: some of each living group, tasks at
+// which calls wait, tasks that Leave() waits for. A leader that waits for
+// members cannot know where they will come from. It then watches all tasks with
+// known devices.
 std::vector<int> ClusterControl::WatchedTasks() const {
   std::set<int> tasks;
-  const auto groups = options_.directory->Living();
-  for (const auto& group : groups) {
-    for (const CollGroupMember& member : group->members) {
-      tasks.insert(member.device.name.task);
-    }
-  }
-  const auto leader = leadership_->leader();
-  if (!groups.empty() && leader.ok()) tasks.insert(*leader);
+  for (int task : group_watch_->tasks()) tasks.insert(task);
   for (int task : param_resolver_->WaitsFor()) tasks.insert(task);
   for (int task : leave_->WaitsFor()) tasks.insert(task);
   if (options_.also_watched != nullptr) {
@@ -164,16 +176,29 @@ void ClusterControl::CountDevicesLeft() {
 }
 
 // Counts the devices of the tasks that are not lost. An unknown task may have
-// many. A lost task may come back, but no call waits for that.
+// many. A lost task may come back, but no call waits for that. While no task is
+// lost there is nothing to count: tasks become known one by one.
 void ClusterControl::CountDevicesLeftOnce() {
   const absl::Status loss = health_->FirstLoss();
+  if (loss.ok()) {
+    param_resolver_->led().SetDevicesLeft(kMaxGroupSize, loss);
+    knows_all_ = device_resolver_->num_tasks() == options_.cluster.num_tasks();
+    if (knows_all_) hellos_->Release();
+    return;
+  }
   int64_t total = 0;
+  bool knows_all = true;
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
     if (health_->state(task) == TaskHealth::State::kLost) continue;
-    total += device_resolver_->NumDevices(task).value_or(kMaxDevicesOfTask);
+    const auto [incarnation, devices] = device_resolver_->DevicesOf(task);
+    knows_all &= task == options_.cluster.this_task ||
+                 health_->IsUp({task, incarnation});
+    total += incarnation == 0 ? kMaxDevicesOfTask
+                              : static_cast<int64_t>(devices.size());
   }
-  param_resolver_->led().SetDevicesLeft(loss.ok() ? kMaxGroupSize : total,
-                                        loss);
+  param_resolver_->led().SetDevicesLeft(total, loss);
+  knows_all_ = knows_all;
+  if (knows_all) hellos_->Release();
 }
 
 void ClusterControl::OnGroupChanged(GroupKey key, uint64_t generation) {
@@ -184,6 +209,7 @@ void ClusterControl::OnGroupChanged(GroupKey key, uint64_t generation) {
                                member.device.incarnation);
     }
   }
+  group_watch_->OnGroupChanged(key, generation);
   health_->Update();
   if (options_.group_changed != nullptr) {
     options_.group_changed(key, generation);
@@ -205,25 +231,28 @@ void ClusterControl::Join(
     absl::Time deadline,
     std::function<void(const std::vector<int>& missing)> progress,
     StatusCallback done) {
-  ClusterJoin::Start({.cluster = options_.cluster,
-                      .environment = options_.environment,
-                      .channel = options_.channel,
-                      .hello = OwnHello(),
-                      .deadline = deadline,
-                      .cancellation = end_,
-                      .progress = std::move(progress),
-                      .heard =
-                          [self = shared_from_this()](
-                              int task, const proto::HelloReply& reply) {
-                            return self->OnHelloReply(task, reply);
-                          },
-                      .has_called =
-                          [self = shared_from_this()](int task) {
-                            return self->health_->state(task) !=
-                                   TaskHealth::State::kUnknown;
-                          },
-                      .silent = options_.task_silent},
-                     std::move(done));
+  ClusterJoin::Start(
+      {.cluster = options_.cluster,
+       .environment = options_.environment,
+       .channel = options_.channel,
+       .hello = OwnHello(),
+       .hold = options_.health.hold,
+       .deadline = deadline,
+       .cancellation = end_,
+       .progress = std::move(progress),
+       .leader =
+           [self = shared_from_this()] { return self->leadership_->leader(); },
+       .heard =
+           [self = shared_from_this()](int task,
+                                       const proto::HelloReply& reply) {
+             return self->OnHelloReply(task, reply);
+           },
+       .has_called =
+           [self = shared_from_this()](int task) {
+             return self->health_->state(task) != TaskHealth::State::kUnknown;
+           },
+       .silent = options_.task_silent},
+      std::move(done));
 }
 
 void ClusterControl::End(const absl::Status& reason) {
@@ -231,19 +260,28 @@ void ClusterControl::End(const absl::Status& reason) {
   leave_->End(reason);
 }
 
-absl::Status ClusterControl::OnHelloReply(int task,
-                                          const proto::HelloReply& reply) {
+absl::StatusOr<std::vector<int>> ClusterControl::OnHelloReply(
+    int task, const proto::HelloReply& reply) {
   RETURN_IF_ERROR(CheckNumTasks(options_.cluster, task, reply.num_tasks()));
   const ControlCaller owner{task, reply.incarnation()};
   ASSIGN_OR_RETURN(auto devices,
                    DecodeDevices(options_.cluster, owner, reply.devices()));
+  ASSIGN_OR_RETURN(auto others,
+                   DecodeDevicesOfTasks(options_.cluster, reply.others()));
   ASSIGN_OR_RETURN(const auto lost,
                    DecodeTasks(options_.cluster, reply.lost_tasks()));
   absl::Status status = health_->OnAnswered(owner);
   if (!status.ok()) return absl::UnavailableError(status.message());
   SetDevices(owner, std::move(devices));
+  std::vector<int> known;
+  for (auto& [other, devices_of_it] : others) {
+    if (other == options_.cluster.this_task) continue;
+    known.push_back(other);
+    const ControlCaller process{other, devices_of_it[0].incarnation};
+    if (health_->OnTold(process)) SetDevices(process, std::move(devices_of_it));
+  }
   param_resolver_->OnMayNotLead(lost, /*answered=*/nullptr);
-  return absl::OkStatus();
+  return known;
 }
 
 // --- Calls of other tasks ----------------------------------------------------
@@ -257,8 +295,13 @@ void ClusterControl::Handle(const ControlCaller& caller,
   if (withdrawn == nullptr) withdrawn = std::make_shared<Cancellation>();
   switch (request.kind_case()) {
     case proto::ControlRequest::kHeartbeat:
-      return heartbeats_->Answer(caller, request.heartbeat(),
-                                 std::move(withdrawn), std::move(done));
+      return heartbeats_->Add(caller, request.heartbeat().hold_ms(), withdrawn,
+                              std::move(done));
+    case proto::ControlRequest::kHello:
+      return AnswerHello(caller, request.hello(), withdrawn, std::move(done));
+    case proto::ControlRequest::kGoodbye:
+      return leave_->OnGoodbye(caller, request.goodbye(), withdrawn,
+                               std::move(done));
     case proto::ControlRequest::kCompleteParams:
       return param_resolver_->leader().CompleteParams(
           caller, request.complete_params(), std::move(withdrawn),
@@ -281,8 +324,6 @@ void ClusterControl::Handle(const ControlCaller& caller,
 ControlAnswer ClusterControl::AnswerNow(const ControlCaller& caller,
                                         const proto::ControlRequest& request) {
   switch (request.kind_case()) {
-    case proto::ControlRequest::kHello:
-      return AnswerHello(caller, request.hello());
     case proto::ControlRequest::kDescribeWaiting:
       return param_resolver_->leader().DescribeWaiting(
           request.describe_waiting());
@@ -290,9 +331,6 @@ ControlAnswer ClusterControl::AnswerNow(const ControlCaller& caller,
       return step_sequence_->Draw(caller, request.step_sequence());
     case proto::ControlRequest::kEndGroup:
       return Done(param_resolver_->OnEndGroup(caller, request.end_group()));
-    case proto::ControlRequest::kGoodbye:
-      leave_->OnGoodbye(caller);
-      return Done(absl::OkStatus());
     case proto::ControlRequest::kCleanupStep:
       return Done(CleanupStep(request.cleanup_step().step()));
     case proto::ControlRequest::kCancelExecution:
@@ -345,19 +383,45 @@ void ClusterControl::SetDevices(const ControlCaller& owner,
   health_->Update();
 }
 
-ControlAnswer ClusterControl::AnswerHello(const ControlCaller& caller,
-                                          const proto::Hello& message) {
-  RETURN_IF_ERROR(
-      CheckNumTasks(options_.cluster, caller.task, message.num_tasks()));
-  ASSIGN_OR_RETURN(auto devices,
-                   DecodeDevices(options_.cluster, caller, message.devices()));
-  SetDevices(caller, std::move(devices));
+// A task that does not lead answers at once: the caller then finds the leader.
+// So does one to a caller that says Hello to all.
+void ClusterControl::AnswerHello(const ControlCaller& caller,
+                                 const proto::Hello& message,
+                                 const std::shared_ptr<Cancellation>& withdrawn,
+                                 ControlDone done) {
+  absl::Status status =
+      CheckNumTasks(options_.cluster, caller.task, message.num_tasks());
+  if (!status.ok()) return std::move(done)(std::move(status));
+  auto devices = DecodeDevices(options_.cluster, caller, message.devices());
+  if (!devices.ok()) return std::move(done)(devices.status());
+  SetDevices(caller, *std::move(devices));
+  const auto leader = leadership_->leader();
+  const bool leads = leader.ok() && *leader == options_.cluster.this_task;
+  if (message.hold_ms() == 0 || !leads || health_->HasReplaced(caller.task)) {
+    return std::move(done)(HelloReply(caller, /*with_others=*/false));
+  }
+  hellos_->Add(caller, message.hold_ms(), withdrawn, std::move(done));
+  if (knows_all_) hellos_->Release();
+}
+
+ControlAnswer ClusterControl::HelloReply(const ControlCaller& caller,
+                                         bool with_others) const {
   proto::ControlReply reply;
   proto::HelloReply* const hello = reply.mutable_hello();
   *hello->mutable_devices() = OwnHello().devices();
   hello->set_incarnation(options_.incarnation);
   hello->set_num_tasks(options_.cluster.num_tasks());
+  hello->set_replaces(health_->HasReplaced(caller.task));
   for (int task : leadership_->lost_tasks()) hello->add_lost_tasks(task);
+  const int num_tasks = with_others ? options_.cluster.num_tasks() : 0;
+  for (int task = 0; task < num_tasks; ++task) {
+    if (task == caller.task || task == options_.cluster.this_task) continue;
+    const auto [incarnation, devices] = device_resolver_->DevicesOf(task);
+    if (!health_->IsUp({task, incarnation})) continue;
+    for (const DeviceAttributes& device : devices) {
+      EncodeDevice(device, hello->add_others());
+    }
+  }
   return reply;
 }
 

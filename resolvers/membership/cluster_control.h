@@ -1,6 +1,7 @@
 #ifndef TUTTI_RESOLVERS_MEMBERSHIP_CLUSTER_CONTROL_H_
 #define TUTTI_RESOLVERS_MEMBERSHIP_CLUSTER_CONTROL_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -18,7 +19,8 @@
 #include "resolvers/leader/param_resolver_distributed.h"
 #include "resolvers/membership/cluster_leave.h"
 #include "resolvers/membership/device_resolver_distributed.h"
-#include "resolvers/membership/heartbeat_service.h"
+#include "resolvers/membership/group_watch.h"
+#include "resolvers/membership/held_answers.h"
 #include "resolvers/membership/step_sequence_distributed.h"
 #include "resolvers/membership/task_health.h"
 #include "tutti/cluster_runtime.h"
@@ -81,8 +83,8 @@ class ClusterControl : public ControlService,
 
   static std::shared_ptr<ClusterControl> Create(Options options);
 
-  // Says Hello to the other tasks until every one has answered. `progress` gets
-  // the tasks that have not answered, at first and after each change. Errors:
+  // Says Hello until each other task is known. `progress` gets the tasks that
+  // are not known, at first and after each change. Errors:
   // DEADLINE_EXCEEDED naming these tasks; the error with which a task refuses
   // this one; the reason of End().
   void Join(absl::Time deadline,
@@ -92,9 +94,8 @@ class ClusterControl : public ControlService,
   // Ends this task's part: waits until all living tasks are done. Same as
   // ClusterLeave::Leave().
   void Leave(absl::Time deadline, StatusCallback done) {
-    const auto health = health_;  // `done` may destroy this object.
-    leave_->Leave(deadline, std::move(done));
-    health->Update();
+    const auto leave = leave_;  // `done` may destroy this object.
+    leave->Leave(deadline, std::move(done));
   }
 
   // Ends every Join() and Leave() with `reason`, now or later.
@@ -132,11 +133,14 @@ class ClusterControl : public ControlService,
   void CountDevicesLeftOnce();
   void OnGroupChanged(GroupKey key, uint64_t generation);
   proto::Hello OwnHello() const;
-  absl::Status OnHelloReply(int task, const proto::HelloReply& reply);
+  absl::StatusOr<std::vector<int>> OnHelloReply(int task,
+                                                const proto::HelloReply& reply);
   void SetDevices(const ControlCaller& owner,
                   std::vector<DeviceAttributes> devices);
-  ControlAnswer AnswerHello(const ControlCaller& caller,
-                            const proto::Hello& message);
+  void AnswerHello(const ControlCaller& caller, const proto::Hello& message,
+                   const std::shared_ptr<Cancellation>& withdrawn,
+                   ControlDone done);
+  ControlAnswer HelloReply(const ControlCaller& caller, bool with_others) const;
   std::function<void(const ExecKey&, const absl::Status&)> OwnCancelExecution()
       const;
   absl::Status RunsNothing() const;
@@ -150,9 +154,13 @@ class ClusterControl : public ControlService,
   const std::shared_ptr<Cancellation> end_ = std::make_shared<Cancellation>();
   RunAgain count_;
   std::shared_ptr<Leadership> leadership_;
+  std::unique_ptr<GroupWatch> group_watch_;
   std::shared_ptr<TaskHealth> health_;
   std::shared_ptr<ClusterLeave> leave_;
-  std::shared_ptr<HeartbeatService> heartbeats_;
+  std::shared_ptr<HeldAnswers> heartbeats_;
+  std::shared_ptr<HeldAnswers> hellos_;
+  std::atomic<bool> knows_all_ =
+      false;  // Each task is lost, or up with known devices.
   std::shared_ptr<ParamResolverDistributed> param_resolver_;
   std::shared_ptr<DeviceResolverDistributed> device_resolver_;
   std::shared_ptr<StepSequenceDistributed> step_sequence_;

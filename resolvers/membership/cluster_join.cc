@@ -1,5 +1,6 @@
 #include "resolvers/membership/cluster_join.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -32,28 +33,33 @@ ClusterJoin::ClusterJoin(Options options, StatusCallback done)
     : options_(std::move(options)),
       began_(options_.environment.clock->Now()),
       done_(std::move(done)) {
+  missing_ = OtherTasks();
+}
+
+std::set<int> ClusterJoin::OtherTasks() const {
+  std::set<int> tasks;
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
-    if (task != options_.cluster.this_task) missing_.insert(task);
+    if (task != options_.cluster.this_task) tasks.insert(task);
   }
+  return tasks;
 }
 
 void ClusterJoin::Begin() {
-  std::set<int> all;
+  bool is_alone = false;
   {
     MutexLock lock(&mu_);
-    all = missing_;
-    report_again_ = !all.empty();
-    if (!all.empty() && options_.deadline != absl::InfiniteFuture()) {
+    is_alone = missing_.empty();
+    report_again_ = !is_alone;
+    if (!is_alone && options_.deadline != absl::InfiniteFuture()) {
       alarm_ = options_.environment.clock->CallAt(
           options_.deadline,
           [self = shared_from_this()] { self->OnDeadline(); });
     }
   }
-  if (all.empty()) return End(absl::OkStatus());
+  if (is_alone) return End(absl::OkStatus());
   WatchCancellation();
   Report();
-  if (over_->cancelled()) return;
-  for (int task : all) SayHello(task);
+  SayHelloToLeader();
 }
 
 void ClusterJoin::WatchCancellation() {
@@ -64,19 +70,69 @@ void ClusterJoin::WatchCancellation() {
   watch_ = watch;
 }
 
-void ClusterJoin::SayHello(int task) {
+void ClusterJoin::SayHelloToLeader() {
+  const auto leader = options_.leader();
+  if (!leader.ok() || *leader == options_.cluster.this_task) {
+    return SayHelloToAll();
+  }
+  int task = *leader;
+  absl::Duration hold = options_.hold;
+  {
+    MutexLock lock(&mu_);
+    leader_ = *leader;
+    if (std::exchange(leader_is_silent_, false)) {
+      hold = absl::ZeroDuration();
+      task = NextOther();
+    }
+  }
+  const absl::Time limit =
+      options_.environment.clock->Now() + 2 * options_.hold;
+  SayHello(task, hold, std::min(limit, options_.deadline));
+}
+
+// Returns the task to call instead of the leader. If there are only the two,
+// that is the leader again.
+int ClusterJoin::NextOther() {
+  const int num_tasks = options_.cluster.num_tasks();
+  for (int i = 0; i < num_tasks; ++i) {
+    other_ = (other_ + 1) % num_tasks;
+    if (other_ != leader_ && other_ != options_.cluster.this_task) {
+      return other_;
+    }
+  }
+  return leader_;
+}
+
+void ClusterJoin::SayHelloToAll() {
+  std::set<int> tasks;
+  {
+    MutexLock lock(&mu_);
+    says_to_all_ = true;
+    tasks = missing_;
+  }
+  for (int task : tasks) {
+    if (over_->cancelled()) return;
+    SayHello(task, absl::ZeroDuration(), options_.deadline);
+  }
+}
+
+void ClusterJoin::SayHello(int task, absl::Duration hold, absl::Time deadline) {
+  bool waits_until_reachable = false;
   {
     MutexLock lock(&mu_);
     if (is_due_) return;
     ++num_calls_;
+    waits_until_reachable = says_to_all_;
   }
   proto::ControlRequest request;
   *request.mutable_hello() = options_.hello;
+  request.mutable_hello()->set_hold_ms(
+      static_cast<int>(absl::ToInt64Milliseconds(hold)));
   options_.channel->Call(
       task, std::move(request),
-      {.deadline = options_.deadline,
+      {.deadline = deadline,
        .cancellation = over_,
-       .wait_until_reachable = true,
+       .wait_until_reachable = waits_until_reachable,
        .to_any_process = true},
       [self = shared_from_this(), task](const ControlAnswer& reply) {
         self->OnReply(task, reply);
@@ -110,12 +166,19 @@ void ClusterJoin::TakeReply(int task, const ControlAnswer& reply) {
   const proto::HelloReply& hello = reply->hello();
   const auto lost = DecodeTasks(options_.cluster, hello.lost_tasks());
   if (!lost.ok()) return OnError(task, lost.status());
-  absl::Status status = options_.heard(task, hello);
-  if (!status.ok()) return OnError(task, status);
-  bool is_complete = false;
+  const auto known = options_.heard(task, hello);
+  if (!known.ok()) return OnError(task, known.status());
+  bool is_complete = false, must_say_to_all = false;
   {
     MutexLock lock(&mu_);
     const size_t num_missing = missing_.size();
+    if (hello.replaces() && !says_to_all_) {
+      must_say_to_all = true;
+      missing_ = OtherTasks();
+    } else if (!says_to_all_) {
+      for (int other : *known) missing_.erase(other);
+      leader_has_answered_ |= task == leader_;
+    }
     missing_.erase(task);
     for (int gone : *lost) missing_.erase(gone);
     if (missing_.size() != num_missing) report_again_ = true;
@@ -123,6 +186,8 @@ void ClusterJoin::TakeReply(int task, const ControlAnswer& reply) {
   }
   if (is_complete) return End(absl::OkStatus());
   Report();
+  if (must_say_to_all) return SayHelloToAll();
+  SayHelloAgain(task);
 }
 
 void ClusterJoin::OnError(int task, const absl::Status& status) {
@@ -132,16 +197,29 @@ void ClusterJoin::OnError(int task, const absl::Status& status) {
     return End(absl::Status(status.code(),
                             absl::StrCat(label, ": ", status.message())));
   }
+  {
+    MutexLock lock(&mu_);
+    if (says_to_all_ || task == leader_) {
+      last_error_ = std::string(status.message());
+      leader_is_silent_ = true;
+    }
+  }
+  SayHelloAgain(task);
+}
+
+// Says the next Hello soon: to the task, or to the leader.
+void ClusterJoin::SayHelloAgain(int task) {
   MutexLock lock(&mu_);
-  if (end_.has_value()) return;
-  last_error_ = std::string(status.message());
-  if (is_due_) return;
+  if (end_.has_value() || is_due_) return;
+  if (says_to_all_ && !missing_.contains(task)) return;
   Clock* const clock = options_.environment.clock;
-  say_again_[task] = clock->CallAt(clock->Now() + DefaultTime("report again"),
-                                   [self = shared_from_this(), task] {
-                                     if (!self->over_->cancelled())
-                                       self->SayHello(task);
-                                   });
+  say_again_[says_to_all_ ? task : leader_] = clock->CallAt(
+      clock->Now() + DefaultTime("report again"),
+      [self = shared_from_this(), task, all = says_to_all_] {
+        if (self->over_->cancelled()) return;
+        if (!all) return self->SayHelloToLeader();
+        self->SayHello(task, absl::ZeroDuration(), self->options_.deadline);
+      });
 }
 
 // Reports progress, one call at a time, and then runs `done`.
@@ -194,6 +272,8 @@ void ClusterJoin::EndOverdue() {
   {
     MutexLock lock(&mu_);
     missing.assign(missing_.begin(), missing_.end());
+    // Nobody has been asked about the others.
+    if (!says_to_all_ && !leader_has_answered_) missing = {leader_};
     last_error = last_error_;
   }
   const auto label = [&](size_t i) {

@@ -19,8 +19,14 @@
 
 namespace tutti {
 
-// Says Hello to all other tasks until each has answered, or another task
-// reports it lost. Its calls and alarms keep the object until then.
+// Says Hello until this task knows a process of each other task, or another
+// task reports it lost. Its calls and alarms keep the object until then.
+//
+// The task that leads says Hello to all. The others say it to the leader, which
+// answers once it knows all tasks; while the leader does not answer, also to
+// one of the others at a time, which knows whether another task leads. The new
+// process of a task that had one before says it to all, too: they know the
+// former process.
 //
 // Thread-safe. Callbacks run with no lock held.
 class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
@@ -30,6 +36,7 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
     Environment environment;
     std::shared_ptr<ControlChannel> channel;
     proto::Hello hello;
+    absl::Duration hold = DefaultTime("hold");  // Of the leader's answer.
     absl::Time deadline = absl::InfiniteFuture();
 
     // Ends the join with its reason. May be null.
@@ -40,8 +47,14 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
     // overlap, and none comes after `done`. May be null.
     std::function<void(const std::vector<int>& missing)> progress;
 
-    // Handles a task's answer. An error counts as no answer.
-    std::function<absl::Status(int task, const proto::HelloReply& reply)> heard;
+    // Returns the task that leads, as far as this task knows.
+    std::function<absl::StatusOr<int>()> leader;
+
+    // Handles a task's answer, and returns the other tasks of which it names a
+    // process. An error counts as no answer.
+    std::function<absl::StatusOr<std::vector<int>>(
+        int task, const proto::HelloReply& reply)>
+        heard;
 
     // Returns whether the task has called this one. This task may be unable to
     // reach it nevertheless.
@@ -62,7 +75,13 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
 
   void Begin() ABSL_LOCKS_EXCLUDED(mu_);
   void WatchCancellation() ABSL_LOCKS_EXCLUDED(mu_);
-  void SayHello(int task);
+  std::set<int> OtherTasks() const;
+  void SayHelloToLeader() ABSL_LOCKS_EXCLUDED(mu_);
+  int NextOther() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SayHelloToAll() ABSL_LOCKS_EXCLUDED(mu_);
+  void SayHelloAgain(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  void SayHello(int task, absl::Duration hold, absl::Time deadline)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void OnReply(int task, const ControlAnswer& reply) ABSL_LOCKS_EXCLUDED(mu_);
   void TakeReply(int task, const ControlAnswer& reply) ABSL_LOCKS_EXCLUDED(mu_);
   void OnError(int task, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
@@ -79,6 +98,12 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
   RunAgain report_;
   Mutex mu_;
   std::set<int> missing_ ABSL_GUARDED_BY(mu_);
+  bool says_to_all_ ABSL_GUARDED_BY(mu_) = false;
+
+  int leader_ ABSL_GUARDED_BY(mu_) = -1;  // Leader that was called last.
+  bool leader_has_answered_ ABSL_GUARDED_BY(mu_) = false;
+  bool leader_is_silent_ ABSL_GUARDED_BY(mu_) = false;  // In the last call.
+  int other_ ABSL_GUARDED_BY(mu_) = -1;  // Called last instead of the leader.
   std::string last_error_ ABSL_GUARDED_BY(mu_);
   int num_calls_ ABSL_GUARDED_BY(mu_) = 0;  // Calls under way.
   bool is_due_ ABSL_GUARDED_BY(mu_) = false;

@@ -71,6 +71,19 @@ std::optional<int64_t> DeviceResolverDistributed::NumDevices(int task) const {
   return static_cast<int64_t>(found->second.devices.size());
 }
 
+std::pair<uint64_t, std::vector<DeviceAttributes>>
+DeviceResolverDistributed::DevicesOf(int task) const {
+  MutexLock lock(&mu_);
+  const auto found = tasks_.find(task);
+  if (found == tasks_.end()) return {};
+  return {found->second.incarnation, found->second.devices};
+}
+
+int DeviceResolverDistributed::num_tasks() const {
+  MutexLock lock(&mu_);
+  return static_cast<int>(tasks_.size());
+}
+
 void DeviceResolverDistributed::Set(int task, uint64_t incarnation,
                                     std::vector<DeviceAttributes> devices) {
   MutexLock lock(&mu_);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -34,6 +35,14 @@ class DeviceResolverDistributed : public DeviceResolverInterface {
   // Returns the number of devices of the task's process, or none if it has sent
   // no list.
   std::optional<int64_t> NumDevices(int task) const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Returns the task's process and its devices; incarnation 0 if it has sent no
+  // list.
+  std::pair<uint64_t, std::vector<DeviceAttributes>> DevicesOf(int task) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Returns the number of tasks that have sent a list, this one included.
+  int num_tasks() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Sets the devices of another task's process.
   void Set(int task, uint64_t incarnation,

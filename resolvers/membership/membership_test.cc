@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
 #include "framework/control/control_channel.h"
+#include "resolvers/leader/leadership.h"
 #include "resolvers/membership/cluster_join.h"
 #include "resolvers/membership/cluster_leave.h"
 #include "resolvers/membership/task_health.h"
@@ -33,10 +35,15 @@ class KeepingChannel final : public ControlChannel {
  public:
   explicit KeepingChannel(proto::ControlRequest::KindCase kind) : kind_(kind) {}
 
-  void Call(int task, proto::ControlRequest request,
-            ControlCallOptions /*options*/, ControlDone done) override {
+  void Call(int task, proto::ControlRequest request, ControlCallOptions options,
+            ControlDone done) override {
     EXPECT_EQ(request.kind_case(), kind_);
     calls.emplace_back(task, std::move(done));
+    if (options.cancellation == nullptr) return;
+    options.cancellation->Watch([this, i = calls.size() - 1](auto& reason) {
+      if (calls[i].second == nullptr) return;
+      std::exchange(calls[i].second, nullptr)(reason);
+    });
   }
 
   // Answers the task's requests that wait.
@@ -75,7 +82,9 @@ TEST(ClusterJoinTest, ProgressRunsOneAtATimeAndBeforeDone) {
              EXPECT_FALSE(ended.has_value());
              reports.push_back(missing);
            },
-       .heard = [](int, const proto::HelloReply&) { return absl::OkStatus(); },
+       .leader = [] { return 0; },
+       .heard = [](int,
+                   const proto::HelloReply&) { return std::vector<int>(); },
        .has_called = [](int) { return false; }},
       [&](absl::Status status) {
         MutexLock lock(&mu);
@@ -111,7 +120,9 @@ TEST(ClusterJoinTest, AtItsDeadlineItSaysWhatTheCallsHaveFound) {
        .environment = environment.get(),
        .channel = channel,
        .deadline = environment.get().clock->Now() + absl::Seconds(3),
-       .heard = [](int, const proto::HelloReply&) { return absl::OkStatus(); },
+       .leader = [] { return 0; },
+       .heard = [](int,
+                   const proto::HelloReply&) { return std::vector<int>(); },
        .has_called = [](int) { return false; },
        .silent =
            [&](int task, const absl::Status& why) {
@@ -135,11 +146,120 @@ TEST(ClusterJoinTest, AtItsDeadlineItSaysWhatTheCallsHaveFound) {
   EXPECT_EQ(channel->calls.size(), 2u);  // Task 2 gets no second request.
 }
 
-// Task 0 of three, which leaves. A process is a task and an incarnation.
+// Task 2 of three, which joins.
+class LedClusterJoinTest : public testing::Test {
+ protected:
+  void Start() {
+    ClusterJoin::Start(
+        {.cluster = {.addresses = {"a:1", "b:1", "c:1"}, .this_task = 2},
+         .environment = environment_.get(),
+         .channel = channel_,
+         .deadline = environment_.get().clock->Now() + absl::Seconds(9),
+         .leader = [this] { return leader_; },
+         .heard = [this](int, const proto::HelloReply&)
+             -> absl::StatusOr<std::vector<int>> { return named_; },
+         .has_called = [](int) { return false; }},
+        [this](absl::Status status) { ended_ = std::move(status); });
+  }
+  void Answer(int task, const std::vector<int>& lost = {},
+              bool replaces = false) {
+    proto::ControlReply reply;
+    for (int gone : lost) reply.mutable_hello()->add_lost_tasks(gone);
+    reply.mutable_hello()->set_replaces(replaces);
+    channel_->Answer(task, reply);
+  }
+
+  // Returns the tasks that have been called since the last time.
+  std::vector<int> Called() {
+    environment_.Advance(absl::Milliseconds(300));
+    std::vector<int> tasks;
+    for (; num_seen_ < channel_->calls.size(); ++num_seen_) {
+      tasks.push_back(channel_->calls[num_seen_].first);
+    }
+    return tasks;
+  }
+
+  SimulatedEnvironment environment_{/*seed=*/1};
+  const std::shared_ptr<KeepingChannel> channel_ =
+      std::make_shared<KeepingChannel>(proto::ControlRequest::kHello);
+  int leader_ = 0;
+  std::vector<int> named_;  // Tasks that an answer names.
+  std::optional<absl::Status> ended_;
+  size_t num_seen_ = 0;
+};
+
+TEST_F(LedClusterJoinTest, AsksTheLeaderUntilItKnowsAll) {
+  Start();
+  EXPECT_THAT(Called(), ElementsAre(0));
+  Answer(0);
+  EXPECT_THAT(Called(), ElementsAre(0));
+  named_ = {1};
+  Answer(0);
+  EXPECT_EQ(ended_, absl::OkStatus());
+  EXPECT_EQ(environment_.num_alarms(), 0u);
+}
+
+TEST_F(LedClusterJoinTest, AsksOthersWhileTheLeaderIsSilent) {
+  Start();
+  EXPECT_THAT(Called(), ElementsAre(0));
+  channel_->Answer(0, absl::UnavailableError("connection refused"));
+  EXPECT_THAT(Called(), ElementsAre(1));
+  Answer(1);  // Does not know either.
+  EXPECT_THAT(Called(), ElementsAre(0));
+  channel_->Answer(0, absl::UnavailableError("connection refused"));
+  EXPECT_THAT(Called(), ElementsAre(1));
+  Answer(1, /*lost=*/{0});
+  EXPECT_EQ(ended_, absl::OkStatus());
+}
+
+TEST_F(LedClusterJoinTest, TheNewProcessOfATaskSaysHelloToAll) {
+  Start();
+  EXPECT_THAT(Called(), ElementsAre(0));
+  named_ = {1};
+  Answer(0, /*lost=*/{}, /*replaces=*/true);
+  EXPECT_EQ(ended_, std::nullopt);
+  EXPECT_THAT(Called(), ElementsAre(1));
+  Answer(1);
+  EXPECT_EQ(ended_, absl::OkStatus());
+}
+
+TEST_F(LedClusterJoinTest, OneThatComesToLeadSaysHelloToAll) {
+  Start();
+  EXPECT_THAT(Called(), ElementsAre(0));
+  leader_ = 2;
+  Answer(0);
+  EXPECT_THAT(Called(), ElementsAre(1));
+}
+
+TEST_F(LedClusterJoinTest, ItsDeadlineNamesTheLeaderThatNeverAnswered) {
+  Start();
+  while (!ended_.has_value()) {
+    channel_->Answer(0, absl::UnavailableError("connection refused"));
+    Answer(1);
+    environment_.Advance(absl::Seconds(1));
+  }
+  EXPECT_EQ(ended_, absl::DeadlineExceededError(
+                        "task 2 (c:1) waited 9.0 s for task 0 (a:1), which "
+                        "never answered; the last error was: connection "
+                        "refused"));
+}
+
+// Task of three, which leaves. A process is a task and an incarnation.
 class ClusterLeaveTest : public testing::Test {
  public:
+  explicit ClusterLeaveTest(int this_task = 0)
+      : leave_(ClusterLeave::Create(
+            {.cluster = {.addresses = {"a:1", "b:1", "c:1"},
+                         .this_task = this_task},
+             .environment = environment_.get(),
+             .channel = channel_,
+             .leadership = leadership_})) {}
+
   // Requests keep their callers, which keep the channel.
-  ~ClusterLeaveTest() override { channel_->calls.clear(); }
+  ~ClusterLeaveTest() override {
+    leave_->End(absl::CancelledError("the test is over"));
+    channel_->calls.clear();
+  }
 
   ClusterLeaveTest& Leave() {
     ended_.reset();
@@ -152,15 +272,16 @@ class ClusterLeaveTest : public testing::Test {
     return *this;
   }
   ClusterLeaveTest& Lost(int task, uint64_t incarnation) {
+    leadership_->MarkLost(task);
     leave_->OnLost({task, incarnation});
     return *this;
   }
   ClusterLeaveTest& Goodbye(int task, uint64_t incarnation) {
-    leave_->OnGoodbye({task, incarnation});
-    return *this;
-  }
-  ClusterLeaveTest& Answer(int task) {
-    channel_->Answer(task);
+    proto::Goodbye message;
+    message.set_hold_ms(1000);
+    leave_->OnGoodbye(
+        {task, incarnation}, message, std::make_shared<Cancellation>(),
+        [this, task](const ControlAnswer& answer) { answers_[task] = answer; });
     return *this;
   }
   ClusterLeaveTest& ExpectWaits() {
@@ -182,76 +303,105 @@ class ClusterLeaveTest : public testing::Test {
   SimulatedEnvironment environment_{/*seed=*/1};
   const std::shared_ptr<KeepingChannel> channel_ =
       std::make_shared<KeepingChannel>(proto::ControlRequest::kGoodbye);
-  const std::shared_ptr<ClusterLeave> leave_ = std::make_shared<ClusterLeave>(
-      ClusterLeave::Options{.cluster = {.addresses = {"a:1", "b:1", "c:1"}},
-                            .environment = environment_.get(),
-                            .channel = channel_});
+  const std::shared_ptr<Leadership> leadership_ =
+      std::make_shared<Leadership>(3);
+  const std::shared_ptr<ClusterLeave> leave_;
   std::optional<absl::Status> ended_;
+  std::map<int, ControlAnswer> answers_;  // To the goodbyes, by task.
 };
 
-TEST_F(ClusterLeaveTest, EndsWhenAllHaveSaidAndHeardGoodbye) {
-  Leave().Goodbye(1, 6).Goodbye(2, 5).Answer(1).ExpectWaits();
-  Answer(2).ExpectEnded();
+// Answer of a leader.
+ControlAnswer Missing(const std::vector<int>& tasks) {
+  proto::ControlReply reply;
+  proto::GoodbyeReply* const goodbye = reply.mutable_goodbye();
+  for (int task : tasks) goodbye->add_missing_tasks(task);
+  return reply;
 }
 
-TEST_F(ClusterLeaveTest, WaitsForNoAnswerOfOneThatIsLost) {
-  Lost(1, 5).Leave().Goodbye(2, 5).Answer(2).ExpectEnded();
+MATCHER_P(NamesMissing, tasks, "") {
+  return arg.ok() &&
+         ExplainMatchResult(testing::ElementsAreArray(tasks),
+                            arg->goodbye().missing_tasks(), result_listener);
+}
+
+TEST_F(ClusterLeaveTest, EndsWhenAllHaveSaidGoodbyeAndKnowThatAllHave) {
+  Found(1, 6).Found(2, 5).Leave().Goodbye(1, 6).ExpectWaits();
+  environment_.Advance(absl::Milliseconds(1100));
+  EXPECT_THAT(answers_[1], NamesMissing(std::vector<int>{2}));
+  Goodbye(2, 5).ExpectWaits();  // Task 1 does not know.
+  EXPECT_THAT(answers_[2], NamesMissing(std::vector<int>{}));
+  EXPECT_THAT(leave_->WaitsFor(), ElementsAre(1));
+  Goodbye(1, 6).ExpectEnded();
+  EXPECT_THAT(answers_[1], NamesMissing(std::vector<int>{}));
+}
+
+TEST_F(ClusterLeaveTest, OneThatIsLostBeforeItKnowsIsNotWaitedFor) {
+  Found(1, 6).Found(2, 5).Leave().Goodbye(1, 6);
+  environment_.Advance(absl::Milliseconds(1100));
+  Goodbye(2, 5).ExpectWaits().Lost(1, 6).ExpectEnded();
+}
+
+TEST_F(ClusterLeaveTest, ALeaderThatDoesNotLeaveIsMissing) {
+  Found(1, 6).Found(2, 5).Goodbye(1, 6).Goodbye(2, 5);
+  environment_.Advance(absl::Milliseconds(1100));
+  EXPECT_THAT(answers_[1], NamesMissing(std::vector<int>{0}));
+  Goodbye(1, 6).Goodbye(2, 5).Leave().ExpectEnded();
+}
+
+TEST_F(ClusterLeaveTest, OneThatIsLostIsNotWaitedFor) {
+  Lost(1, 5).Leave().Goodbye(2, 5).ExpectEnded();
 }
 
 TEST_F(ClusterLeaveTest, OneThatIsLostMeanwhileIsNotWaitedFor) {
-  Leave().Goodbye(2, 5).Answer(2).ExpectWaits().Lost(1, 5).ExpectEnded();
+  Leave().Goodbye(2, 5).ExpectWaits().Lost(1, 5).ExpectEnded();
 }
 
 TEST_F(ClusterLeaveTest, OneThatCameBackIsWaitedFor) {
-  Lost(1, 5).Found(1, 6).Leave().Goodbye(2, 5).Answer(2).ExpectWaits();
-  Answer(1).Goodbye(1, 6).ExpectEnded();
+  Lost(1, 5).Found(1, 6).Leave().Goodbye(2, 5).ExpectWaits();
+  Goodbye(1, 6).ExpectEnded();
 }
 
 // Process 5 is lost before the other one is found.
 TEST_F(ClusterLeaveTest, AWordOfLossThatIsOvertakenLosesNobodyElse) {
-  Found(1, 5).Found(1, 6).Leave().Lost(1, 5).Goodbye(2, 5).Answer(2);
+  Found(1, 5).Found(1, 6).Leave().Lost(1, 5).Goodbye(2, 5);
   ExpectWaits().Lost(1, 6).ExpectEnded();
 }
 
 TEST_F(ClusterLeaveTest, OneWhoseLossIsToldFirstIsNotWaitedFor) {
-  Lost(1, 5).Found(1, 5).Leave().Goodbye(2, 5).Answer(2).ExpectEnded();
+  Lost(1, 5).Found(1, 5).Leave().Goodbye(2, 5).ExpectEnded();
 }
 
 TEST_F(ClusterLeaveTest, OneThatCameBackMeanwhileIsWaitedForTheNextTime) {
-  LeaveWhileOneComesBack().Leave().Answer(1).Answer(2).Goodbye(2, 5);
+  LeaveWhileOneComesBack().Leave().Goodbye(2, 5);
   ExpectWaits().Lost(1, 6).ExpectEnded();
 }
 
 TEST_F(ClusterLeaveTest, ItsGoodbyeBetweenTheTwoCounts) {
-  LeaveWhileOneComesBack().Goodbye(1, 6).Leave().Answer(1).Answer(2);
-  Goodbye(2, 5).ExpectEnded();
+  LeaveWhileOneComesBack().Goodbye(1, 6).Leave().Goodbye(2, 5).ExpectEnded();
 }
 
 TEST_F(ClusterLeaveTest, TheGoodbyeOfTheOneBeforeHasNobodyElseWaitedFor) {
-  Found(1, 5).Leave().Found(1, 6).Goodbye(1, 5).Answer(1).Goodbye(2, 5);
-  Answer(2).ExpectEnded();
+  Found(1, 5).Leave().Found(1, 6).Goodbye(1, 5).Goodbye(2, 5).ExpectEnded();
 }
 
 TEST_F(ClusterLeaveTest, OneThatComesBackBeforeItsLossIsToldIsNotWaitedFor) {
-  Found(1, 5).Leave().Found(1, 6).Lost(1, 5).Goodbye(2, 5).Answer(2);
-  ExpectEnded();
+  Found(1, 5).Leave().Found(1, 6).Lost(1, 5).Goodbye(2, 5).ExpectEnded();
 }
 
 TEST_F(ClusterLeaveTest, AGoodbyeThatOvertakesTheWordOfItsProcessCounts) {
-  Goodbye(1, 6).Found(1, 6).Leave().Goodbye(2, 5).Answer(1).Answer(2);
-  ExpectEnded();
+  Goodbye(1, 6).Found(1, 6).Leave().Goodbye(2, 5).ExpectEnded();
 }
 
 // The former process's goodbye comes late.
 TEST_F(ClusterLeaveTest, AGoodbyeIsThatOfItsProcessAlone) {
   Found(1, 5).Lost(1, 5).Found(1, 6).Goodbye(1, 5).Leave().Goodbye(2, 5);
-  Answer(1).Answer(2).ExpectWaits().Goodbye(1, 6).ExpectEnded();
+  ExpectWaits().Goodbye(1, 6).ExpectEnded();
 }
 
 // Loss of the former process is reported last.
 TEST_F(ClusterLeaveTest, WhoHasSaidGoodbyeIsNotWaitedForAfterTheLossOfAnother) {
-  Found(1, 5).Found(1, 6).Leave().Goodbye(1, 6).Answer(1).Goodbye(2, 6);
-  Answer(2).ExpectWaits().Lost(1, 5).ExpectEnded();
+  Found(1, 5).Found(1, 6).Leave().Goodbye(1, 6).Goodbye(2, 6);
+  ExpectWaits().Lost(1, 5).ExpectEnded();
 }
 
 TEST_F(ClusterLeaveTest, ASecondOneIsRefusedWhileTheFirstWaits) {
@@ -260,7 +410,7 @@ TEST_F(ClusterLeaveTest, ASecondOneIsRefusedWhileTheFirstWaits) {
   leave_->Leave(absl::InfiniteFuture(),
                 [&](absl::Status status) { second = std::move(status); });
   EXPECT_THAT(second, IsFailedPrecondition("leaving already"));
-  ExpectWaits().Goodbye(1, 5).Answer(1).Goodbye(2, 5).Answer(2).ExpectEnded();
+  ExpectWaits().Goodbye(1, 5).Goodbye(2, 5).ExpectEnded();
 }
 
 TEST_F(ClusterLeaveTest, EndsWithTheReasonNowAndLater) {
@@ -279,10 +429,71 @@ TEST_F(ClusterLeaveTest, TheDeadlineNamesWhoHasNotSaidGoodbye) {
   EXPECT_THAT(ended_, testing::Optional(IsDeadlineExceeded(
                           "task 0 (a:1) is done",
                           "task 1 (b:1), task 2 (c:1) did not")));
-  Leave().Answer(1).Goodbye(2, 5).Answer(2);
+  Leave().Goodbye(2, 5);
   environment_.Advance(absl::Seconds(3));
   EXPECT_THAT(ended_,
               testing::Optional(IsDeadlineExceeded("task 1 (b:1) did not")));
+}
+
+// Task 1, which task 0 leads at first.
+class LedClusterLeaveTest : public ClusterLeaveTest {
+ public:
+  LedClusterLeaveTest() : ClusterLeaveTest(/*this_task=*/1) {}
+
+ protected:
+  std::vector<int> Called() const {
+    std::vector<int> tasks;
+    for (const auto& [task, done] : channel_->calls) tasks.push_back(task);
+    return tasks;
+  }
+};
+
+TEST_F(LedClusterLeaveTest, AsksTheLeaderUntilAllAreDone) {
+  Leave();
+  EXPECT_THAT(leave_->WaitsFor(), ElementsAre(0));
+  channel_->Answer(0, Missing({2}));
+  ExpectWaits();
+  environment_.Advance(absl::Milliseconds(200));
+  EXPECT_THAT(Called(), ElementsAre(0, 0));
+  channel_->Answer(0, Missing({}));
+  ExpectEnded();
+  EXPECT_EQ(environment_.num_alarms(), 0u);
+}
+
+TEST_F(LedClusterLeaveTest, TakesNoGoodbye) {
+  Goodbye(2, 5);
+  EXPECT_THAT(answers_[2].status(),
+              IsUnavailable("task 1 (b:1) does not lead"));
+}
+
+TEST_F(LedClusterLeaveTest, GoesToTheNextLeader) {
+  Found(0, 5).Found(2, 5).Leave().Lost(0, 5).ExpectWaits();
+  EXPECT_THAT(leave_->WaitsFor(), ElementsAre(2));
+  Goodbye(2, 5).ExpectEnded();
+  EXPECT_THAT(answers_[2], NamesMissing(std::vector<int>{}));
+  EXPECT_THAT(Called(), ElementsAre(0));
+}
+
+// Its answer may have been lost with it.
+TEST_F(LedClusterLeaveTest, EndsIfAllOthersAreGone) {
+  Found(0, 5).Found(2, 5).Leave().Lost(0, 5).ExpectWaits().Lost(2, 5);
+  ExpectEnded();
+}
+
+TEST_F(LedClusterLeaveTest, TheDeadlineSaysWhatTheLeaderSays) {
+  Leave();
+  channel_->Answer(0, Missing({2}));
+  environment_.Advance(absl::Seconds(3));
+  EXPECT_THAT(ended_,
+              testing::Optional(IsDeadlineExceeded(
+                  "task 1 (b:1) is done, but task 2 (c:1) did not say so")));
+  channel_->calls.clear();
+  Leave();
+  channel_->Answer(0, absl::UnavailableError("connection refused"));
+  environment_.Advance(absl::Seconds(3));
+  EXPECT_THAT(ended_, testing::Optional(IsDeadlineExceeded(
+                          "task 0 (a:1), which leads, does not take its "
+                          "goodbye: connection refused")));
 }
 
 // Clock whose alarms ring when the test says so: they are too late to cancel.

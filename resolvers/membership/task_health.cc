@@ -274,6 +274,7 @@ absl::Status TaskHealth::OnHeard(const ControlCaller& process) {
       beat = RemoveBeat(task);
     }
     known.state = State::kUp;
+    lost_.erase(task);
     known.incarnation = process.incarnation;
     known.has_answered = false;
   }
@@ -290,6 +291,34 @@ absl::Status TaskHealth::OnAnswered(const ControlCaller& process) {
   Task& known = tasks_[process.task];
   if (known.incarnation == process.incarnation) known.has_answered = true;
   return absl::OkStatus();
+}
+
+bool TaskHealth::OnTold(const ControlCaller& process) {
+  {
+    MutexLock lock(&mu_);
+    Task& known = tasks_[process.task];
+    if (known.state == State::kUp) {
+      return known.incarnation == process.incarnation;
+    }
+    if (known.state == State::kLost) return false;
+    known.state = State::kUp;
+    known.incarnation = process.incarnation;
+    known.has_answered = true;  // Another task.
+  }
+  options_.found(process);
+  Update();
+  return true;
+}
+
+bool TaskHealth::HasReplaced(int task) {
+  MutexLock lock(&mu_);
+  return !tasks_[task].lost.empty();
+}
+
+bool TaskHealth::IsUp(const ControlCaller& process) {
+  MutexLock lock(&mu_);
+  const Task& known = tasks_[process.task];
+  return known.state == State::kUp && known.incarnation == process.incarnation;
 }
 
 // Marks the process lost, unless another process has replaced it since the
@@ -327,6 +356,7 @@ absl::Status TaskHealth::MarkLost(int task, absl::string_view why) {
   }
   known.state = State::kLost;
   known.loss = reason;
+  lost_.insert(task);
   return reason;
 }
 
@@ -417,10 +447,7 @@ absl::Status TaskHealth::LossOf(const ControlCaller& process) {
 
 absl::Status TaskHealth::FirstLoss() {
   MutexLock lock(&mu_);
-  for (const Task& task : tasks_) {
-    if (task.state == State::kLost) return task.loss;
-  }
-  return absl::OkStatus();
+  return lost_.empty() ? absl::OkStatus() : tasks_[*lost_.begin()].loss;
 }
 
 TaskHealth::State TaskHealth::state(int task) {

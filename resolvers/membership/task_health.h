@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -91,6 +92,16 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
   absl::Status OnAnswered(const ControlCaller& process)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Handles another task's word that it knows the process. Returns false if
+  // this task knows another process, or that this one was lost.
+  bool OnTold(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Returns true if another process of the task was known before the present
+  // one.
+  bool HasReplaced(int task) ABSL_LOCKS_EXCLUDED(mu_);
+
+  bool IsUp(const ControlCaller& process) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Checks with one heartbeat whether the task is gone.
   void Suspect(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -174,6 +185,7 @@ class TaskHealth : public std::enable_shared_from_this<TaskHealth> {
   const Options options_;
   Mutex mu_;
   std::vector<Task> tasks_ ABSL_GUARDED_BY(mu_);
+  std::set<int> lost_ ABSL_GUARDED_BY(mu_);  // Tasks in State::kLost.
   absl::flat_hash_map<int, BeatPtr> beats_ ABSL_GUARDED_BY(mu_);
   RunAgain update_;
 };

@@ -382,6 +382,24 @@ absl::StatusOr<std::vector<DeviceAttributes>> DecodeDevices(
   return devices;
 }
 
+absl::StatusOr<std::map<int, std::vector<DeviceAttributes>>>
+DecodeDevicesOfTasks(
+    const ClusterSpec& cluster,
+    const google::protobuf::RepeatedPtrField<proto::Device>& messages) {
+  std::map<int, google::protobuf::RepeatedPtrField<proto::Device>> of_task;
+  for (const proto::Device& message : messages) {
+    *of_task[message.task()].Add() = message;
+  }
+  std::map<int, std::vector<DeviceAttributes>> devices;
+  for (const auto& [task, of_it] : of_task) {
+    RETURN_IF_ERROR(CheckRange("task", task, 0, cluster.num_tasks() - 1));
+    ASSIGN_OR_RETURN(
+        devices[task],
+        DecodeDevices(cluster, {task, of_it[0].incarnation()}, of_it));
+  }
+  return devices;
+}
+
 absl::StatusOr<std::vector<int>> DecodeTasks(
     const ClusterSpec& cluster,
     const google::protobuf::RepeatedField<int32_t>& tasks) {

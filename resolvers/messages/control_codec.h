@@ -2,6 +2,7 @@
 #define TUTTI_RESOLVERS_MESSAGES_CONTROL_CODEC_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -67,6 +68,12 @@ void EncodeDevice(const DeviceAttributes& device, proto::Device* message);
 // once.
 absl::StatusOr<std::vector<DeviceAttributes>> DecodeDevices(
     const ClusterSpec& cluster, const ControlCaller& owner,
+    const google::protobuf::RepeatedPtrField<proto::Device>& messages);
+
+// Decodes the devices of several processes, one of each task.
+absl::StatusOr<std::map<int, std::vector<DeviceAttributes>>>
+DecodeDevicesOfTasks(
+    const ClusterSpec& cluster,
     const google::protobuf::RepeatedPtrField<proto::Device>& messages);
 
 // Decodes a list of tasks. Errors: INVALID_ARGUMENT if one is no task of the

@@ -62,6 +62,26 @@ class ClusterFaultsTest : public ClusterResolveTest {
     return calls;
   }
 
+  // Lets the tasks leave. Returns their results.
+  std::vector<std::shared_ptr<absl::Status>> Leave(
+      const std::vector<int>& tasks, absl::Duration limit) {
+    std::vector<std::shared_ptr<absl::Status>> results;
+    for (int task : tasks) {
+      const auto result =
+          std::make_shared<absl::Status>(absl::UnknownError("has not left"));
+      results.push_back(result);
+      cluster_->control(task).Leave(
+          cluster_->Now() + limit,
+          [result](absl::Status status) { *result = std::move(status); });
+    }
+    return results;
+  }
+  void ExpectAllLeave(const std::vector<int>& tasks) {
+    const auto results = Leave(tasks, absl::Seconds(30));
+    cluster_->RunFor(absl::Seconds(5));
+    for (const auto& result : results) EXPECT_THAT(*result, IsOk());
+  }
+
   absl::Status Check(int from, absl::string_view task) {
     absl::Status result = absl::UnknownError("not answered");
     cluster_->control(from).health().CheckHealth(
@@ -103,6 +123,111 @@ TEST_F(ClusterFaultsTest, AKilledMemberEndsItsGroupEverywhereAtOnce) {
           IsUnavailable("task 3 (host3:7000) was lost", "connection closed"));
     }
     EXPECT_THAT(GroupEnd(other), IsOk());
+  }
+}
+
+class ManyTasksTest : public ClusterFaultsTest {
+ protected:
+  static constexpr int kNumTasks = 16;
+
+  std::vector<CallPtr> BeginMany(uint64_t seed = 1) {
+    Begin({.num_tasks = kNumTasks, .seed = seed});
+    return Settle(AllTasks());
+  }
+  static std::vector<int> AllTasks() {
+    std::vector<int> tasks;
+    for (int task = 0; task < kNumTasks; ++task) tasks.push_back(task);
+    return tasks;
+  }
+};
+
+TEST_F(ManyTasksTest, EachWatchesThreeForAllItsGroups) {
+  BeginMany();
+  const CallPtr alone = RequestAndRun(1, AllReduceOf(99, 1, 1));
+  cluster_->RunFor(absl::Seconds(2));
+  for (int task : AllTasks()) {
+    EXPECT_EQ(cluster_->control(task).health().num_watched(), 3u) << task;
+  }
+  cluster_->control(5).param_resolver()->EndGroup(
+      kGroup, absl::CancelledError("enough"));
+  cluster_->RunFor(absl::Seconds(2));
+  for (int task : AllTasks()) {
+    EXPECT_EQ(cluster_->control(task).health().num_watched(), 0u) << task;
+  }
+}
+
+TEST_F(ManyTasksTest, EachIsToldAtOnceOfOneThatIsKilled) {
+  for (int task : AllTasks()) {
+    auto calls = BeginMany(static_cast<uint64_t>(task) + 1);
+    cluster_->Kill(task);
+    cluster_->RunFor(absl::Milliseconds(10));
+    calls.erase(calls.begin() + task);
+    ExpectGroupEnds(calls, IsUnavailable(cluster_->Label(task), "was lost",
+                                         "connection closed"));
+  }
+}
+
+TEST_F(ManyTasksTest, EachIsToldOfThoseThatAreSilentTogether) {
+  auto calls = BeginMany();
+  for (int task : {3, 4, 5, 6, 7}) cluster_->Stall(task, absl::Hours(1));
+  cluster_->RunFor(absl::Seconds(5));
+  calls.erase(calls.begin() + 3, calls.begin() + 8);
+  ExpectGroupEnds(calls, IsUnavailable("was lost: silent for 4.8 s"));
+}
+
+// Its neighbours pass the end on.
+TEST_F(ManyTasksTest, OneThatTheFirstCannotReachIsToldOfTheEnd) {
+  const auto calls = BeginMany();
+  cluster_->Partition(0, 8);
+  cluster_->control(0).param_resolver()->EndGroup(
+      kGroup, absl::CancelledError("enough"));
+  cluster_->RunFor(absl::Milliseconds(20));
+  ExpectGroupEnds(calls, StatusIs(StatusCode::kCancelled, HasSubstr("enough")));
+}
+
+// Hello and Goodbye go to the leader alone: four messages of each task for
+// each, with the leader's own Hello.
+TEST_F(ManyTasksTest, StartAndEndTakeSoManyMessages) {
+  Begin({.num_tasks = kNumTasks});
+  EXPECT_LE(cluster_->traffic().messages, 4 * kNumTasks);
+  EXPECT_LE(cluster_->traffic_of(5).messages, 4);
+  const int64_t before = cluster_->traffic().messages;
+  ExpectAllLeave(AllTasks());
+  EXPECT_LE(cluster_->traffic().messages - before, 4 * kNumTasks);
+}
+
+TEST_F(ManyTasksTest, HundredsMeetAndAreToldOfOneThatIsLost) {
+  constexpr int kHundreds = 300;
+  Begin({.num_tasks = kHundreds});
+  std::vector<int> tasks;
+  for (int task = 0; task < kHundreds; ++task) tasks.push_back(task);
+  auto calls = Settle(tasks);
+  EXPECT_LE(cluster_->traffic_of(0).messages, 8 * kHundreds);
+  cluster_->Kill(150);
+  cluster_->RunFor(absl::Milliseconds(20));
+  calls.erase(calls.begin() + 150);
+  ExpectGroupEnds(calls, IsUnavailable("task 150", "was lost"));
+  for (int task : {1, 75, 225}) {
+    EXPECT_LE(cluster_->traffic_of(task).messages, 40) << task;
+  }
+}
+
+TEST_F(ManyTasksTest, AllLeaveThoughTheirLeadersAreLost) {
+  for (int num_lost = 1; num_lost < kNumTasks; num_lost += 3) {
+    BeginMany(static_cast<uint64_t>(num_lost));
+    std::vector<int> tasks = AllTasks();
+    tasks.pop_back();
+    auto left = Leave(tasks, absl::Seconds(60));
+    for (int task = 0; task < num_lost; ++task) {
+      cluster_->RunFor(absl::Milliseconds(task));
+      cluster_->Kill(task);
+    }
+    cluster_->RunFor(absl::Seconds(5));
+    left.push_back(Leave({kNumTasks - 1}, absl::Seconds(60))[0]);
+    cluster_->RunFor(absl::Seconds(20));
+    for (int task = num_lost; task < kNumTasks; ++task) {
+      EXPECT_EQ(*left[task], absl::OkStatus()) << task << " of " << num_lost;
+    }
   }
 }
 
@@ -356,6 +481,7 @@ TEST_F(ClusterFaultsTest, NobodyWaitsAtALeaderThatDoesNotLeadAnyMore) {
   Begin({.num_tasks = 3});
   const auto before = Settle({1, 2});
   const CallPtr waits = RequestAndRun(1, AllReduceOf(99, 2, 1));
+  const CallPtr of_other = RequestAndRun(2, AllReduceOf(98, 2, 1));
   cluster_->Partition(0, 2);
   cluster_->RunFor(absl::Seconds(6));
   EXPECT_THAT(GroupEnd(before[0]), IsUnavailable("was lost"));

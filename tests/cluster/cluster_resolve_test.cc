@@ -821,6 +821,7 @@ std::vector<proto::ControlRequest> AllRequests(const DeviceAttributes& device) {
   std::vector<proto::ControlRequest> all(7);
   *all[0].mutable_hello()->add_devices() = DeviceMessage(device);
   all[0].mutable_hello()->set_num_tasks(kNumTasks);
+  all[0].mutable_hello()->set_hold_ms(10);
   all[1].mutable_heartbeat()->set_hold_ms(10);
   all[2].mutable_describe_waiting()->set_group_key(kGroup);
   all[2].mutable_describe_waiting()->set_instance_key(1);
@@ -839,7 +840,7 @@ std::vector<proto::ControlRequest> AllRequests(const DeviceAttributes& device) {
   *cancel.mutable_reason() = SomeError();
   all[6].mutable_cleanup_step()->set_step(2);
   all.push_back(FullCall(device));
-  all.emplace_back().mutable_goodbye();
+  all.emplace_back().mutable_goodbye()->set_hold_ms(1000);
   proto::SubmitTensors& submit = *all.emplace_back().mutable_submit_tensors();
   submit.set_number(1);
   submit.set_first_request(1);
