@@ -1,5 +1,6 @@
 #include "framework/collective/group_directory.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -16,8 +17,10 @@ void GroupDirectory::Add(std::shared_ptr<const CollGroupParams> group) {
       "group ", key, " was formed again, as generation ", generation));
   {
     MutexLock lock(&mu_);
+    if (!entries_.contains(key) && generation <= forgotten_) return;
     Entry& entry = entries_[key];
     if (generation <= entry.ended_generation) return;
+    newest_added_ = std::max(newest_added_, generation);
     if (entry.living != nullptr) {
       if (generation <= entry.living->generation) return;
       entry.ended_generation = entry.living->generation;
@@ -35,18 +38,35 @@ bool GroupDirectory::End(GroupKey key, uint64_t generation,
   std::shared_ptr<const CollGroupParams> ended;
   {
     MutexLock lock(&mu_);
+    if (!entries_.contains(key) && generation <= forgotten_) return false;
     Entry& entry = entries_[key];
     if (generation <= entry.ended_generation) return false;
     entry.ended_generation = generation;
     entry.reason = reason;
+    ends_.emplace_back(key, generation);
     if (entry.living != nullptr && entry.living->generation <= generation) {
       ended = std::move(entry.living);
       entry.living = nullptr;
     }
+    Forget();
   }
   if (ended != nullptr) ended->cancellation->Cancel(std::move(reason));
   if (listener_) listener_(key, generation);
   return true;
+}
+
+void GroupDirectory::Forget() {
+  while (ends_.size() > kMaxEnded) {
+    const auto [key, generation] = ends_.front();
+    ends_.pop_front();
+    const auto found = entries_.find(key);
+    if (found == entries_.end() || found->second.living != nullptr ||
+        found->second.ended_generation != generation) {
+      continue;
+    }
+    forgotten_ = std::max(forgotten_, std::min(generation, newest_added_));
+    entries_.erase(found);
+  }
 }
 
 absl::StatusOr<std::shared_ptr<const CollGroupParams>> GroupDirectory::Find(
@@ -69,6 +89,10 @@ absl::StatusOr<std::shared_ptr<const CollGroupParams>> GroupDirectory::Find(
       return entry.living;
     }
   }
+  if (found == entries_.end() && generation <= forgotten_) {
+    return absl::AbortedError(absl::StrCat("generation ", generation,
+                                           " of group ", key, " has ended"));
+  }
   return absl::NotFoundError(absl::StrCat(
       "generation ", generation, " of group ", key, " is not known here"));
 }
@@ -76,7 +100,7 @@ absl::StatusOr<std::shared_ptr<const CollGroupParams>> GroupDirectory::Find(
 uint64_t GroupDirectory::EndedGeneration(GroupKey key) const {
   MutexLock lock(&mu_);
   const auto found = entries_.find(key);
-  return found == entries_.end() ? 0 : found->second.ended_generation;
+  return found == entries_.end() ? forgotten_ : found->second.ended_generation;
 }
 
 std::vector<std::shared_ptr<const CollGroupParams>> GroupDirectory::Living()

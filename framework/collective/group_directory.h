@@ -1,9 +1,12 @@
 #ifndef TUTTI_FRAMEWORK_COLLECTIVE_GROUP_DIRECTORY_H_
 #define TUTTI_FRAMEWORK_COLLECTIVE_GROUP_DIRECTORY_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -22,9 +25,13 @@ namespace tutti {
 //
 // Thread-safe. Keeps one living generation of each key, and the number and
 // reason of the newest ended one: the group's cancellation goes with the group,
-// but requests of an ended generation may come much later.
+// but requests of an ended generation may come much later. Of keys that have no
+// living generation, keeps the last `kMaxEnded` that ended. Generations count
+// up over all keys, so those of forgotten keys are known by their number.
 class GroupDirectory {
  public:
+  static constexpr size_t kMaxEnded = 4096;
+
   using Listener = std::function<void(GroupKey, uint64_t generation)>;
 
   // Called after each Add() and End(), with no lock held. Set the listener
@@ -46,7 +53,8 @@ class GroupDirectory {
   absl::StatusOr<std::shared_ptr<const CollGroupParams>> Find(
       GroupKey key, uint64_t generation) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Newest ended generation of the key; 0 if none.
+  // Newest ended generation of the key; 0 if none. Of a forgotten key, that of
+  // any forgotten key.
   uint64_t EndedGeneration(GroupKey key) const ABSL_LOCKS_EXCLUDED(mu_);
 
   // All living generations.
@@ -60,9 +68,19 @@ class GroupDirectory {
     absl::Status reason;  // Reason of `ended_generation`.
   };
 
+  void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   Listener listener_;
   mutable Mutex mu_;
   absl::flat_hash_map<GroupKey, Entry> entries_ ABSL_GUARDED_BY(mu_);
+
+  // Ends in order, of which some are followed by others of the same key.
+  std::deque<std::pair<GroupKey, uint64_t>> ends_ ABSL_GUARDED_BY(mu_);
+
+  // Newest generation of a forgotten key, as far as it was ever added: another
+  // task may say of any number that it has ended.
+  uint64_t forgotten_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t newest_added_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace tutti

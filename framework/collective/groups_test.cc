@@ -183,6 +183,43 @@ TEST(GroupDirectoryTest, SaysWhyAGenerationHasEnded) {
   EXPECT_TRUE(directory.Living().empty());
 }
 
+// Key 1 lives on, key 2 ends first, and then more keys than are kept.
+TEST(GroupDirectoryTest, KnowsForgottenKeysByTheirGenerations) {
+  constexpr GroupKey kMany = GroupDirectory::kMaxEnded;
+  GroupDirectory directory;
+  directory.Add(Group(1, 4));
+  directory.Add(Group(2, 5));
+  EXPECT_TRUE(directory.End(2, 5, kLost));
+  for (GroupKey key = 10; key < 10 + kMany; ++key) {
+    EXPECT_EQ(directory.EndedGeneration(2), 5);
+    directory.Add(Group(key, static_cast<uint64_t>(key)));
+    EXPECT_TRUE(directory.End(key, static_cast<uint64_t>(key), kLost));
+  }
+  EXPECT_THAT(directory.Find(2, 5),
+              IsAborted("generation 5 of group 2 has ended"));
+  EXPECT_FALSE(directory.End(2, 5, kLost));
+  directory.Add(Group(2, 5));
+  EXPECT_THAT(directory.Find(2, 5), IsAborted("has ended"));
+  EXPECT_THAT(directory.Find(10, 10), IsUnavailable("task 3 was lost"));
+  EXPECT_TRUE(directory.Find(1, 4).ok());
+  EXPECT_THAT(directory.Find(2, 5000), IsNotFound("is not known"));
+}
+
+// What another task says of the future of a key concerns that key alone.
+TEST(GroupDirectoryTest, AGenerationThatWasNeverThereForgetsNoOther) {
+  constexpr GroupKey kMany = GroupDirectory::kMaxEnded;
+  GroupDirectory directory;
+  directory.Add(Group(1, 4));
+  EXPECT_TRUE(directory.End(2, uint64_t{1} << 40, kLost));
+  for (GroupKey key = 10; key < 10 + kMany; ++key) {
+    EXPECT_TRUE(directory.End(key, 1, kLost));
+  }
+  EXPECT_EQ(directory.EndedGeneration(2), 4);
+  const auto next = Group(3, 5);
+  directory.Add(next);
+  EXPECT_EQ(*directory.Find(3, 5), next);
+}
+
 TEST(GroupDirectoryTest, NoGroupHasGenerationZero) {
   GroupDirectory directory;
   directory.Add(Group(1, 4));
