@@ -1,40 +1,12 @@
 #include "remote/peer_memory.h"
 
-#include <sys/stat.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <limits>
 
-#include "absl/strings/str_cat.h"
-
 namespace tutti {
-
-std::string NameOfHost() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  struct stat processes = {};
-  if (!std::getline(file, boot) || boot.empty() ||
-      stat("/proc/self/ns/pid", &processes) != 0) {
-    return "";
-  }
-  return absl::StrCat(boot, ":", processes.st_dev, ":", processes.st_ino);
-}
-
-std::string Encode(const MemoryChallenge& challenge) {
-  std::string bytes(sizeof(challenge), '\0');
-  std::memcpy(bytes.data(), challenge.data(), bytes.size());
-  return bytes;
-}
-
-std::optional<MemoryChallenge> DecodeChallenge(absl::string_view bytes) {
-  MemoryChallenge challenge;
-  if (bytes.size() != sizeof(challenge)) return std::nullopt;
-  std::memcpy(challenge.data(), bytes.data(), bytes.size());
-  return challenge;
-}
 
 // Inverts the challenge: the reader's own memory has the challenge too.
 MemoryProof::MemoryProof(const MemoryChallenge& challenge, int task)
@@ -51,6 +23,11 @@ void MemoryLease::Clear() {
   word_.store(0, std::memory_order_relaxed);
   // Order: a reader that still sees the lease sees no later write to the bytes.
   std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+std::optional<PeerMemory> PeerMemory::Of(pid_t process) {
+  if (process <= 0) return std::nullopt;
+  return PeerMemory(process);
 }
 
 std::optional<PeerMemory> PeerMemory::Open(const MemoryOffer& offer,

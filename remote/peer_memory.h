@@ -8,9 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "tutti/environment.h"
 
@@ -20,21 +18,15 @@ namespace tutti {
 // copy on the way (process_vm_readv(2)). The system permits this between
 // processes of one user, unless something else forbids it.
 //
-// A reader first makes sure, by a proof, whose memory it reads. Posted bytes
-// have a lease: a word that keeps its value until the bytes are released. A
-// reader reads all bytes and then the lease. If the lease is still there, the
-// bytes are right. Otherwise the reader must discard them.
-
-// Returns the name of this host and of this process's pid namespace on it. Two
-// processes with the same name may try to read each other's memory. Empty if
-// unknown.
-std::string NameOfHost();
+// A reader first makes sure whose memory it reads: by what the kernel says of
+// the connection to the process, or by a proof in that memory. It never reads
+// where a message alone says. Posted bytes have a lease: a word that keeps its
+// value until the bytes are released. A reader reads all bytes and then the
+// lease. If the lease is still there, the bytes are right. Otherwise the reader
+// must discard them.
 
 // Random bytes, different from those of any other process or stream.
 using MemoryChallenge = std::array<uint64_t, 2>;
-
-std::string Encode(const MemoryChallenge& challenge);
-std::optional<MemoryChallenge> DecodeChallenge(absl::string_view bytes);
 
 // Proof that a process must have in its memory before another process reads
 // there: the answer to a challenge, with the task's number. The reader draws
@@ -85,6 +77,11 @@ class MemoryLease {
 // Memory of another process on this host. Thread-safe.
 class PeerMemory {
  public:
+  // Returns the memory of the process at the other side of a connection, as the
+  // kernel says (ProcessAt in same_host_socket.h). Nothing if `process` is 0.
+  // It can be this process only if that is the other side itself.
+  static std::optional<PeerMemory> Of(pid_t process);
+
   // Returns nothing if the offered memory cannot be read for any reason. The
   // same if it is not the proof for this challenge and task.
   static std::optional<PeerMemory> Open(const MemoryOffer& offer,

@@ -231,7 +231,9 @@ inline constexpr TimeRow kTimes[] = {
     // gRPC.
     {"cancel grace", "bytes of a cancelled transfer that gRPC still has",
      absl::Seconds(2), "GrpcTransportOptions::cancel_grace"},
-    {"unknown peer", "first call of a new connection", absl::Seconds(10)},
+    {"proof", "proof of a new connection's caller", absl::Seconds(2)},
+    {"unknown peer", "first call of a new connection with TLS",
+     absl::Seconds(10)},
     {"accept again", "next attempt to accept, if descriptors run out",
      absl::Milliseconds(100)},
     {"ping", "next ping of a connection", absl::Seconds(5)},

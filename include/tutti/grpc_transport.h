@@ -38,9 +38,10 @@ struct GrpcBounds {
   // members have not called yet.
   int max_open_calls = 65536;
 
-  // Connections without an accepted call. Others wait to be accepted. Each such
-  // connection is closed after 10 s.
-  int max_unknown_connections = 64;
+  // Open connections whose caller has not proved yet that it is a task. A new
+  // one takes the place of the oldest; half of them may be from one host. Each
+  // is closed after 2 s (with TLS: 10 s).
+  int max_unknown_connections = 256;
 };
 
 struct GrpcTransportOptions {
@@ -48,7 +49,9 @@ struct GrpcTransportOptions {
   uint64_t incarnation = 0;  // Incarnation of this process. Not 0.
   Environment environment;
 
-  // Tasks accept each other only if both values are equal.
+  // Tasks accept each other only if both values are equal. The token is a
+  // secret: each side of a connection proves that it has it, and it is never
+  // sent. Empty: everybody has it.
   std::string job_id;
   std::string token;
 
@@ -71,7 +74,7 @@ struct GrpcTransportOptions {
   // plain.
   bool same_host_socket = true;
 
-  // Allows tasks of one user on one host to read large payloads from each
+  // Allows tasks that a Unix socket connects to read large payloads from each
   // other's memory, if the system permits. Both tasks must allow it.
   bool same_host_memory = true;
 

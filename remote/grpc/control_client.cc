@@ -98,28 +98,41 @@ class ControlClient::OutgoingCall final
   Cancellation::WatchId watch_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// Unary call of gRPC. Owns itself until gRPC is done with it.
+// Unary call of gRPC, over a connection that it waits for.
 class ControlClient::OutgoingCall::Attempt final
-    : public grpc::ClientUnaryReactor {
+    : public grpc::ClientUnaryReactor,
+      public std::enable_shared_from_this<Attempt> {
  public:
   explicit Attempt(std::shared_ptr<OutgoingCall> call)
       : call_(std::move(call)),
         request_(call_->request_),
         context_(std::make_unique<grpc::ClientContext>()) {}
 
-  void Start(std::shared_ptr<Attempt> self) {
-    self_ = std::move(self);
-    Prepare();
-    StartCall();
+  void Start() {
+    Peers& peers = *call_->client_->peers_;
+    const auto self = shared_from_this();
+    {
+      MutexLock lock(&mu_);
+      expected_ = peers.Identify(call_->task_, *context_,
+                                 call_->options_.to_any_process);
+    }
+    peers.Connect(call_->task_, Peers::kControlLane,
+                  [self](absl::StatusOr<Peers::Link> link) {
+                    self->OnLink(std::move(link));
+                  });
   }
 
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_) {
+    OnLink(absl::CancelledError("cancelled"));
     MutexLock lock(&mu_);
     if (context_ != nullptr) context_->TryCancel();
   }
 
   void OnReadInitialMetadataDone(bool ok) override { has_metadata_ = ok; }
   void OnDone(const grpc::Status& status) override;
+
+  // Returns why no connection could be made; OK if one was.
+  const absl::Status& link_error() const { return link_error_; }
 
   // Returns, after OnDone(), the incarnation that has answered; nothing without
   // an answer.
@@ -129,29 +142,41 @@ class ControlClient::OutgoingCall::Attempt final
   const grpc::ByteBuffer& reply() const { return reply_; }
 
  private:
-  void Prepare() ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(&mu_);
-    Peers& peers = *call_->client_->peers_;
-    expected_ =
-        peers.Identify(call_->task_, *context_, call_->options_.to_any_process);
-    grpc::GenericStub stub(peers.Channel(call_->task_, Peers::kControlLane));
-    stub.PrepareUnaryCall(context_.get(), kControlMethod, grpc::StubOptions(),
-                          &request_, &reply_, this);
-  }
+  // Starts the call. Only the first report counts.
+  void OnLink(absl::StatusOr<Peers::Link> link) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::shared_ptr<OutgoingCall> call_;
   const grpc::ByteBuffer request_;
-  std::shared_ptr<Attempt> self_;
+  std::shared_ptr<Attempt> self_;  // Set while gRPC has the call.
   uint64_t expected_ = 0;
+  absl::Status link_error_;
   bool has_metadata_ = false;
   std::optional<uint64_t> incarnation_;
   bool is_answered_ = false;
   grpc::ByteBuffer reply_;
 
   Mutex mu_;
+  bool has_link_ ABSL_GUARDED_BY(mu_) = false;  // Or an error instead.
   // Null once gRPC is done with it.
   std::unique_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mu_);
 };
+
+void ControlClient::OutgoingCall::Attempt::OnLink(
+    absl::StatusOr<Peers::Link> link) {
+  {
+    MutexLock lock(&mu_);
+    if (std::exchange(has_link_, true)) return;
+    if (link.ok()) {
+      self_ = shared_from_this();
+      grpc::GenericStub(link->channel)
+          .PrepareUnaryCall(context_.get(), kControlMethod, grpc::StubOptions(),
+                            &request_, &reply_, this);
+    }
+  }
+  if (link.ok()) return StartCall();
+  link_error_ = link.status();
+  call_->OnAttemptDone(*this, grpc::Status::CANCELLED);
+}
 
 void ControlClient::OutgoingCall::Attempt::OnDone(const grpc::Status& status) {
   const std::shared_ptr<Attempt> self = std::move(self_);
@@ -211,7 +236,7 @@ void ControlClient::OutgoingCall::Try() {
     }
   }
   if (!stopped.ok()) return Finish(std::move(stopped));
-  attempt->Start(attempt);
+  attempt->Start();
 }
 
 void ControlClient::OutgoingCall::OnAttemptDone(Attempt& attempt,
@@ -245,6 +270,7 @@ void ControlClient::OutgoingCall::OnAttemptDone(Attempt& attempt,
 
 ControlAnswer ControlClient::OutgoingCall::AnswerOf(
     Attempt& attempt, const grpc::Status& status) {
+  if (!attempt.link_error().ok()) return attempt.link_error();
   Peers& peers = *client_->peers_;
   const std::optional<uint64_t> incarnation = attempt.incarnation();
   if (incarnation) {

@@ -1,59 +1,86 @@
 #include "remote/grpc/fake_peers.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <grpc/grpc.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
-#include "grpcpp/create_channel.h"
+#include "grpcpp/create_channel_posix.h"
 #include "grpcpp/generic/generic_stub.h"
-#include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 #include "grpcpp/support/slice.h"
 #include "remote/grpc/connection/call_identity.h"
 #include "remote/grpc/connection/listen_address.h"
+#include "remote/grpc/connection/proof.h"
+#include "remote/grpc/connection/same_host_socket.h"
 #include "remote/grpc/wire/control_messages.h"
-#include "remote/grpc/wire/transfer_wire.h"
-#include "remote/peer_memory.h"
+#include "tests/doubles/status_matchers.h"
 #include "tutti/environment.h"
 
 namespace tutti {
 namespace {
 
-std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address) {
+const std::string& Token() {
+  static const std::string token = "secret";
+  return token;
+}
+
+FileDescriptor ConnectTcp(const std::string& address) {
+  FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_port = htons(
+      static_cast<uint16_t>(std::atoi(SplitAddress(address).port.c_str())));
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  return fd;
+}
+
+// Proves, and waits for the other side's proof.
+void Prove(int callee, int fd) {
+  const ClusterSpec cluster;
+  Proof proof = Proof::OfCaller({.cluster = &cluster, .token = &Token()},
+                                callee, *DefaultEnvironment().get().random);
+  absl::StatusOr<bool> is_done = false;
+  while (is_done.ok() && !*is_done) {
+    is_done = Continue(proof, fd);
+    pollfd readable = {.fd = fd, .events = POLLIN, .revents = 0};
+    if (is_done.ok() && !*is_done) poll(&readable, 1, /*timeout=*/-1);
+  }
+  EXPECT_THAT(is_done, IsOk());
+}
+
+std::shared_ptr<grpc::Channel> ChannelTo(const Target& target) {
+  FileDescriptor fd = target.way == Way::kTcp
+                          ? ConnectTcp(target.address)
+                          : ConnectOnSameHost(target.address).value();
+  Prove(target.task, fd.get());
+  fcntl(fd.get(), F_SETFL, O_NONBLOCK);
   grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(-1);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                   arguments);
+  return grpc::CreateCustomInsecureChannelFromFd("task", fd.Release(),
+                                                 arguments);
 }
 
 void AddFields(const CallFields& fields, grpc::ClientContext& context) {
   for (const auto& [name, value] : fields) context.AddMetadata(name, value);
 }
 
-std::string Concatenate(absl::Span<const std::byte> a,
-                        absl::Span<const std::byte> b) {
-  std::string bytes(reinterpret_cast<const char*>(a.data()), a.size());
-  bytes.append(reinterpret_cast<const char*>(b.data()), b.size());
-  return bytes;
-}
-
 // Owns itself until OnDone().
 class FakeAnswer final : public grpc::ServerGenericBidiReactor {
  public:
-  static FakeAnswer* Begin(FakeServer::Answer answer,
-                           const grpc::CallbackServerContext& context) {
+  static FakeAnswer* Begin(FakeServer::Answer answer) {
     auto fake = std::make_shared<FakeAnswer>(std::move(answer));
     FakeAnswer* const reactor = fake.get();
-    reactor->Offer(context);
     reactor->self_ = std::move(fake);
     reactor->StartRead(&reactor->incoming_);
     return reactor;
@@ -63,7 +90,7 @@ class FakeAnswer final : public grpc::ServerGenericBidiReactor {
 
   void OnReadDone(bool ok) override {
     if (!ok) return;
-    outgoing_ = ToBuffer(num_read_ == 0 ? offer_ + answer_.message
+    outgoing_ = ToBuffer(num_read_ == 0 ? answer_.message
                                         : answer_.more_messages[num_read_ - 1]);
     ++num_read_;
     if (!has_more() && answer_.finishes) {
@@ -81,24 +108,9 @@ class FakeAnswer final : public grpc::ServerGenericBidiReactor {
   void OnDone() override { std::exchange(self_, nullptr).reset(); }
 
  private:
-  void Offer(const grpc::CallbackServerContext& context) {
-    if (!answer_.offers_memory_of) return;
-    const auto recv = FindMemoryRequest(context.client_metadata());
-    const auto challenge = DecodeChallenge(recv ? recv->challenge : "");
-    if (!challenge) return;
-    proof_ = MemoryProof(*challenge, *answer_.offers_memory_of);
-    offer_ = Concatenate(
-        Encode(FrameHeader{.length = kMemoryOfferBytes,
-                           .kind = FrameKind::kOffer}),
-        Encode(MemoryOffer{.pid = static_cast<uint64_t>(getpid()),
-                           .address = reinterpret_cast<uintptr_t>(&proof_)}));
-  }
-
   bool has_more() const { return num_read_ <= answer_.more_messages.size(); }
 
   const FakeServer::Answer answer_;
-  MemoryProof proof_;
-  std::string offer_;
   std::shared_ptr<FakeAnswer> self_;
   size_t num_read_ = 0;
   grpc::ByteBuffer incoming_;
@@ -110,18 +122,10 @@ class FakeAnswer final : public grpc::ServerGenericBidiReactor {
 CallFields GoodFields(int caller, int callee) {
   return {{"tutti-protocol", absl::StrCat(kProtocolVersion)},
           {"tutti-job-bin", "job"},
-          {"tutti-token-bin", "secret"},
           {"tutti-caller", absl::StrCat(caller)},
           {"tutti-caller-incarnation", "5"},
           {"tutti-callee", absl::StrCat(callee)},
           {"tutti-callee-incarnation", "0"}};
-}
-
-CallFields MemoryRequestFields(int caller, int callee) {
-  CallFields fields = GoodFields(caller, callee);
-  fields["tutti-host"] = NameOfHost();
-  fields["tutti-challenge-bin"] = Encode(MemoryChallenge{1, 2});
-  return fields;
 }
 
 grpc::ByteBuffer ToBuffer(const std::string& bytes) {
@@ -129,9 +133,9 @@ grpc::ByteBuffer ToBuffer(const std::string& bytes) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-grpc::Status CallAs(const std::string& address, const CallFields& fields,
+grpc::Status CallAs(const Target& target, const CallFields& fields,
                     const std::string& method, const std::string& message) {
-  grpc::GenericStub stub(ChannelTo(address));
+  grpc::GenericStub stub(ChannelTo(target));
   grpc::ClientContext context;
   AddFields(fields, context);
   const grpc::ByteBuffer request = ToBuffer(message);
@@ -147,8 +151,8 @@ grpc::Status CallAs(const std::string& address, const CallFields& fields,
   return status;
 }
 
-StallingPeer::StallingPeer(const std::string& address, const CallFields& fields)
-    : channel_(ChannelTo(address)) {
+StallingPeer::StallingPeer(const Target& target, const CallFields& fields)
+    : channel_(ChannelTo(target)) {
   AddFields(fields, context_);
   grpc::GenericStub stub(channel_);
   stub.PrepareBidiStreamingCall(&context_, kTransferMethod, grpc::StubOptions(),
@@ -190,35 +194,52 @@ void StallingPeer::OnDone(const grpc::Status& /*status*/) {
 
 FakeServer::FakeServer(const std::string& address, Answer answer)
     : answer_(std::move(answer)) {
+  const Environment& environment = environment_.get();
+  gate_ = ConnectionGate::Listen(
+              {.endpoints = {address},
+               .same_host_address = answer_.way == Way::kTcp ? "" : address,
+               .party = Proof::Party{.cluster = &cluster_, .token = &Token()},
+               .clock = environment.clock,
+               .random = environment.random})
+              .value();
   grpc::ServerBuilder builder;
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials());
   builder.RegisterCallbackGenericService(this);
+  acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
   server_ = builder.BuildAndStart();
+  gate_->Start([this](int listener_fd, int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
+        connection;
+    connection.listener_fd = listener_fd;
+    connection.fd = fd;
+    acceptor_->HandleNewConnection(&connection);
+  });
 }
 
 FakeServer::~FakeServer() {
+  gate_->Close();
   server_->Shutdown(gpr_time_0(GPR_CLOCK_MONOTONIC));
 }
 
 grpc::ServerGenericBidiReactor* FakeServer::CreateReactor(
     grpc::GenericCallbackServerContext* context) {
   context->AddInitialMetadata("tutti-incarnation", "77");
-  return FakeAnswer::Begin(answer_, *context);
+  return FakeAnswer::Begin(answer_);
 }
 
 RawConnection::RawConnection(const std::string& address)
-    : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  sockaddr_in to = {};
-  to.sin_family = AF_INET;
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  to.sin_port = htons(
-      static_cast<uint16_t>(std::atoi(SplitAddress(address).port.c_str())));
-  EXPECT_EQ(connect(fd_.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)),
-            0);
-}
+    : fd_(ConnectTcp(address)) {}
 
 void RawConnection::Write(const std::string& bytes) const {
   send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
+
+std::string RawConnection::Read(size_t num_bytes) const {
+  std::string bytes(num_bytes, '\0');
+  const ssize_t n = recv(fd_.get(), bytes.data(), num_bytes, MSG_WAITALL);
+  bytes.resize(static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  return bytes;
 }
 
 std::string RawConnection::ReadAll() const {

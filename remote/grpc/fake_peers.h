@@ -1,10 +1,9 @@
 #ifndef TUTTI_REMOTE_GRPC_FAKE_PEERS_H_
 #define TUTTI_REMOTE_GRPC_FAKE_PEERS_H_
 
-#include <cstdint>
+#include <cstddef>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,10 +13,14 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/client_callback.h"
 #include "grpcpp/support/status.h"
+#include "remote/grpc/connection/connection_gate.h"
 #include "remote/grpc/connection/file_descriptor.h"
+#include "tutti/cluster_runtime.h"
+#include "tutti/environment.h"
 
 namespace tutti {
 
@@ -27,13 +30,18 @@ using CallFields = std::map<std::string, std::string>;
 // Returns fields that TestTasks accept.
 CallFields GoodFields(int caller, int callee);
 
-// Returns such fields for a call on this host that wants to read memory.
-CallFields MemoryRequestFields(int caller, int callee);
-
 grpc::ByteBuffer ToBuffer(const std::string& bytes);
 
-// Makes one unary call from a program that is no task.
-grpc::Status CallAs(const std::string& address, const CallFields& fields,
+// Task that a fake peer connects to, and how.
+enum class Way { kTcp, kUnixSocket };
+struct Target {
+  std::string address;
+  int task = 0;
+  Way way = Way::kTcp;
+};
+
+// Makes one unary call from a program that is no task but has the token.
+grpc::Status CallAs(const Target& target, const CallFields& fields,
                     const std::string& method, const std::string& message);
 
 // Task that requests bytes over its own stream, and reads nothing until
@@ -41,7 +49,7 @@ grpc::Status CallAs(const std::string& address, const CallFields& fields,
 class StallingPeer final
     : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  StallingPeer(const std::string& address, const CallFields& fields);
+  StallingPeer(const Target& target, const CallFields& fields);
   ~StallingPeer() override;  // Closes the stream.
 
   // Blocks until gRPC has taken the message.
@@ -65,8 +73,9 @@ class StallingPeer final
   bool is_done_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// Server in the place of a task. Answers each message of a call with its next
-// message, as long as it has one. Ends the call with a status, if there is one.
+// Server in the place of task 1, with the token. Answers each message of a call
+// with its next message, as long as it has one. Ends the call with a status, if
+// there is one.
 class FakeServer final : public grpc::CallbackGenericService {
  public:
   struct Answer {
@@ -75,8 +84,7 @@ class FakeServer final : public grpc::CallbackGenericService {
     // Answers to further messages of the call, in turn.
     std::vector<std::string> more_messages;
 
-    // Offers memory as this task, before the first message.
-    std::optional<int> offers_memory_of;
+    Way way = Way::kTcp;   // Way to the server.
     bool finishes = true;  // Finishes with `status`; else the call stays open.
     grpc::Status status;
   };
@@ -89,6 +97,10 @@ class FakeServer final : public grpc::CallbackGenericService {
 
  private:
   const Answer answer_;
+  const ClusterSpec cluster_{.this_task = 1};
+  const DefaultEnvironment environment_{1};
+  std::unique_ptr<ConnectionGate> gate_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
 };
 
@@ -99,11 +111,14 @@ class RawConnection {
 
   void Write(const std::string& bytes) const;
 
+  // Reads as many bytes, or fewer if the other side closes the connection.
+  std::string Read(size_t num_bytes) const;
+
   // Reads until the other side closes the connection.
   std::string ReadAll() const;
 
  private:
-  const FileDescriptor fd_;
+  FileDescriptor fd_;
 };
 
 // Sends `bytes` to a TCP port of this host, and reads until the connection

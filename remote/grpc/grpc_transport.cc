@@ -64,14 +64,12 @@ class GrpcTransport final : public Transport {
           control_server(options, control),
           sender(options, transfers,
                  [this](const std::string& peer) { gate->Break(peer); }),
-          service(
-              options, &control_server, &sender,
-              [this, peers](const std::string& peer,
-                            const ControlCaller& caller) {
-                gate->Vouch(peer);
-                peers->OnCall(caller);
-              },
-              [this](const std::string& peer) { gate->CountRefusal(peer); }) {}
+          service(options, &control_server, &sender,
+                  [this, peers](const std::string& peer,
+                                const ControlCaller& caller) {
+                    gate->Vouch(peer);
+                    peers->OnCall(caller);
+                  }) {}
 
     const std::unique_ptr<ConnectionGate> gate;
     ControlServer control_server;
@@ -80,6 +78,8 @@ class GrpcTransport final : public Transport {
     std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
     std::unique_ptr<grpc::Server> server;
   };
+
+  ConnectionGate::Options GateOptions() const;
 
   // Errors: UNAVAILABLE.
   absl::Status StartServer(Serving& serving);
@@ -107,13 +107,7 @@ absl::Status GrpcTransport::Start(ControlService* control,
   if (serving_ != nullptr) {
     return absl::FailedPreconditionError("the transport has been started");
   }
-  ASSIGN_OR_RETURN(auto gate,
-                   ConnectionGate::Listen(
-                       {.endpoints = addresses_.endpoints,
-                        .same_host_address =
-                            peers_.SameHostAddress(options_.cluster.this_task),
-                        .max_unknown = options_.bounds.max_unknown_connections,
-                        .clock = options_.environment.clock}));
+  ASSIGN_OR_RETURN(auto gate, ConnectionGate::Listen(GateOptions()));
   auto serving = std::make_unique<Serving>(&options_, &peers_, control,
                                            transfers, std::move(gate));
   RETURN_IF_ERROR(StartServer(*serving));
@@ -127,6 +121,24 @@ absl::Status GrpcTransport::Start(ControlService* control,
       });
   serving_ = std::move(serving);
   return absl::OkStatus();
+}
+
+ConnectionGate::Options GrpcTransport::GateOptions() const {
+  ConnectionGate::Options gate{
+      .endpoints = addresses_.endpoints,
+      .max_unknown = options_.bounds.max_unknown_connections,
+      .clock = options_.environment.clock,
+      .random = options_.environment.random};
+  if (options_.tls.enabled()) {
+    gate.unknown_limit = DefaultTime("unknown peer");
+    return gate;
+  }
+  gate.party = {.cluster = &options_.cluster, .token = &options_.token};
+  if (options_.same_host_socket) {
+    gate.same_host_address =
+        options_.cluster.addresses[options_.cluster.this_task];
+  }
+  return gate;
 }
 
 absl::Status GrpcTransport::StartServer(Serving& serving) {

@@ -1,4 +1,5 @@
-// Fuzzes the metadata that identifies a call, and the status that ends it.
+// Fuzzes the proof of a connection, the metadata that identifies a call, and
+// the status that ends it.
 
 #include <algorithm>
 #include <cctype>
@@ -9,11 +10,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "remote/grpc/connection/call_identity.h"
+#include "remote/grpc/connection/proof.h"
 #include "remote/grpc/wire/status_codec.h"
 #include "remote/grpc/wire/transfer_wire.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tutti/environment.h"
 
 namespace tutti {
 namespace {
@@ -25,7 +29,7 @@ constexpr size_t kMaxMessageBytes = 1024;
 const std::vector<std::pair<std::string, std::string>>& Fields() {
   static const auto* const fields =
       new std::vector<std::pair<std::string, std::string>>{
-          {"tutti-token-bin", "secret"},
+          {"tutti-mac-bin", MacOf("secret", "tutti call 2 0")},
           {"tutti-protocol", absl::StrCat(kProtocolVersion)},
           {"tutti-job-bin", "job"},
           {"tutti-caller", "2"},
@@ -33,8 +37,6 @@ const std::vector<std::pair<std::string, std::string>>& Fields() {
           {"tutti-callee", "0"},
           {"tutti-callee-incarnation", absl::StrCat(kIncarnation)},
           {"tutti-incarnation", "77"},
-          {"tutti-host", "host"},
-          {"tutti-challenge-bin", "0123456789abcdef"},
       };
   return *fields;
 }
@@ -65,16 +67,33 @@ void CheckCall(const Metadata& metadata) {
     Promise(NumWithName(metadata, name) == 1,
             "a call that is let in has each field once");
   }
-  Promise(metadata.find("tutti-token-bin")->second == "secret",
+  Promise(metadata.find("tutti-mac-bin")->second ==
+              MacOf("secret", absl::StrCat("tutti call ", caller->task, " 0")),
           "a call that is let in has the token");
 }
 
-void CheckMemory(const Metadata& metadata) {
+void CheckIncarnation(const Metadata& metadata) {
   const auto incarnation = FindIncarnation(metadata);
   Promise(!incarnation || *incarnation != 0, "no incarnation is 0");
-  const auto recv = FindMemoryRequest(metadata);
-  Promise(!recv || (!recv->host.empty() && !recv->challenge.empty()),
-          "who asks for memory says where and with what proof");
+}
+
+// Gives both sides of a proof bytes from one who does not know the token.
+void CheckProof(FuzzInput& input) {
+  static const ClusterSpec cluster{.addresses = {"a:1", "b:1", "c:1"}};
+  static const std::string token = "secret";
+  static DefaultEnvironment environment(1);
+  Random& random = *environment.get().random;
+  Proof proof = input.Choice(2) == 0
+                    ? Proof::OfCaller({&cluster, &token}, 1, random)
+                    : Proof::OfCallee({&cluster, &token}, random);
+  const std::string bytes = input.Rest();
+  absl::string_view left = bytes;
+  while (!left.empty()) {
+    const size_t size = std::min({proof.num_missing(), left.size(), size_t{7}});
+    Promise(size > 0 && !proof.is_done(), "no stranger proves to be a task");
+    if (!proof.Take(left.substr(0, size)).ok()) return;
+    left.remove_prefix(size);
+  }
 }
 
 void CheckStatus(FuzzInput& input) {
@@ -97,10 +116,10 @@ void CheckStatus(FuzzInput& input) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzInput input(data, size);
-  if (input.Choice(8) == 0) {
-    CheckStatus(input);
-    return 0;
-  }
+  const int kind = static_cast<int>(input.Choice(8));
+  if (kind == 0) CheckStatus(input);
+  if (kind == 2) CheckProof(input);
+  if (kind == 0 || kind == 2) return 0;
   // Metadata refers to texts that live elsewhere.
   std::list<std::string> texts;
   const auto keep = [&texts](std::string text) {
@@ -116,7 +135,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     metadata.emplace(name, keep(input.Text()));
   }
   CheckCall(metadata);
-  CheckMemory(metadata);
+  CheckIncarnation(metadata);
   return 0;
 }
 
@@ -129,9 +148,16 @@ std::vector<std::string> FuzzSeeds() {
   const auto status = [](int code, const std::string& text) {
     return FuzzOutput().Choice(0).Choice(code).Rest(text).bytes();
   };
-  return {good.bytes(), status(10, "the group has ended"),
+  const auto proof = [](int side, const std::string& bytes) {
+    return FuzzOutput().Choice(2).Choice(side).Rest(bytes).bytes();
+  };
+  return {good.bytes(),
+          status(10, "the group has ended"),
           status(14, "last error: UNKNOWN: Connection refused"),
-          status(1, "CANCELLED"), status(3, std::string(5000, '\xc3'))};
+          status(1, "CANCELLED"),
+          status(3, std::string(5000, '\xc3')),
+          proof(0, absl::StrCat("tutti!\r\n\3", std::string(100, '\0'))),
+          proof(1, absl::StrCat("tutti!\r\n\3", std::string(100, '\0')))};
 }
 
 }  // namespace tutti

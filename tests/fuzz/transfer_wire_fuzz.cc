@@ -63,19 +63,13 @@ void CheckFrame(const EncodedFrameHeader& bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzInput input(data, size);
-  switch (input.Choice(4)) {
+  switch (input.Choice(3)) {
     case 0:
       CheckRecord(Next<kRecordBytes>(input));
       break;
     case 1:
       CheckFrame(Next<kFrameHeaderBytes>(input));
       break;
-    case 2: {
-      const auto offer = Next<kMemoryOfferBytes>(input);
-      Promise(Encode(DecodeMemoryOffer(offer)) == offer,
-              "an offer goes out as it came in");
-      break;
-    }
     default: {
       const auto place = Next<kMemoryPlaceBytes>(input);
       Promise(Encode(DecodeMemoryPlace(place)) == place,
@@ -106,13 +100,10 @@ std::vector<std::string> FuzzSeeds() {
                                      .length = 20,
                                      .is_last = true,
                                      .code = absl::StatusCode::kAborted})));
-  add(1, ToString(Encode(FrameHeader{.length = kMemoryOfferBytes,
-                                     .kind = FrameKind::kOffer})));
   add(1,
       ToString(Encode(FrameHeader{
           .id = 5, .length = kMemoryPlaceBytes, .kind = FrameKind::kPlace})));
-  add(2, ToString(Encode(MemoryOffer{.pid = 7, .address = 4096})));
-  add(3, ToString(Encode(MemoryPlace{4096, 512, 8192, 99})));
+  add(2, ToString(Encode(MemoryPlace{4096, 512, 8192, 99})));
   return seeds;
 }
 

@@ -13,14 +13,12 @@ namespace {
 // Names in the metadata. A value may have any bytes if its name ends in "-bin".
 constexpr char kVersionName[] = "tutti-protocol";
 constexpr char kJobName[] = "tutti-job-bin";
-constexpr char kTokenName[] = "tutti-token-bin";
+constexpr char kMacName[] = "tutti-mac-bin";
 constexpr char kCallerName[] = "tutti-caller";
 constexpr char kCallerIncarnationName[] = "tutti-caller-incarnation";
 constexpr char kCalleeName[] = "tutti-callee";
 constexpr char kCalleeIncarnationName[] = "tutti-callee-incarnation";
 constexpr char kIncarnationName[] = "tutti-incarnation";
-constexpr char kHostName[] = "tutti-host";
-constexpr char kChallengeName[] = "tutti-challenge-bin";
 constexpr char kAnsweredName[] = "tutti-answered";
 
 // Number of bytes of foreign texts to repeat in errors.
@@ -47,22 +45,14 @@ absl::StatusOr<T> FindNumber(const Metadata& metadata, const char* name) {
       "the metadata ", name, " of a call is no number: ", Quoted(text)));
 }
 
-// Compares in constant time for texts of one size: the time does not show where
-// they differ.
-bool SameSecret(absl::string_view a, absl::string_view b) {
-  unsigned char difference = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const char other = b.empty() ? '\0' : b[i % b.size()];
-    difference |= static_cast<unsigned char>(a[i] ^ other);
-  }
-  return difference == 0;
+// Returns the MAC of a call with TLS. It is good for calls of this caller to
+// this callee alone, both of which their certificates name: who learns it
+// cannot use it.
+std::string MacOfCall(const std::string& token, int caller, int callee) {
+  return MacOf(token, absl::StrCat("tutti call ", caller, " ", callee));
 }
 
 absl::Status CheckJob(const CallCheck& check, const Metadata& metadata) {
-  if (!SameSecret(Find(metadata, kTokenName), check.job->token)) {
-    return absl::UnauthenticatedError(
-        "the call does not have this job's token");
-  }
   const absl::string_view version = Find(metadata, kVersionName);
   if (version != absl::StrCat(kProtocolVersion)) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -76,6 +66,17 @@ absl::Status CheckJob(const CallCheck& check, const Metadata& metadata) {
       absl::StrCat("the caller is of job ", Quoted(job), ", ",
                    check.cluster->Label(check.cluster->this_task),
                    " is of job ", Quoted(check.job->job_id)));
+}
+
+absl::Status CheckToken(const CallCheck& check, const Metadata& metadata) {
+  if (!check.job->token) return absl::OkStatus();
+  const auto caller = FindNumber<int>(metadata, kCallerName);
+  if (caller.ok() && SameSecret(Find(metadata, kMacName),
+                                MacOfCall(*check.job->token, *caller,
+                                          check.cluster->this_task))) {
+    return absl::OkStatus();
+  }
+  return absl::UnauthenticatedError("the call does not have this job's token");
 }
 
 absl::Status CheckCertificate(const CallCheck& check, int caller) {
@@ -109,11 +110,20 @@ absl::Status CheckCallee(const CallCheck& check, const Metadata& metadata) {
 
 }  // namespace
 
+JobIdentity IdentityOf(const GrpcTransportOptions& options) {
+  JobIdentity job{.job_id = options.job_id};
+  if (options.tls.enabled()) job.token = options.token;
+  return job;
+}
+
 void AddIdentity(const JobIdentity& job, const CallParties& parties,
                  grpc::ClientContext& context) {
   context.AddMetadata(kVersionName, absl::StrCat(kProtocolVersion));
   context.AddMetadata(kJobName, job.job_id);
-  context.AddMetadata(kTokenName, job.token);
+  if (job.token) {
+    context.AddMetadata(kMacName,
+                        MacOfCall(*job.token, parties.caller, parties.callee));
+  }
   context.AddMetadata(kCallerName, absl::StrCat(parties.caller));
   context.AddMetadata(kCallerIncarnationName,
                       absl::StrCat(parties.caller_incarnation));
@@ -124,6 +134,7 @@ void AddIdentity(const JobIdentity& job, const CallParties& parties,
 
 absl::StatusOr<ControlCaller> CheckIdentity(const CallCheck& check,
                                             const Metadata& metadata) {
+  RETURN_IF_ERROR(CheckToken(check, metadata));
   RETURN_IF_ERROR(CheckJob(check, metadata));
 
   ASSIGN_OR_RETURN(const auto caller, FindNumber<int>(metadata, kCallerName));
@@ -168,18 +179,6 @@ std::optional<uint64_t> FindIncarnation(const Metadata& metadata) {
   const auto incarnation = FindNumber<uint64_t>(metadata, kIncarnationName);
   if (!incarnation.ok() || *incarnation == 0) return std::nullopt;
   return *incarnation;
-}
-
-void AddMemoryRequest(const MemoryRequest& recv, grpc::ClientContext& context) {
-  context.AddMetadata(kHostName, recv.host);
-  context.AddMetadata(kChallengeName, recv.challenge);
-}
-
-std::optional<MemoryRequest> FindMemoryRequest(const Metadata& metadata) {
-  MemoryRequest recv{.host = std::string(Find(metadata, kHostName)),
-                     .challenge = std::string(Find(metadata, kChallengeName))};
-  if (recv.host.empty() || recv.challenge.empty()) return std::nullopt;
-  return recv;
 }
 
 void MarkAnswered(grpc::ServerContextBase& context) {

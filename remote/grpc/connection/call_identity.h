@@ -13,18 +13,22 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/string_ref.h"
+#include "remote/grpc/connection/proof.h"
 #include "tutti/cluster_runtime.h"
+#include "tutti/grpc_transport.h"
 
 namespace tutti {
-
-// Version of the protocol. Tasks talk to each other only if it is equal.
-inline constexpr int kProtocolVersion = 2;
 
 // Metadata of every call, apart from caller and callee.
 struct JobIdentity {
   std::string job_id;
-  std::string token;
+
+  // Secret that the caller proves to have, by a MAC in the metadata. For calls
+  // with TLS, whose connections have no other proof of it (proof.h).
+  std::optional<std::string> token;
 };
+
+JobIdentity IdentityOf(const GrpcTransportOptions& options);
 
 // Caller and callee of a call.
 struct CallParties {
@@ -50,7 +54,7 @@ struct CallCheck {
 };
 
 // Returns the caller, if it may call. Errors:
-// - UNAUTHENTICATED for another token;
+// - UNAUTHENTICATED for another token, if there is one;
 // - FAILED_PRECONDITION for another protocol version or job, or for a call to
 //   another task or to another incarnation of this one;
 // - INVALID_ARGUMENT for a task that the cluster does not have, for incarnation
@@ -70,15 +74,6 @@ std::vector<std::string> NamesInCertificate(
 // answer.
 void AddIncarnation(uint64_t incarnation, grpc::ServerContextBase& context);
 std::optional<uint64_t> FindIncarnation(const Metadata& metadata);
-
-// Metadata of a call whose caller wants to read memory: its host, and its
-// challenge for the memory's owner.
-struct MemoryRequest {
-  std::string host;
-  std::string challenge;
-};
-void AddMemoryRequest(const MemoryRequest& recv, grpc::ClientContext& context);
-std::optional<MemoryRequest> FindMemoryRequest(const Metadata& metadata);
 
 // Mark and recognise a status that comes from the service or the transport, not
 // from gRPC itself. The mark is in the trailing metadata of an answer.

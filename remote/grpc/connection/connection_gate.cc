@@ -9,10 +9,12 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -34,11 +36,19 @@ bool IsShortage(int error) {
          error == ENOMEM;
 }
 
-bool Watch(int events, int fd, uint32_t what, uint64_t id) {
+// Events of a connection that gRPC reads.
+constexpr uint32_t kEndAlone = EPOLLRDHUP | EPOLLET;
+
+bool Watch(int events, int fd, uint32_t what, uint64_t id,
+           int operation = EPOLL_CTL_ADD) {
   epoll_event event = {};
   event.events = what;
   event.data.u64 = id;
-  return epoll_ctl(events, EPOLL_CTL_ADD, fd, &event) == 0;
+  return epoll_ctl(events, operation, fd, &event) == 0;
+}
+
+FileDescriptor Duplicate(int fd) {
+  return FileDescriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0));
 }
 
 // Prepares a connection; returns false for a Unix socket of another user's
@@ -47,17 +57,26 @@ bool MakeFit(int fd) {
   int family = 0;
   socklen_t size = sizeof(family);
   if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) return false;
-  if (family == AF_UNIX) return IsOfSameUser(fd);
+  if (family == AF_UNIX) return ProcessAt(fd).ok();
   const int yes = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
   return true;
+}
+
+// Begin of gRPC's name for a peer at a Unix socket of an abstract address.
+constexpr absl::string_view kUnix = "unix-abstract:";
+
+// Returns the host in a peer's name: all but its port. Unix sockets share one.
+std::string HostOf(absl::string_view peer) {
+  if (IsOnSameHost(peer)) return std::string(kUnix);
+  return std::string(peer.substr(0, peer.rfind(':')));
 }
 
 // Returns the name of an abstract address, which begins with NUL.
 std::string UnixName(const sockaddr_un& address, size_t size) {
   constexpr size_t kBegin = offsetof(sockaddr_un, sun_path) + 1;
   if (size <= kBegin || address.sun_path[0] != '\0') return "";
-  return absl::StrCat("unix-abstract:",
+  return absl::StrCat(kUnix,
                       absl::string_view(address.sun_path + 1, size - kBegin));
 }
 
@@ -115,7 +134,7 @@ void ConnectionGate::Run() {
     const uint64_t id = event.data.u64;
     if (id == static_cast<uint64_t>(wake_.get())) return;
     if (id >= kFirstConnection) {
-      Forget(id);
+      PassOn(Handle(id));
     } else {
       Accept(static_cast<int>(id));
     }
@@ -123,12 +142,16 @@ void ConnectionGate::Run() {
 }
 
 void ConnectionGate::Accept(int listener) {
-  if (WaitsForRoom(listener)) return;
   FileDescriptor fd(
       accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd.get() < 0 && IsShortage(errno)) return Rest(listener);
-  if (fd.get() < 0 || !MakeFit(fd.get()) || !Admit(fd.get())) return;
-  on_connection_(listener, fd.Release());
+  if (fd.get() < 0 || !MakeFit(fd.get())) return;
+  PassOn(Admit(listener, std::move(fd)));
+}
+
+void ConnectionGate::PassOn(Accepted accepted) {
+  if (!accepted.fd.is_set()) return;
+  on_connection_(accepted.listener, accepted.fd.Release());
 }
 
 // Stops watching the listener for a while, because this process has no
@@ -147,89 +170,103 @@ void ConnectionGate::AcceptAgain(int listener) {
   if (!Watch(events_.get(), listener, EPOLLIN, listener)) Rest(listener);
 }
 
-// Room comes, because unknown connections are broken in time. Only this thread
-// takes room: room seen here is there for the next connection.
-bool ConnectionGate::WaitsForRoom(int listener) {
-  MutexLock lock(&mu_);
-  if (num_unknown_ < options_.max_unknown) return false;
-  epoll_ctl(events_.get(), EPOLL_CTL_DEL, listener, nullptr);
-  waiting_listeners_.push_back(listener);
-  return true;
-}
-
-void ConnectionGate::MakeRoom() {
-  --num_unknown_;
-  for (const int listener : std::exchange(waiting_listeners_, {})) {
-    AcceptAgain(listener);
+ConnectionGate::Accepted ConnectionGate::Admit(int listener,
+                                               FileDescriptor fd) {
+  Connection connection{.listener = listener, .peer = PeerNameOf(fd.get())};
+  if (connection.peer.empty()) return {};
+  uint32_t events = EPOLLIN;
+  Accepted accepted{.listener = listener};
+  if (options_.party) {
+    connection.proof = Proof::OfCallee(*options_.party, *options_.random);
+  } else {
+    events = kEndAlone;
+    accepted.fd = Duplicate(fd.get());
+    if (!accepted.fd.is_set()) return {};
   }
-}
-
-bool ConnectionGate::Admit(int fd) {
-  Connection connection{.fd = FileDescriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0)),
-                        .peer = PeerNameOf(fd)};
-  if (connection.fd.get() < 0 || connection.peer.empty()) return false;
+  connection.fd = std::move(fd);
+  const std::string host = HostOf(connection.peer);
   MutexLock lock(&mu_);
-  if (is_closed_) return false;
+  if (is_closed_) return {};
+  MakeRoom(host);
   const uint64_t id = ++last_id_;
-  if (!Watch(events_.get(), connection.fd.get(), EPOLLRDHUP | EPOLLET, id)) {
-    return false;
-  }
+  if (!Watch(events_.get(), connection.fd.get(), events, id)) return {};
   connection.alarm = options_.clock->CallAt(
       options_.clock->Now() + options_.unknown_limit, [self = self_, id] {
         MutexLock gate_lock(&self->mu);
-        if (self->gate != nullptr) self->gate->BreakIfUnknown(id);
+        if (self->gate != nullptr) self->gate->DropIfUnknown(id);
       });
-  ++num_unknown_;
+  unknown_.emplace(id, host);
   ids_[connection.peer] = id;
   connections_.emplace(id, std::move(connection));
-  return true;
+  return accepted;
 }
 
-void ConnectionGate::Forget(uint64_t id) {
+void ConnectionGate::MakeRoom(absl::string_view host) {
+  const auto is_of_host = [host](const auto& entry) {
+    return entry.second == host;
+  };
+  const int max_of_host = std::max(1, options_.max_unknown / 2);
+  if (absl::c_count_if(unknown_, is_of_host) >= max_of_host) {
+    Drop(absl::c_find_if(unknown_, is_of_host)->first);
+  }
+  if (static_cast<int>(unknown_.size()) >= options_.max_unknown) {
+    Drop(unknown_.begin()->first);
+  }
+}
+
+ConnectionGate::Accepted ConnectionGate::Handle(uint64_t id) {
   MutexLock lock(&mu_);
   const auto it = connections_.find(id);
-  if (it == connections_.end()) return;
+  if (it == connections_.end()) return {};
   Connection& connection = it->second;
-  if (connection.is_unknown) MakeRoom();
-  options_.clock->Cancel(connection.alarm);
-  const auto named = ids_.find(connection.peer);
+  Accepted accepted{.listener = connection.listener};
+  if (connection.proof) {
+    const auto is_done = Continue(*connection.proof, connection.fd.get());
+    if (is_done.ok() && !*is_done) return {};
+    if (is_done.ok()) accepted.fd = Duplicate(connection.fd.get());
+  }
+  if (accepted.fd.is_set() &&
+      Watch(events_.get(), connection.fd.get(), kEndAlone, id, EPOLL_CTL_MOD)) {
+    connection.proof.reset();
+    MakeKnown(id);
+    return accepted;
+  }
+  Drop(id);
+  return {};
+}
+
+void ConnectionGate::MakeKnown(uint64_t id) {
+  if (unknown_.erase(id) > 0) {
+    options_.clock->Cancel(connections_.at(id).alarm);
+  }
+}
+
+// Shuts the connection down, because gRPC may hold a duplicate.
+void ConnectionGate::Drop(uint64_t id) {
+  const auto it = connections_.find(id);
+  if (it == connections_.end()) return;
+  MakeKnown(id);
+  const auto named = ids_.find(it->second.peer);
   if (named != ids_.end() && named->second == id) ids_.erase(named);
+  shutdown(it->second.fd.get(), SHUT_RDWR);
   connections_.erase(it);
 }
 
-void ConnectionGate::BreakIfUnknown(uint64_t id) {
+void ConnectionGate::DropIfUnknown(uint64_t id) {
   MutexLock lock(&mu_);
-  const auto it = connections_.find(id);
-  if (it == connections_.end() || !it->second.is_unknown) return;
-  shutdown(it->second.fd.get(), SHUT_RDWR);
-}
-
-ConnectionGate::Connection* ConnectionGate::Find(const std::string& peer) {
-  const auto named = ids_.find(PlainPeerName(peer));
-  return named == ids_.end() ? nullptr : &connections_.at(named->second);
+  if (unknown_.contains(id)) Drop(id);
 }
 
 void ConnectionGate::Vouch(const std::string& peer) {
   MutexLock lock(&mu_);
-  Connection* const connection = Find(peer);
-  if (connection == nullptr || !connection->is_unknown) return;
-  connection->is_unknown = false;
-  MakeRoom();
-  options_.clock->Cancel(connection->alarm);
-}
-
-void ConnectionGate::CountRefusal(const std::string& peer) {
-  MutexLock lock(&mu_);
-  Connection* const connection = Find(peer);
-  if (connection == nullptr || !connection->is_unknown) return;
-  if (++connection->num_refusals <= options_.max_refusals) return;
-  shutdown(connection->fd.get(), SHUT_RDWR);
+  const auto named = ids_.find(PlainPeerName(peer));
+  if (named != ids_.end()) MakeKnown(named->second);
 }
 
 void ConnectionGate::Break(const std::string& peer) {
   MutexLock lock(&mu_);
-  const Connection* const connection = Find(peer);
-  if (connection != nullptr) shutdown(connection->fd.get(), SHUT_RDWR);
+  const auto named = ids_.find(PlainPeerName(peer));
+  if (named != ids_.end()) Drop(named->second);
 }
 
 void ConnectionGate::Close() {
@@ -247,19 +284,18 @@ void ConnectionGate::Close() {
 
   MutexLock lock(&mu_);
   listeners_.clear();
-  waiting_listeners_.clear();
   for (auto& [id, connection] : connections_) {
     options_.clock->Cancel(connection.alarm);
     shutdown(connection.fd.get(), SHUT_RDWR);
   }
   connections_.clear();
   ids_.clear();
-  num_unknown_ = 0;
+  unknown_.clear();
 }
 
 size_t ConnectionGate::num_unknown() const {
   MutexLock lock(&mu_);
-  return static_cast<size_t>(num_unknown_);
+  return unknown_.size();
 }
 
 std::string PeerNameOf(int fd) {
@@ -281,6 +317,10 @@ std::string PeerNameOf(int fd) {
   inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof(text));
   return PlainPeerName(
       absl::StrCat("ipv6:[", text, "]:", ntohs(in6->sin6_port)));
+}
+
+bool IsOnSameHost(absl::string_view peer) {
+  return absl::StartsWith(peer, kUnix);
 }
 
 std::string PlainPeerName(const std::string& peer) {

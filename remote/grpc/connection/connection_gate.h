@@ -5,28 +5,38 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
 #include "remote/grpc/connection/file_descriptor.h"
+#include "remote/grpc/connection/proof.h"
 #include "tutti/environment.h"
 
 namespace tutti {
 
 // Accepts the connections of a server, and tracks each as long as it is open.
-// Limits the number of open connections without a vouched peer, and can break
-// any connection. gRPC can do neither: it accepts any number, and a peer that
-// does not read holds its bytes without limit. Connections above the limit wait
-// for room. They wait too while the process has no file descriptor left.
+// Passes a connection on to gRPC once its caller has proved that it is a task
+// (proof.h): gRPC sees no byte of a stranger. With TLS, whose handshake is
+// gRPC's, passes it on at once, and calls it unknown until its first admitted
+// call.
 //
-// Thread-safe. Has one thread, which waits for connections and for their end.
+// Bounds the connections of strangers: their number, the number from one host,
+// the time of each. A new one takes the place of the oldest. Can break any
+// connection: a peer that does not read holds gRPC's bytes without limit.
+// Connections wait while the process has no file descriptor left.
+//
+// Thread-safe. Has one thread, which waits for connections, for what strangers
+// send, and for the end of connections.
 class ConnectionGate {
  public:
   struct Options {
@@ -36,14 +46,15 @@ class ConnectionGate {
     // processes of this host and user. Used if such a socket can be opened.
     // Empty: none.
     std::string same_host_address;
-    int max_unknown = 64;  // Limit on connections without a name; others wait.
 
-    // Time for which a connection may be without a name.
-    absl::Duration unknown_limit = DefaultTime("unknown peer");
+    // Party of this task in proofs; none: TLS proves.
+    std::optional<Proof::Party> party;
+    int max_unknown = 256;  // Half of them may be from one host.
 
-    // Number of refused calls allowed over a connection without a name.
-    int max_refusals = 1024;
+    // Time for which a connection may be unknown.
+    absl::Duration unknown_limit = DefaultTime("proof");
     Clock* clock = nullptr;
+    Random* random = nullptr;
   };
 
   // Takes over the connection `fd`, which came to `listener_fd`.
@@ -62,13 +73,9 @@ class ConnectionGate {
   // Starts to accept. Call once.
   void Start(OnConnection on_connection);
 
-  // Names the connection from `peer`, in gRPC's words (PeerNameOf), as a
-  // task's. Ignores unknown peers.
+  // Makes the connection from `peer`, in gRPC's words (PeerNameOf), a task's.
+  // Does nothing if it is already, or gone.
   void Vouch(const std::string& peer) ABSL_LOCKS_EXCLUDED(mu_);
-
-  // Counts a refused call over the connection from `peer`. Breaks the
-  // connection if it has too many and no name.
-  void CountRefusal(const std::string& peer) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Breaks the connection from `peer`, whatever is on its way.
   void Break(const std::string& peer) ABSL_LOCKS_EXCLUDED(mu_);
@@ -80,10 +87,10 @@ class ConnectionGate {
 
  private:
   struct Connection {
-    FileDescriptor fd;  // Duplicate; gRPC owns the original.
+    FileDescriptor fd;  // gRPC has a duplicate.
+    int listener = -1;
     std::string peer;
-    bool is_unknown = true;
-    int num_refusals = 0;
+    std::optional<Proof> proof;  // Set until it is done.
     Clock::AlarmId alarm = 0;
   };
 
@@ -97,17 +104,28 @@ class ConnectionGate {
   // Accepts again, later if epoll cannot watch the listener now.
   void AcceptAgain(int listener);
 
-  // Returns true if there is no room for a connection: the listener then waits.
-  bool WaitsForRoom(int listener) ABSL_LOCKS_EXCLUDED(mu_);
-  void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Connection for gRPC; no descriptor if there is none now.
+  struct Accepted {
+    int listener = -1;
+    FileDescriptor fd;
+  };
+  void PassOn(Accepted accepted);
 
-  // Returns null if there is no such connection.
-  Connection* Find(const std::string& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Adds a connection, unknown at first, if it is fit. Returns it for gRPC if
+  // no proof must come first.
+  Accepted Admit(int listener, FileDescriptor fd) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Returns false if epoll cannot watch the connection.
-  bool Admit(int fd) ABSL_LOCKS_EXCLUDED(mu_);
-  void Forget(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
-  void BreakIfUnknown(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
+  // Drops the oldest unknown connections, as long as there is no room for one
+  // more from `host`.
+  void MakeRoom(absl::string_view host) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Goes on with the proof of a connection, and returns it once that is done.
+  // Drops the connection if the proof fails, or if it has ended.
+  Accepted Handle(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
+
+  void MakeKnown(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Drop(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void DropIfUnknown(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
   const FileDescriptor events_;  // Owned epoll descriptor.
@@ -121,8 +139,8 @@ class ConnectionGate {
   uint64_t last_id_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, Connection> connections_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, uint64_t> ids_ ABSL_GUARDED_BY(mu_);
-  int num_unknown_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<int> waiting_listeners_ ABSL_GUARDED_BY(mu_);  // For room.
+  // Hosts of unknown connections, oldest first.
+  absl::btree_map<uint64_t, std::string> unknown_ ABSL_GUARDED_BY(mu_);
 
   // Pointer held by alarms; null after the gate is gone.
   struct Self {
@@ -137,8 +155,12 @@ class ConnectionGate {
 // connection is gone, or the other end has no name.
 std::string PeerNameOf(int fd);
 
-// Returns the same name from gRPC's own text. An IPv4 address in IPv6 form
-// becomes IPv4.
+// Returns whether a peer's name is that of a Unix socket. The gate admits only
+// processes of this user there.
+bool IsOnSameHost(absl::string_view peer);
+
+// Returns the name of PeerNameOf() from gRPC's own text. An IPv4 address in
+// IPv6 form becomes IPv4.
 std::string PlainPeerName(const std::string& peer);
 
 }  // namespace tutti

@@ -28,13 +28,12 @@ grpc::ServerGenericBidiReactor* Refuse(const absl::Status& status,
 
 GrpcService::GrpcService(const GrpcTransportOptions* options,
                          ServedMethod* control, ServedMethod* transfers,
-                         Vouch vouch, Refused refused)
+                         Vouch vouch)
     : options_(options),
-      job_{.job_id = options->job_id, .token = options->token},
+      job_(IdentityOf(*options)),
       control_(control),
       transfers_(transfers),
-      vouch_(std::move(vouch)),
-      refused_(std::move(refused)) {}
+      vouch_(std::move(vouch)) {}
 
 grpc::ServerGenericBidiReactor* GrpcService::CreateReactor(
     grpc::GenericCallbackServerContext* context) {
@@ -44,7 +43,6 @@ grpc::ServerGenericBidiReactor* GrpcService::CreateReactor(
     AddIncarnation(options_->incarnation, *context);
   }
   if (!caller.ok()) {
-    refused_(context->peer());
     return Refuse(
         absl::Status(
             caller.status().code(),

@@ -36,12 +36,9 @@ class GrpcService final : public grpc::CallbackGenericService {
   using Vouch =
       std::function<void(const std::string& peer, const ControlCaller& caller)>;
 
-  // Gets the connection of each refused call.
-  using Refused = std::function<void(const std::string& peer)>;
-
   // `options`, `control` and `transfers` outlive this object.
   GrpcService(const GrpcTransportOptions* options, ServedMethod* control,
-              ServedMethod* transfers, Vouch vouch, Refused refused);
+              ServedMethod* transfers, Vouch vouch);
 
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override;
@@ -56,7 +53,6 @@ class GrpcService final : public grpc::CallbackGenericService {
   ServedMethod* const control_;
   ServedMethod* const transfers_;
   const Vouch vouch_;
-  const Refused refused_;
 };
 
 }  // namespace tutti

@@ -14,6 +14,7 @@
 #include "grpcpp/support/channel_arguments.h"
 #include "remote/grpc/connection/channel_arguments.h"
 #include "remote/grpc/connection/same_host_socket.h"
+#include "remote/grpc/wire/status_codec.h"
 
 namespace tutti {
 namespace {
@@ -26,7 +27,11 @@ Peers::Peers(const GrpcTransportOptions* options,
              std::shared_ptr<grpc::ChannelCredentials> credentials)
     : options_(options),
       credentials_(std::move(credentials)),
-      job_{.job_id = options->job_id, .token = options->token} {}
+      job_(IdentityOf(*options)),
+      dialer_(Dialer::Create(
+          {.party = {.cluster = &options->cluster, .token = &options->token},
+           .environment = options->environment,
+           .same_host = options->same_host_socket})) {}
 
 absl::Status Peers::CheckTask(int task) const {
   const int num_tasks = options_->cluster.num_tasks();
@@ -35,50 +40,104 @@ absl::Status Peers::CheckTask(int task) const {
       "there is no task ", task, ": the cluster has ", num_tasks, " tasks"));
 }
 
-std::string Peers::SameHostAddress(int task) const {
-  if (!options_->same_host_socket || options_->tls.enabled()) return "";
-  return options_->cluster.addresses[task];
-}
-
 bool Peers::Way::is_failing() const {
-  if (is_on_same_host()) return IsClosedByPeer(same_host.get());
+  if (socket.is_set()) return IsClosedByPeer(socket.get());
   return channel->GetState(/*try_to_connect=*/false) ==
          GRPC_CHANNEL_TRANSIENT_FAILURE;
 }
 
-std::shared_ptr<grpc::Channel> Peers::Channel(int task, int lane) {
-  MutexLock lock(&mu_);
-  Way& way = ways_[{task, lane}];
-  if (way.channel != nullptr && !way.is_failing()) return way.channel;
-  Way next = WayOnSameHost(task, lane);
-  // TCP channels connect again by themselves.
-  const bool connects_again = way.channel != nullptr && !way.is_on_same_host();
-  if (next.channel == nullptr && connects_again) return way.channel;
-  if (next.channel == nullptr) next = WayOverTcp(task, lane);
-  DropSoon(std::exchange(way, std::move(next)));
-  return way.channel;
-}
-
-Peers::Way Peers::WayOnSameHost(int task, int lane) const {
-  const std::string address = SameHostAddress(task);
-  if (address.empty()) return {};
-  FileDescriptor socket = ConnectOnSameHost(address);
-  FileDescriptor second(fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
-  if (second.get() < 0) return {};
-  return {.channel = grpc::CreateCustomInsecureChannelFromFd(
-              Label(task), socket.Release(), ArgumentsFor(lane)),
-          .same_host = std::move(second)};
-}
-
-Peers::Way Peers::WayOverTcp(int task, int lane) const {
-  grpc::ChannelArguments arguments = ArgumentsFor(lane);
-  if (options_->tls.enabled()) {
-    arguments.SetSslTargetNameOverride(CertifiedName(task));
+void Peers::Connect(int task, int lane, OnLink done) {
+  const std::pair<int, int> key = {task, lane};
+  OnLink report;
+  absl::StatusOr<Link> known;
+  std::shared_ptr<Attempt> attempt;
+  {
+    MutexLock lock(&mu_);
+    Way& way = ways_[key];
+    const auto found = FindLink(task, lane, way);
+    if (found) {
+      known = *found;
+      report = std::move(done);
+    } else {
+      const bool is_under_way = way.attempt != nullptr;
+      if (!is_under_way) way.attempt = std::make_shared<Attempt>();
+      way.attempt->waiting.push_back(std::move(done));
+      if (is_under_way) return;
+      attempt = way.attempt;
+    }
   }
+  if (report != nullptr) return std::move(report)(std::move(known));
+  dialer_->Dial(task, [=, this](absl::StatusOr<ProvenSocket> socket) {
+    OnDialed(key, attempt, std::move(socket));
+  });
+}
+
+std::optional<absl::StatusOr<Peers::Link>> Peers::FindLink(int task, int lane,
+                                                           Way& way) const {
+  const bool has_tls = options_->tls.enabled();
+  if (way.channel == nullptr && has_tls) way.channel = TlsChannel(task, lane);
+  // Channels with TLS connect again by themselves.
+  if (way.channel != nullptr && (has_tls || !way.is_failing())) {
+    return Link{.channel = way.channel, .process = way.process};
+  }
+  if (options_->environment.clock->Now() < way.next_attempt) {
+    return way.last_error;
+  }
+  return std::nullopt;
+}
+
+void Peers::OnDialed(const std::pair<int, int>& key,
+                     const std::shared_ptr<Attempt>& attempt,
+                     absl::StatusOr<ProvenSocket> socket) {
+  const auto& [task, lane] = key;
+  FileDescriptor second;
+  if (socket.ok()) {
+    second = FileDescriptor(fcntl(socket->fd.get(), F_DUPFD_CLOEXEC, 0));
+  }
+  if (socket.ok() && !second.is_set()) {
+    socket = ConnectionError(
+        Label(task), grpc::Status(grpc::UNAVAILABLE, "Too many open files"));
+  }
+  absl::StatusOr<Link> link = absl::UnknownError("not dialed");
+  if (socket.ok()) {
+    link = Link{.channel = grpc::CreateCustomInsecureChannelFromFd(
+                    Label(task), socket->fd.Release(), ArgumentsFor(lane)),
+                .process = socket->process};
+  } else {
+    link = socket.status();
+  }
+  std::shared_ptr<grpc::Channel> replaced;
+  std::vector<OnLink> waiting;
+  {
+    MutexLock lock(&mu_);
+    waiting.swap(attempt->waiting);
+    Way& way = ways_[key];
+    const bool is_current = way.attempt == attempt;
+    if (is_current) way.attempt = nullptr;
+    if (is_current && link.ok()) {
+      replaced = std::exchange(way.channel, link->channel);
+      way.socket = std::move(second);
+      way.process = link->process;
+      way.pause = absl::ZeroDuration();
+    } else if (is_current) {
+      way.last_error = link.status();
+      way.pause = std::clamp(2 * way.pause, DefaultTime("connect again"),
+                             DefaultTime("connect late"));
+      way.next_attempt = options_->environment.clock->Now() + way.pause;
+    }
+  }
+  DropSoon(std::move(replaced));
+  for (OnLink& done : waiting) std::move(done)(link);
+  if (link.ok()) DropSoon(std::move(link->channel));
+}
+
+std::shared_ptr<grpc::Channel> Peers::TlsChannel(int task, int lane) const {
+  grpc::ChannelArguments arguments = ArgumentsFor(lane);
+  arguments.SetSslTargetNameOverride(CertifiedName(task));
   // Every address names a host, whatever it looks like.
-  return {.channel = grpc::CreateCustomChannel(
-              absl::StrCat("dns:///", options_->cluster.addresses[task]),
-              credentials_, arguments)};
+  return grpc::CreateCustomChannel(
+      absl::StrCat("dns:///", options_->cluster.addresses[task]), credentials_,
+      arguments);
 }
 
 grpc::ChannelArguments Peers::ArgumentsFor(int lane) const {
@@ -128,23 +187,25 @@ bool Peers::SetIncarnation(int task, uint64_t incarnation) {
   return true;
 }
 
-// Drops channels. A channel that failed to connect fails calls until its next
-// attempt. A channel to a former process may not have noticed. New channels
-// connect at once.
+// Drops channels, and the pause before the next attempt to connect. A channel
+// to a former process may not have noticed that it is gone.
 void Peers::OnCall(const ControlCaller& caller) {
   MutexLock lock(&mu_);
   const bool is_first = !processes_.contains(caller.task);
   if (!SetIncarnation(caller.task, caller.incarnation)) return;
   for (auto& [key, way] : ways_) {
-    if (key.first != caller.task || way.channel == nullptr) continue;
-    if (is_first && !way.is_failing()) continue;
-    DropSoon(std::exchange(way, Way()));
+    if (key.first != caller.task) continue;
+    way.next_attempt = absl::InfinitePast();
+    if (!is_first) way.attempt = nullptr;
+    if (way.channel == nullptr || (is_first && !way.is_failing())) continue;
+    DropSoon(std::exchange(way.channel, nullptr));
   }
 }
 
 // Drops it on the work queue: this may be a thread of gRPC.
-void Peers::DropSoon(Way way) const {
-  options_->environment.queue->Schedule([dropped = std::move(way)] {});
+void Peers::DropSoon(std::shared_ptr<grpc::Channel> channel) const {
+  if (channel == nullptr) return;
+  options_->environment.queue->Schedule([dropped = std::move(channel)] {});
 }
 
 void Peers::Free(std::unique_ptr<grpc::ClientContext> context) const {
@@ -161,6 +222,7 @@ absl::Status Peers::Observe(int task, uint64_t expected, uint64_t incarnation) {
 }
 
 void Peers::Close() {
+  dialer_->Close();
   absl::flat_hash_map<std::pair<int, int>, Way> ways;
   {
     MutexLock lock(&mu_);

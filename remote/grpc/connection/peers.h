@@ -1,16 +1,22 @@
 #ifndef TUTTI_REMOTE_GRPC_CONNECTION_PEERS_H_
 #define TUTTI_REMOTE_GRPC_CONNECTION_PEERS_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "framework/base/mutex.h"
 #include "framework/control/control_channel.h"
 #include "grpcpp/channel.h"
@@ -18,6 +24,7 @@
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "remote/grpc/connection/call_identity.h"
+#include "remote/grpc/connection/dialer.h"
 #include "remote/grpc/connection/file_descriptor.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/grpc_transport.h"
@@ -25,8 +32,8 @@
 namespace tutti {
 
 // Other tasks, from the caller's side: how to reach each, how to identify a
-// call to it, and which incarnation of it has answered. Makes a channel at its
-// first use. Thread-safe.
+// call to it, and which incarnation of it has answered. Connects at the first
+// use. Thread-safe.
 class Peers {
  public:
   // `options` outlives this object.
@@ -36,19 +43,27 @@ class Peers {
   // Returns, for example, "task 3 (host:7000)".
   std::string Label(int task) const { return options_->cluster.Label(task); }
 
-  // Returns the address of the task's Unix socket, in case it is on this host;
-  // empty if such sockets are turned off.
-  std::string SameHostAddress(int task) const;
-
   // Errors: INVALID_ARGUMENT if there is no such task.
   absl::Status CheckTask(int task) const;
 
   // Lane of control calls; the lanes of transfers are 0, 1, ...
   static constexpr int kControlLane = -1;
 
-  // Returns the channel of a lane. Each lane is a separate connection.
-  std::shared_ptr<grpc::Channel> Channel(int task, int lane)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // Channel to a task. Without TLS, of one connection, both sides of which have
+  // proved that they are tasks.
+  struct Link {
+    std::shared_ptr<grpc::Channel> channel;
+    pid_t process = 0;  // See ProvenSocket.
+  };
+
+  // Runs exactly once, with no lock held: in Connect(), in Close(), or on
+  // another thread. Must not block.
+  using OnLink = absl::AnyInvocable<void(absl::StatusOr<Link>) &&>;
+
+  // Gets the link of a lane; connects if there is none, or if it is broken.
+  // Each lane is a separate connection. Errors: those of Dialer::Dial(), also
+  // for some time after an attempt that failed, without another attempt.
+  void Connect(int task, int lane, OnLink done) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns the incarnation of the last known process; 0 if none is known.
   uint64_t incarnation(int task) const ABSL_LOCKS_EXCLUDED(mu_);
@@ -73,17 +88,25 @@ class Peers {
   absl::Status Observe(int task, uint64_t expected, uint64_t incarnation)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Drops the channels. Blocks; do not call on a thread of gRPC. Call last.
+  // Drops the links. Blocks; do not call on a thread of gRPC. Call last.
   void Close() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // Channel to a task. A channel over a Unix socket lives as long as its one
-  // connection, which is kept here to be checked.
+  // Attempt to get a link, and who waits for it.
+  struct Attempt {
+    std::vector<OnLink> waiting;
+  };
+
+  // Way to a task: its link, or attempts to get one.
   struct Way {
     std::shared_ptr<grpc::Channel> channel;
-    FileDescriptor same_host;
+    FileDescriptor socket;  // Duplicate of the link's; none with TLS.
+    pid_t process = 0;
+    std::shared_ptr<Attempt> attempt;  // Under way; null: none.
+    absl::Status last_error;
+    absl::Time next_attempt = absl::InfinitePast();
+    absl::Duration pause;  // Before the next attempt, if the last one failed.
 
-    bool is_on_same_host() const { return same_host.get() >= 0; }
     bool is_failing() const;
   };
 
@@ -93,16 +116,23 @@ class Peers {
     std::deque<uint64_t> replaced;  // Newest replaced incarnations.
   };
 
-  Way WayOnSameHost(int task, int lane) const;  // No channel if that fails.
-  Way WayOverTcp(int task, int lane) const;
+  // Returns what is known of a link; nothing if an attempt must get it.
+  std::optional<absl::StatusOr<Link>> FindLink(int task, int lane,
+                                               Way& way) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnDialed(const std::pair<int, int>& key,
+                const std::shared_ptr<Attempt>& attempt,
+                absl::StatusOr<ProvenSocket> socket) ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<grpc::Channel> TlsChannel(int task, int lane) const;
   grpc::ChannelArguments ArgumentsFor(int lane) const;
-  void DropSoon(Way way) const;
+  void DropSoon(std::shared_ptr<grpc::Channel> channel) const;
   bool SetIncarnation(int task, uint64_t incarnation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const GrpcTransportOptions* const options_;
   const std::shared_ptr<grpc::ChannelCredentials> credentials_;
   const JobIdentity job_;
+  const std::shared_ptr<Dialer> dialer_;
 
   mutable Mutex mu_;
   absl::flat_hash_map<std::pair<int, int>, Way> ways_

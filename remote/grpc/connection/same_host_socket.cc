@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 
 namespace tutti {
 namespace {
@@ -61,21 +62,28 @@ FileDescriptor ListenOnSameHost(absl::string_view address) {
   return fd;
 }
 
-FileDescriptor ConnectOnSameHost(absl::string_view address) {
+absl::StatusOr<FileDescriptor> ConnectOnSameHost(absl::string_view address) {
   const auto name = NameFor(address);
-  if (!name) return {};
+  if (!name) return FileDescriptor();
   FileDescriptor fd = MakeSocket();
-  if (!BindToOwnName(fd.get())) return {};
-  if (connect(fd.get(), name->get(), name->size) != 0) return {};
-  if (!IsOfSameUser(fd.get())) return {};
+  if (!BindToOwnName(fd.get()) ||
+      connect(fd.get(), name->get(), name->size) != 0) {
+    return FileDescriptor();
+  }
+  RETURN_IF_ERROR(ProcessAt(fd.get()).status());
   return fd;
 }
 
-bool IsOfSameUser(int fd) {
+absl::StatusOr<pid_t> ProcessAt(int fd) {
   ucred other = {};
   socklen_t size = sizeof(other);
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &size) == 0 &&
-         other.uid == geteuid();
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &size) != 0) {
+    return absl::UnavailableError("the process at a Unix socket is unknown");
+  }
+  if (other.uid == geteuid()) return other.pid;
+  return absl::PermissionDeniedError(
+      absl::StrCat("a process of user ", other.uid, " has its Unix socket, ",
+                   "this one is of user ", geteuid()));
 }
 
 bool IsClosedByPeer(int fd) {

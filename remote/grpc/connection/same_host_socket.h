@@ -1,6 +1,9 @@
 #ifndef TUTTI_REMOTE_GRPC_CONNECTION_SAME_HOST_SOCKET_H_
 #define TUTTI_REMOTE_GRPC_CONNECTION_SAME_HOST_SOCKET_H_
 
+#include <sys/types.h>
+
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "remote/grpc/connection/file_descriptor.h"
 
@@ -14,14 +17,16 @@ namespace tutti {
 // fails: another process listens there, or the address is too long.
 FileDescriptor ListenOnSameHost(absl::string_view address);
 
-// Connects to the process of this user that listens at the address, or returns
-// none. Does not block. Binds a unique name, by which the other side can tell
-// the connection from others.
-FileDescriptor ConnectOnSameHost(absl::string_view address);
+// Connects to the process of this user that listens at the address; returns
+// none if there is none. Does not block. Binds a unique name, by which the
+// other side can tell the connection from others. Errors: PERMISSION_DENIED if
+// a process of another user listens there.
+absl::StatusOr<FileDescriptor> ConnectOnSameHost(absl::string_view address);
 
-// Returns whether the other side of a Unix socket belongs to this process's
-// user.
-bool IsOfSameUser(int fd);
+// Returns the process at the other side of a Unix socket, as the kernel vouches
+// for it: the process that connected or listened. Errors: PERMISSION_DENIED if
+// it is of another user; UNAVAILABLE if it is unknown.
+absl::StatusOr<pid_t> ProcessAt(int fd);
 
 // Returns whether the other side has closed a connection, or will send no more.
 bool IsClosedByPeer(int fd);

@@ -30,38 +30,51 @@ absl::Status Broken(absl::string_view what) {
 std::shared_ptr<ReceiveStream> ReceiveStream::Create(
     const GrpcTransportOptions* options, Peers* peers, const Target& target,
     OnEnd on_end) {
-  auto stream = std::make_shared<ReceiveStream>(options, peers, target.task,
+  auto stream = std::make_shared<ReceiveStream>(options, peers, target,
                                                 std::move(on_end));
   stream->self_ = stream;
-  stream->BindTo(target.lane);
   return stream;
 }
 
 ReceiveStream::ReceiveStream(const GrpcTransportOptions* options, Peers* peers,
-                             int task, OnEnd on_end)
+                             const Target& target, OnEnd on_end)
     : options_(options),
       peers_(peers),
-      task_(task),
+      task_(target.task),
+      lane_(target.lane),
       on_end_(std::move(on_end)),
-      context_(std::make_unique<grpc::ClientContext>()) {}
+      context_(std::make_unique<grpc::ClientContext>()) {
+  MutexLock lock(&mu_);
+  incarnation_ = peers_->Identify(task_, *context_);
+}
 
 ReceiveStream::~ReceiveStream() = default;
 
-void ReceiveStream::BindTo(int lane) {
+void ReceiveStream::Start() {
+  peers_->Connect(
+      task_, lane_,
+      [self = shared_from_this()](const absl::StatusOr<Peers::Link>& link) {
+        self->OnLink(link);
+      });
+}
+
+void ReceiveStream::OnLink(const absl::StatusOr<Peers::Link>& link) {
+  if (!link.ok()) return Close(link.status());
   {
     MutexLock lock(&mu_);
-    incarnation_ = peers_->Identify(task_, *context_);
+    if (is_done_) return;
+    has_call_ = true;
     if (options_->same_host_memory) {
-      Random& random = *options_->environment.random;
-      challenge_ = {random.Next(), random.Next()};
-      AddMemoryRequest({.host = NameOfHost(), .challenge = Encode(*challenge_)},
-                       *context_);
+      memory_ = PeerMemory::Of(link->process);
+      requests_memory_ = memory_.has_value();
     }
-    grpc::GenericStub stub(peers_->Channel(task_, lane));
+    grpc::GenericStub stub(link->channel);
     stub.PrepareBidiStreamingCall(context_.get(), kTransferMethod,
                                   grpc::StubOptions(), this);
+    AddHold();  // Removed by StopWriting(): writes begin outside of reactions.
   }
-  AddHold();  // Removed by StopWriting(): writes begin outside of reactions.
+  StartCall();
+  WriteWhatWaits();
 }
 
 bool ReceiveStream::Request(const BufKey& key, const RecvRequest& recv) {
@@ -136,10 +149,16 @@ void ReceiveStream::CloseIfReplaced() {
 }
 
 void ReceiveStream::Close(absl::Status reason) {
-  MutexLock lock(&mu_);
-  if (close_reason_.ok()) close_reason_ = std::move(reason);
-  ended_ = true;
-  if (context_ != nullptr) context_->TryCancel();
+  {
+    MutexLock lock(&mu_);
+    if (close_reason_.ok()) close_reason_ = std::move(reason);
+    ended_ = true;
+    if (has_call_ && context_ != nullptr) context_->TryCancel();
+    if (has_call_ || is_done_) return;
+    done_reason_ = close_reason_;
+    is_done_ = true;
+  }
+  EndAll();
 }
 
 uint64_t ReceiveStream::incarnation() {
@@ -194,7 +213,6 @@ absl::Status ReceiveStream::ConsumeFrame(SliceCursor& message) {
   if (header.length > message.remaining_bytes()) {
     return Broken("a frame that is shorter than its header says");
   }
-  if (header.kind == FrameKind::kOffer) return TakeOffer(message);
   ASSIGN_OR_RETURN(auto incoming, Find(header));
   if (header.kind == FrameKind::kPlace) return TakePlace(incoming, message);
 
@@ -266,19 +284,6 @@ absl::Status ReceiveStream::Feed(Incoming& incoming, size_t num_bytes,
     incoming.is_reported = true;
   }
   Report(incoming, std::move(stopped));
-  return absl::OkStatus();
-}
-
-absl::Status ReceiveStream::TakeOffer(SliceCursor& message) {
-  EncodedMemoryOffer encoded;
-  message.Read(absl::MakeSpan(encoded));
-  if (!challenge_) return Broken("an offer of memory, or a second one");
-  const auto memory =
-      PeerMemory::Open(DecodeMemoryOffer(encoded), *challenge_, task_);
-  challenge_.reset();
-  MutexLock lock(&mu_);
-  requests_memory_ = memory.has_value();
-  memory_ = memory;
   return absl::OkStatus();
 }
 
@@ -413,7 +418,10 @@ void ReceiveStream::Enqueue(const TransferRecord& record,
 void ReceiveStream::WriteWhatWaits() {
   {
     MutexLock lock(&mu_);
-    if (is_writing_ || stopped_writing_ || waiting_records_.empty()) return;
+    if (!has_call_ || is_writing_ || stopped_writing_ ||
+        waiting_records_.empty()) {
+      return;
+    }
     is_writing_ = true;
     const grpc::Slice slice(waiting_records_.TakeMessage());
     outgoing_message_ = grpc::ByteBuffer(&slice, 1);

@@ -33,13 +33,15 @@ namespace tutti {
 inline constexpr size_t kMinMemoryBytes = size_t{128} << 10;
 
 // Stream over which this task pulls bytes from another one. Reads the next
-// message when the one before has been consumed. If the other task is on the
-// same host, reads large payloads directly from its memory, one at a time.
+// message when the one before has been consumed. If a Unix socket connects the
+// other task, reads large payloads directly from its memory, one at a time: the
+// kernel then says which process has the other end.
 //
 // Thread-safe. Receiver callbacks run with no lock held: on threads of gRPC, on
 // the work queue, or inside Cancel().
 class ReceiveStream final
-    : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+    : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+      public std::enable_shared_from_this<ReceiveStream> {
  public:
   // Runs when the stream and all its requests have ended.
   using OnEnd = absl::AnyInvocable<void(const ReceiveStream*) &&>;
@@ -55,13 +57,12 @@ class ReceiveStream final
       const GrpcTransportOptions* options, Peers* peers, const Target& target,
       OnEnd on_end);
 
-  ReceiveStream(const GrpcTransportOptions* options, Peers* peers, int task,
-                OnEnd on_end);
+  ReceiveStream(const GrpcTransportOptions* options, Peers* peers,
+                const Target& target, OnEnd on_end);
   ~ReceiveStream() override;
 
-  // Starts the stream. Call once, even after Close(): OnEnd runs only after
-  // this.
-  void Start() { StartCall(); }
+  // Connects, and then sends what has been requested. Call once.
+  void Start();
 
   // Sends a request. Returns false, and does nothing, if the stream has ended.
   bool Request(const BufKey& key, const RecvRequest& recv)
@@ -118,7 +119,8 @@ class ReceiveStream final
     absl::Status end_reason;    // Reason to end early.
   };
 
-  void BindTo(int lane) ABSL_LOCKS_EXCLUDED(mu_);
+  // Begins the call, unless the stream has been closed.
+  void OnLink(const absl::StatusOr<Peers::Link>& link) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Checks the next frame and gives its payload to its request.
   absl::Status ConsumeFrame(SliceCursor& message);
@@ -126,8 +128,6 @@ class ReceiveStream final
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Feed(Incoming& incoming, size_t num_bytes, SliceCursor& message)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Handles the other side's offer of its memory.
-  absl::Status TakeOffer(SliceCursor& message) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status TakePlace(const std::shared_ptr<Incoming>& incoming,
                          SliceCursor& message) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -164,12 +164,11 @@ class ReceiveStream final
   const GrpcTransportOptions* const options_;
   Peers* const peers_;
   const int task_;
+  const int lane_;
   OnEnd on_end_;
   std::shared_ptr<ReceiveStream> self_;  // Set until EndAll().
   grpc::ByteBuffer incoming_message_;
   grpc::ByteBuffer outgoing_message_;  // Owned by the holder of is_writing_.
-  // Owned by the thread that reads messages; empty once it has been answered.
-  std::optional<MemoryChallenge> challenge_;
   std::unique_ptr<MemoryBlock>
       block_;  // Owned by the thread that has set is_reading_memory_.
 
@@ -179,7 +178,8 @@ class ReceiveStream final
   bool requests_memory_ ABSL_GUARDED_BY(mu_) = false;
   bool is_reading_memory_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<std::shared_ptr<Incoming>> at_reader_ ABSL_GUARDED_BY(mu_);
-  bool is_done_ ABSL_GUARDED_BY(mu_) = false;  // gRPC is done.
+  bool has_call_ ABSL_GUARDED_BY(mu_) = false;  // gRPC has the call.
+  bool is_done_ ABSL_GUARDED_BY(mu_) = false;   // gRPC is done, or never began.
   absl::Status done_reason_ ABSL_GUARDED_BY(mu_);
   absl::Status close_reason_ ABSL_GUARDED_BY(mu_);  // OK: not closed by us.
   bool ended_ ABSL_GUARDED_BY(mu_) = false;         // Accepts no more requests.

@@ -1,7 +1,5 @@
 #include "remote/grpc/transfers/send_stream.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -12,6 +10,7 @@
 #include "framework/base/peer_status.h"
 #include "framework/base/status_macros.h"
 #include "remote/grpc/connection/call_identity.h"
+#include "remote/grpc/connection/connection_gate.h"
 #include "remote/grpc/wire/slice_cursor.h"
 #include "remote/grpc/wire/status_codec.h"
 
@@ -84,6 +83,15 @@ class SendStream::Outgoing final : public ServedRequest {
   const std::shared_ptr<SendStream> stream_;
 };
 
+SendStream::SendStream(TransferSender* shared, const ControlCaller& caller,
+                       grpc::CallbackServerContext* context)
+    : shared_(shared),
+      caller_(caller),
+      context_(context),
+      peer_(context->peer()),
+      lends_memory_(shared->options().same_host_memory && IsOnSameHost(peer_)) {
+}
+
 SendStream* SendStream::Begin(TransferSender* shared,
                               const ControlCaller& caller,
                               grpc::CallbackServerContext* context) {
@@ -92,24 +100,8 @@ SendStream* SendStream::Begin(TransferSender* shared,
   SendStream* const reactor = stream.get();
   shared->AddStream(stream);
   reactor->StartSendInitialMetadata();
-  reactor->OfferMemory();
   reactor->StartRead(&reactor->incoming_message_);
   return reactor;
-}
-
-void SendStream::OfferMemory() {
-  const GrpcTransportOptions& options = shared_->options();
-  if (!options.same_host_memory) return;
-  const auto recv = FindMemoryRequest(context_->client_metadata());
-  if (!recv || recv->host != shared_->host()) return;
-  const auto challenge = DecodeChallenge(recv->challenge);
-  if (!challenge) return;
-  proof_ = std::make_unique<MemoryProof>(*challenge, options.cluster.this_task);
-  {
-    MutexLock lock(&mu_);
-    has_offer_ = true;
-  }
-  WriteWhatIsReady();
 }
 
 void SendStream::OnReadDone(bool ok) {
@@ -148,9 +140,6 @@ absl::Status SendStream::TakeRecords(const grpc::ByteBuffer& message) {
 }
 
 absl::Status SendStream::TakeRequest(const TransferRecord& record) {
-  if (record.may_read_memory && proof_ == nullptr) {
-    return absl::InternalError("a request to read memory that is not offered");
-  }
   const auto outgoing = std::make_shared<Outgoing>(shared_from_this(), record);
   absl::Status refused;
   {
@@ -350,7 +339,7 @@ void SendStream::FinishStream() {
 void SendStream::WriteWhatIsReady() {
   {
     MutexLock lock(&mu_);
-    if (is_writing_ || is_closed_ || (ready_.empty() && !has_offer_)) return;
+    if (is_writing_ || is_closed_ || ready_.empty()) return;
     is_writing_ = true;
     const std::vector<grpc::Slice> slices = NextMessage();
     outgoing_message_ = grpc::ByteBuffer(slices.data(), slices.size());
@@ -360,15 +349,6 @@ void SendStream::WriteWhatIsReady() {
 
 std::vector<grpc::Slice> SendStream::NextMessage() {
   std::vector<grpc::Slice> slices;
-  if (has_offer_) {
-    has_offer_ = false;
-    const EncodedMemoryOffer offer = Encode(
-        MemoryOffer{.pid = static_cast<uint64_t>(getpid()),
-                    .address = reinterpret_cast<uintptr_t>(proof_.get())});
-    slices.push_back(
-        CopyOf({.length = kMemoryOfferBytes, .kind = FrameKind::kOffer},
-               absl::MakeConstSpan(offer)));
-  }
   size_t max_bytes = shared_->options().bounds.max_frame_bytes;
   for (int i = 0; i < kMaxFrames && max_bytes > 0 && !ready_.empty(); ++i) {
     const std::shared_ptr<Outgoing> outgoing = std::move(ready_.front());
@@ -395,7 +375,7 @@ bool SendStream::AppendFrame(Outgoing& outgoing, size_t& max_bytes,
     EndRequest(outgoing);
     return true;
   }
-  if (outgoing.may_read_memory && !outgoing.is_place_sent) {
+  if (lends_memory_ && outgoing.may_read_memory && !outgoing.is_place_sent) {
     AppendPlace(outgoing, slices);
     return true;
   }

@@ -25,8 +25,9 @@
 namespace tutti {
 
 // Stream over which another task pulls bytes from this one. gRPC has one
-// message at a time; the deliveries under way share each message. A receiver on
-// the same host reads large deliveries directly from memory.
+// message at a time; the deliveries under way share each message. A receiver at
+// a Unix socket, whose user the kernel vouches for, reads large deliveries
+// directly from memory if it likes.
 //
 // Thread-safe. The sender holds the stream until gRPC is done with it. Each
 // request holds it until the service has answered.
@@ -39,11 +40,7 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
                            grpc::CallbackServerContext* context);
 
   SendStream(TransferSender* shared, const ControlCaller& caller,
-             grpc::CallbackServerContext* context)
-      : shared_(shared),
-        caller_(caller),
-        context_(context),
-        peer_(context->peer()) {}
+             grpc::CallbackServerContext* context);
 
   const ControlCaller& caller() const { return caller_; }
 
@@ -77,9 +74,6 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   void OnAnswer(Outgoing& outgoing, absl::Status status,
                 const Delivery& delivery) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Lets the caller read our memory if it lives on our host.
-  void OfferMemory() ABSL_LOCKS_EXCLUDED(mu_);
-
   // Ends the stream, and all its requests, with `status`.
   void Close(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -108,15 +102,11 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   const ControlCaller caller_;
   grpc::CallbackServerContext* const context_;  // Valid until OnDone().
   const std::string peer_;
+  const bool lends_memory_;
   grpc::ByteBuffer incoming_message_;
   grpc::ByteBuffer outgoing_message_;  // Owned by the holder of is_writing_.
 
-  // Proof that the caller looks for in our memory; null: it does not read
-  // there.
-  std::unique_ptr<const MemoryProof> proof_;
-
   Mutex mu_;
-  bool has_offer_ ABSL_GUARDED_BY(mu_) = false;  // Offer not yet given to gRPC.
   bool is_writing_ ABSL_GUARDED_BY(mu_) = false;
   bool is_done_ ABSL_GUARDED_BY(mu_) = false;
   bool is_closed_ ABSL_GUARDED_BY(mu_) = false;

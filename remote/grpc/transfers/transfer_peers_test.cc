@@ -53,11 +53,11 @@ TEST(TransferPeersTest, ATaskWithTooManyStreamsIsRefusedMore) {
   });
   OfferedBytes lent(tasks, 4);
   const auto pull = [&tasks] { return EndOfPull(tasks, 0, 1); };
-  StallingPeer first(tasks.address(1), GoodFields(0, 1));
+  StallingPeer first({tasks.address(1), 1}, GoodFields(0, 1));
   first.Write(Request(1, 1, 4));
   tasks.table(1).WaitForRequests(1);
   {
-    StallingPeer second(tasks.address(1), GoodFields(0, 1));
+    StallingPeer second({tasks.address(1), 1}, GoodFields(0, 1));
     second.Write(Request(1, 2, 4));
     tasks.table(1).WaitForRequests(2);
     EXPECT_THAT(pull(), IsResourceExhausted("task 0", "2 streams"));
@@ -95,17 +95,18 @@ class WatchedClock final : public Clock {
 TEST(TransferPeersTest,
      BytesThatStayWithGrpcAfterACancelAreFreedAfterTheGrace) {
   SimulatedEnvironment simulated(/*seed=*/1);
-  WatchedClock clock(simulated.get().clock, absl::Seconds(2));
+  WatchedClock clock(simulated.get().clock, absl::Seconds(3));
   RunningTasks tasks(2, [&](int, GrpcTransportOptions& options) {
     options.environment.clock = &clock;
+    options.cancel_grace = absl::Seconds(3);
   });
   OfferedBytes lent(tasks, kLargeBytes);
-  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
+  StallingPeer peer({tasks.address(1), 1}, GoodFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Cancel(1));
   clock.WaitForAlarm();
-  simulated.Advance(absl::Seconds(2));  // Ends the stream,
-  simulated.Advance(absl::Seconds(2));  // and then the connection.
+  simulated.Advance(absl::Seconds(3));  // Ends the stream,
+  simulated.Advance(absl::Seconds(3));  // and then the connection.
   EXPECT_EQ(lent.Wait(), absl::AbortedError("enough"));
 }
 
@@ -117,10 +118,10 @@ TEST(TransferPeersTest, ShutdownWithdrawsWhatHasTheIdOfARefusedRequest) {
   });
   tasks.StartAll();
   OfferedBytes lent(tasks, kLargeBytes);
-  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
+  StallingPeer peer({tasks.address(1), 1}, GoodFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes) + Request(2, 1, 4));
   {
-    StallingPeer third(tasks.address(1), GoodFields(0, 1));
+    StallingPeer third({tasks.address(1), 1}, GoodFields(0, 1));
     third.Write(Request(1, 2, 4));
     tasks.table(1).WaitForRequests(2);
     // Queue a refusal behind bytes that the peer does not read.
@@ -153,8 +154,9 @@ class StallingPeerTest : public testing::TestWithParam<bool> {
                       }};
   OfferedBytes offered_{tasks_, kLargeBytes};
   std::optional<StallingPeer> peer_{
-      std::in_place, tasks_.address(1),
-      GetParam() ? MemoryRequestFields(0, 1) : GoodFields(0, 1)};
+      std::in_place,
+      Target{tasks_.address(1), 1, GetParam() ? Way::kUnixSocket : Way::kTcp},
+      GoodFields(0, 1)};
 };
 
 INSTANTIATE_TEST_SUITE_P(ReadsMemory, StallingPeerTest, testing::Bool());
@@ -296,7 +298,7 @@ TEST(TransferPeersTest, ShutdownWaitsForADropThatIsUnderWay) {
   service.table().Provide(
       KeyOf(SlowService::kLastTag),
       {.bytes = absl::MakeConstSpan(bytes).first(4), .sender = &last_sender});
-  StallingPeer peer(tasks.address(1), GoodFields(0, 1));
+  StallingPeer peer({tasks.address(1), 1}, GoodFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Request(2, 1, 4));
   peer.Write(Request(3, SlowService::kLastTag, 4));
@@ -330,7 +332,7 @@ TEST(TransferPeersTest, WhatIsAskedOfAReplacementDoesNotEndWithWhomItReplaced) {
   const auto calls = [&](const std::string& incarnation) {
     CallFields fields = GoodFields(1, 0);
     fields["tutti-caller-incarnation"] = incarnation;
-    EXPECT_EQ(CallAs(tasks.address(0), fields, "/tutti.Transfers/Pull", "")
+    EXPECT_EQ(CallAs({tasks.address(0), 0}, fields, "/tutti.Transfers/Pull", "")
                   .error_code(),
               grpc::StatusCode::OK);
   };
@@ -365,8 +367,8 @@ TEST(TransferPeersTest, MessagesThatAreTooLargeEndTheStream) {
 TEST(TransferPeersTest, RecordsThatMakeNoSenseEndTheStreamAtTheSender) {
   RunningTasks tasks(2);
   const auto sends = [&](const std::string& message) {
-    return CallAs(tasks.address(1), GoodFields(0, 1), "/tutti.Transfers/Pull",
-                  message)
+    return CallAs({tasks.address(1), 1}, GoodFields(0, 1),
+                  "/tutti.Transfers/Pull", message)
         .error_code();
   };
   const std::string request = Request(1, 0, 4), cancel = Cancel(1);

@@ -15,7 +15,6 @@
 #include "remote/grpc/connection/grpc_service.h"
 #include "remote/grpc/connection/in_flight.h"
 #include "remote/grpc/transfers/loan.h"
-#include "remote/peer_memory.h"
 #include "remote/transfer_channel.h"
 #include "tutti/environment.h"
 #include "tutti/grpc_transport.h"
@@ -36,7 +35,6 @@ class TransferSender final : public ServedMethod {
                  BreakConnection break_connection)
       : options_(options),
         service_(service),
-        host_(NameOfHost()),
         break_connection_(std::move(break_connection)),
         requests_(&options->cluster, "requests for bytes",
                   options->bounds.max_open_transfers),
@@ -59,7 +57,6 @@ class TransferSender final : public ServedMethod {
 
   const GrpcTransportOptions& options() const { return *options_; }
   TransferService& service() { return *service_; }
-  const std::string& host() const { return host_; }  // NameOfHost().
   void Break(const std::string& peer) const { break_connection_(peer); }
 
   // Streams that have begun and that gRPC is not done with.
@@ -88,7 +85,6 @@ class TransferSender final : public ServedMethod {
 
   const GrpcTransportOptions* const options_;
   TransferService* const service_;
-  const std::string host_;
   const BreakConnection break_connection_;
   InFlight in_flight_;
   OpenCounts requests_;

@@ -708,30 +708,18 @@ std::string Request(uint64_t id, int tag, size_t num_bytes) {
 
 TEST(SameHostTest, RecordsAboutMemoryThatIsNotLentEndTheStream) {
   RunningTasks tasks(2);
-  const auto sends = [&](const CallFields& fields, const std::string& message) {
-    return CallAs(tasks.address(1), fields, "/tutti.Transfers/Pull", message)
+  const auto sends = [&](const std::string& message) {
+    return CallAs({tasks.address(1), 1, Way::kUnixSocket}, GoodFields(0, 1),
+                  "/tutti.Transfers/Pull", message)
         .error_code();
   };
-  const CallFields good = MemoryRequestFields(0, 1);
-  EXPECT_EQ(sends(good, Request(1, 0, 4)), grpc::StatusCode::OK);
+  EXPECT_EQ(sends(Request(1, 0, 4)), grpc::StatusCode::OK);
   for (const RecordKind kind : {RecordKind::kRead, RecordKind::kSend}) {
     const std::string record = Bytes(TransferRecord{.kind = kind, .id = 1});
-    EXPECT_EQ(sends(good, record), grpc::StatusCode::INTERNAL);
-    EXPECT_EQ(sends(good, Request(1, 0, 4) + record),
-              grpc::StatusCode::INTERNAL);
+    EXPECT_EQ(sends(record), grpc::StatusCode::INTERNAL);
+    EXPECT_EQ(sends(Request(1, 0, 4) + record), grpc::StatusCode::INTERNAL);
   }
-  EXPECT_EQ(
-      sends(good, Bytes(TransferRecord{.kind = static_cast<RecordKind>(5)})),
-      grpc::StatusCode::INTERNAL);
-
-  // Memory is not posted for callers without an offer.
-  CallFields fields = good;
-  fields["tutti-host"] = "elsewhere";
-  EXPECT_EQ(sends(fields, Request(1, 0, 4)), grpc::StatusCode::INTERNAL);
-  fields = good;
-  fields["tutti-challenge-bin"] = "short";
-  EXPECT_EQ(sends(fields, Request(1, 0, 4)), grpc::StatusCode::INTERNAL);
-  EXPECT_EQ(sends(GoodFields(0, 1), Request(1, 0, 4)),
+  EXPECT_EQ(sends(Bytes(TransferRecord{.kind = static_cast<RecordKind>(5)})),
             grpc::StatusCode::INTERNAL);
   tasks.table(1).WaitForRequests(0);
 }
@@ -746,19 +734,19 @@ std::string Place(uint64_t id, const MemoryPlace& place) {
       Bytes(place));
 }
 
-// Fake task 1, which offers its memory and then sends invalid frames.
+// Fake task 1, which has one good answer and then sends invalid frames.
 class ForgedFramesTest : public testing::Test {
  protected:
   static constexpr size_t kNumBytes = kMinMemoryBytes + 1;
 
   // Returns the end of the second request, for bytes in memory, which the
   // server answers with `message`.
-  absl::Status Receive(const std::string& message, int offers_memory_of = 1) {
+  absl::Status Receive(const std::string& message, Way way = Way::kUnixSocket) {
     TestTasks tasks(2);
     tasks.Start(0);
     FakeServer server(tasks.address(1), {.message = first_answer_,
                                          .more_messages = {message},
-                                         .offers_memory_of = offers_memory_of,
+                                         .way = way,
                                          .finishes = false});
     WaitingReceiver first(8), second(kNumBytes);
     tasks.Request(0, 1, KeyOf(0), 8, first);
@@ -805,7 +793,7 @@ TEST_F(ForgedFramesTest, EndTheStream) {
       [](auto& h) { h.length = 31; }, [](auto& h) { h.offset = 1; },
       [](auto& h) { h.is_last = true; },
       [](auto& h) { h.code = absl::StatusCode::kAborted; },
-      [](auto& h) { h.kind = static_cast<FrameKind>(3); }};
+      [](auto& h) { h.kind = static_cast<FrameKind>(2); }};
   for (const auto& change : changes) {
     FrameHeader wrong = header;
     change(wrong);
@@ -816,11 +804,6 @@ TEST_F(ForgedFramesTest, EndTheStream) {
   EXPECT_THAT(
       Receive(Frame({.id = 2, .length = 8}, "abcdefgh") + Place(2, good_)),
       is_broken);
-  // Second offer.
-  EXPECT_THAT(
-      Receive(Frame({.length = kMemoryOfferBytes, .kind = FrameKind::kOffer},
-                    Bytes(MemoryOffer{}))),
-      is_broken);
   // Place for a request without permission.
   MemoryPlace small = good_;
   small.num_bytes = 8;
@@ -828,13 +811,12 @@ TEST_F(ForgedFramesTest, EndTheStream) {
   EXPECT_THAT(Receive(""), is_broken);
 }
 
-TEST_F(ForgedFramesTest, AnOfferWithoutProofIsNotTakenUp) {
-  const auto is_broken = IsInternal("sent what was not asked for");
-  // Memory of another task, which the request must not read.
-  EXPECT_THAT(Receive(Place(2, good_), /*offers_memory_of=*/0), is_broken);
+TEST_F(ForgedFramesTest, MemoryIsReadOfTheProcessAtAUnixSocketAlone) {
+  EXPECT_THAT(Receive(Place(2, good_), Way::kTcp),
+              IsInternal("sent what was not asked for"));
   EXPECT_THAT(Receive(Frame({.id = 2, .length = kNumBytes, .is_last = true},
                             std::string(kNumBytes, 'x')),
-                      /*offers_memory_of=*/0),
+                      Way::kTcp),
               IsOk());
 }
 
@@ -879,7 +861,7 @@ TEST_F(ForgedFramesTest, AnErrorWhileBytesAreReadEndsTheRequestOnce) {
                                "wrong") +
                              Frame({.id = 3, .length = 8, .is_last = true},
                                    "abcdefgh")},
-       .offers_memory_of = 1,
+       .way = Way::kUnixSocket,
        .finishes = false});
   WaitingReceiver first(8), third(8), again(8);
   WaitingReceiver second(kQueuedBytes, [&](size_t num_received) {

@@ -59,17 +59,15 @@ absl::Status Wrong(absl::string_view what, uint64_t found) {
   return absl::InvalidArgumentError(absl::StrCat(what, " is ", found));
 }
 
-absl::StatusOr<FrameHeader> CheckMemoryFrame(const FrameHeader& header) {
-  const bool is_offer = header.kind == FrameKind::kOffer;
-  if (header.length == (is_offer ? kMemoryOfferBytes : kMemoryPlaceBytes) &&
-      header.offset == 0 && !header.is_last && (header.id == 0) == is_offer &&
-      header.code == absl::StatusCode::kOk) {
+absl::StatusOr<FrameHeader> CheckPlaceFrame(const FrameHeader& header) {
+  if (header.length == kMemoryPlaceBytes && header.offset == 0 &&
+      !header.is_last && header.code == absl::StatusCode::kOk) {
     return header;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "a frame about memory has the id ", header.id, ", the length ",
-      header.length, ", the offset ", header.offset, " and the status code ",
-      header.code, header.is_last ? ", and is the last" : ""));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a frame about memory has the length ", header.length,
+                   ", the offset ", header.offset, " and the status code ",
+                   header.code, header.is_last ? ", and is the last" : ""));
 }
 
 absl::StatusOr<TransferRecord> CheckReason(uint32_t code,
@@ -155,32 +153,17 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(
 
   if (flags > kLastFlag) return Wrong("the flags of a frame", flags);
   if (code > kMaxCode) return Wrong("the status code of a frame", code);
-  if (kind > 2) return Wrong("the kind of a frame", kind);
+  if (kind > 1) return Wrong("the kind of a frame", kind);
   header.is_last = flags == kLastFlag;
   header.code = static_cast<absl::StatusCode>(code);
   header.kind = static_cast<FrameKind>(kind);
-  if (header.kind != FrameKind::kPayload) return CheckMemoryFrame(header);
+  if (header.kind != FrameKind::kPayload) return CheckPlaceFrame(header);
   if (header.code == absl::StatusCode::kOk) return header;
   if (!header.is_last || header.length > kMaxStatusMessageBytes) {
     return absl::InvalidArgumentError(
         "a frame with a status is not the last or has too long a message");
   }
   return header;
-}
-
-EncodedMemoryOffer Encode(const MemoryOffer& offer) {
-  EncodedMemoryOffer bytes;
-  Writer writer(bytes.data());
-  writer.Put(offer.pid, offer.address);
-  return bytes;
-}
-
-MemoryOffer DecodeMemoryOffer(
-    std::span<const std::byte, kMemoryOfferBytes> bytes) {
-  Reader reader(bytes.data());
-  MemoryOffer offer;
-  reader.Get(offer.pid, offer.address);
-  return offer;
 }
 
 EncodedMemoryPlace Encode(const MemoryPlace& place) {

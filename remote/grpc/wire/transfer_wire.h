@@ -27,11 +27,10 @@ namespace tutti {
 // the request. There is exactly one such frame for each request, also for a
 // cancelled one.
 //
-// Processes of one host need not send large payloads:
+// Processes that a Unix socket connects need not send large payloads. The
+// kernel says which process the receiver reads, not the sender:
 //
 //   receiver                                sender
-//     stream, with host and challenge  --->   on the same host:
-//     reads the proof                  <---   offer {pid, place of the proof}
 //     request, may_read_memory         --->   posts the bytes
 //     reads the bytes, then the lease  <---   place {bytes, lease}
 //     read                             --->   releases the bytes
@@ -82,8 +81,7 @@ absl::StatusOr<TransferRecord> DecodeRecord(
 
 enum class FrameKind : uint32_t {
   kPayload = 0,
-  kOffer = 1,  // Payload is a MemoryOffer. Belongs to no request: the id is 0.
-  kPlace = 2,  // Payload is a MemoryPlace.
+  kPlace = 1,  // Payload is a MemoryPlace.
 };
 
 struct FrameHeader {
@@ -105,13 +103,6 @@ EncodedFrameHeader Encode(const FrameHeader& header);
 // Errors: INVALID_ARGUMENT saying what is wrong with which field.
 absl::StatusOr<FrameHeader> DecodeFrameHeader(
     std::span<const std::byte, kFrameHeaderBytes> bytes);
-
-inline constexpr size_t kMemoryOfferBytes = 16;
-using EncodedMemoryOffer = std::array<std::byte, kMemoryOfferBytes>;
-
-EncodedMemoryOffer Encode(const MemoryOffer& offer);
-MemoryOffer DecodeMemoryOffer(
-    std::span<const std::byte, kMemoryOfferBytes> bytes);
 
 inline constexpr size_t kMemoryPlaceBytes = 32;
 using EncodedMemoryPlace = std::array<std::byte, kMemoryPlaceBytes>;

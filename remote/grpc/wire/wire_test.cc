@@ -192,41 +192,23 @@ TEST(TransferWireTest, FrameHeadersThatMakeNoSenseAreRefused) {
   bytes = Encode(FrameHeader());
   bytes[31] = std::byte{2};
   EXPECT_THAT(DecodeFrameHeader(bytes).status(), is_invalid);
-  EXPECT_THAT(error_of({.kind = static_cast<FrameKind>(3)}), is_invalid);
+  EXPECT_THAT(error_of({.kind = static_cast<FrameKind>(2)}), is_invalid);
 }
 
 TEST(TransferWireTest, FramesAboutMemoryComeOutAsTheyWentInOrAreRefused) {
-  const FrameHeader offer{.length = kMemoryOfferBytes,
-                          .kind = FrameKind::kOffer};
-  const FrameHeader place{
+  const FrameHeader good{
       .id = 1, .length = kMemoryPlaceBytes, .kind = FrameKind::kPlace};
-  for (const FrameHeader& good : {offer, place}) {
-    const auto decoded = DecodeFrameHeader(Encode(good)).value();
-    EXPECT_EQ(decoded.kind, good.kind);
-
-    const auto is_refused = [](const FrameHeader& header) {
-      return absl::IsInvalidArgument(
-          DecodeFrameHeader(Encode(header)).status());
-    };
+  EXPECT_EQ(DecodeFrameHeader(Encode(good)).value().kind, FrameKind::kPlace);
+  const std::function<void(FrameHeader&)> changes[] = {
+      [](auto& h) { h.length += 1; }, [](auto& h) { h.offset = 1; },
+      [](auto& h) { h.is_last = true; },
+      [](auto& h) { h.code = absl::StatusCode::kAborted; }};
+  for (const auto& change : changes) {
     FrameHeader header = good;
-    header.id = 1 - good.id;
-    EXPECT_TRUE(is_refused(header));
-    header = good;
-    header.length += 1;
-    EXPECT_TRUE(is_refused(header));
-    header = good;
-    header.offset = 1;
-    EXPECT_TRUE(is_refused(header));
-    header = good;
-    header.is_last = true;
-    EXPECT_TRUE(is_refused(header));
-    header.code = absl::StatusCode::kAborted;
-    EXPECT_TRUE(is_refused(header));
+    change(header);
+    EXPECT_THAT(DecodeFrameHeader(Encode(header)).status(),
+                IsInvalidArgument("a frame about memory"));
   }
-  const MemoryOffer decoded_offer =
-      DecodeMemoryOffer(Encode(MemoryOffer{.pid = 1, .address = ~uint64_t{0}}));
-  EXPECT_EQ(decoded_offer.pid, 1);
-  EXPECT_EQ(decoded_offer.address, ~uint64_t{0});
   const MemoryPlace decoded_place = DecodeMemoryPlace(Encode(MemoryPlace{
       .address = 1, .num_bytes = 2, .lease_address = 3, .lease = 4}));
   EXPECT_EQ(decoded_place.address, 1);
