@@ -52,7 +52,8 @@ class ClusterTestCase(ToolTest):
         process = subprocess.Popen(
             [TUTTI, *map(str, args)], cwd=self.root, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env={**os.environ, **(variables or {})})
+            stderr=subprocess.PIPE,
+            env={**os.environ, "TUTTI_TOKEN": "secret", **(variables or {})})
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
@@ -238,6 +239,17 @@ class ApartTest(ClusterTestCase):
             other = f"task {1 - task} ({cluster[1 - task]})"
             self.assertEqual(error.count(other), 1, error)
             self.assertIn("TUTTI_TOKEN must be the same for all tasks", error)
+
+    def test_a_missing_token_is_a_warning_that_names_the_risk(self):
+        cluster = free_addresses(2)
+        workers = [self.start_task(cluster, task, BARRIER,
+                                   variables={"TUTTI_TOKEN": ""})
+                   for task in range(2)]
+        for worker in workers:
+            status, _, errors = self.end(worker)
+            self.assertEqual((status, len(errors)), (0, 1), errors)
+            self.assertRegex(errors[0], r"\Atutti: warning: TUTTI_TOKEN is not "
+                             "set: .* every user of their machines")
 
     def make_certificates(self, name, tasks=2):
         self.succeed("certs", "--tasks", tasks, "--out", name)

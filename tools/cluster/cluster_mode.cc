@@ -67,6 +67,15 @@ void ReportForeignAddress(const ClusterOptions& options,
               << std::flush;
 }
 
+// Warns of what the kernel and certificates do not prevent.
+void WarnWithoutToken(const ClusterOptions& options, const Console& console) {
+  if (!options.token.empty() || options.tls.enabled()) return;
+  console.err << "tutti: warning: TUTTI_TOKEN is not set: whoever can connect "
+                 "to the tasks, such as every user of their machines, can act "
+                 "as one and read and change all data\n"
+              << std::flush;
+}
+
 // Checked here, since the other tasks would only report that they do not trust
 // this one.
 absl::Status CheckCertificates(const ClusterOptions& options, Clock* clock) {
@@ -102,6 +111,7 @@ absl::StatusOr<TaskNetwork> Connect(const Environment& environment,
     RETURN_IF_ERROR(AllowFileDescriptors(options.cluster.num_tasks()));
     SilenceGrpc(EnvironmentVariable);
     ReportForeignAddress(options, console);
+    WarnWithoutToken(options, console);
   }
   auto network = transport.connect(
       {.cluster = options.cluster,

@@ -227,7 +227,8 @@ Security: without TLS, only addresses of this machine (localhost, 127.0.0.1,
 [::1]) are allowed, unless --insecure says that everybody on the network may
 read and change all data. With TLS, each task has a certificate for its name,
 task-0, task-1, ...; `tutti certs` makes a set. The tasks refuse each other
-unless the variable TUTTI_TOKEN is the same in all of them (or set in none).
+unless the variable TUTTI_TOKEN is the same in all of them (or set in none: then
+every user of their machines can act as a task).
 
 Examples:
   tutti worker --cluster localhost:7000,localhost:7001 --task 0 -- \
