@@ -20,7 +20,7 @@ from workers import WorkerError, Workers, free_addresses
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
-SETTLE_SECONDS = 15  # Connections of the start that are not needed close.
+SETTLE_SECONDS = 65  # Connections of the start that are not needed close.
 CALL = "all_reduce 4 0 1"
 
 

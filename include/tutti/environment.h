@@ -229,11 +229,13 @@ inline constexpr TimeRow kTimes[] = {
      absl::Seconds(30)},
 
     // gRPC.
-    {"cancel grace", "bytes of a cancelled transfer that gRPC still has",
-     absl::Seconds(2), "GrpcTransportOptions::cancel_grace"},
+    {"cancel grace", "bytes of an ended transfer that gRPC still has",
+     absl::Milliseconds(50), "GrpcTransportOptions::cancel_grace"},
     {"proof", "proof of a new connection's caller", absl::Seconds(2)},
     {"unknown peer", "first call of a new connection with TLS",
      absl::Seconds(10)},
+    {"idle", "close of a connection, or a stream of bytes, without a use",
+     absl::Seconds(20)},
     {"accept again", "next attempt to accept, if descriptors run out",
      absl::Milliseconds(100)},
     {"ping", "next ping of a connection", absl::Seconds(5)},

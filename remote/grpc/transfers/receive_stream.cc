@@ -161,6 +161,16 @@ void ReceiveStream::Close(absl::Status reason) {
   EndAll();
 }
 
+void ReceiveStream::CloseIfIdle() {
+  {
+    MutexLock lock(&mu_);
+    if (!open_.empty()) return;
+    if (std::exchange(last_id_seen_, last_id_) != last_id_) return;
+    ended_ = true;  // The next request opens another stream.
+  }
+  Close(absl::CancelledError("the stream is idle"));
+}
+
 uint64_t ReceiveStream::incarnation() {
   MutexLock lock(&mu_);
   return incarnation_;

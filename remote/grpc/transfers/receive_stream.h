@@ -77,6 +77,9 @@ class ReceiveStream final
   // Ends the stream soon, and its requests with `reason`.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Closes the stream if no request has been under way since the last call.
+  void CloseIfIdle() ABSL_LOCKS_EXCLUDED(mu_);
+
   // Closes the stream if another process has replaced its peer: requests to the
   // new process would end with the old one.
   void CloseIfReplaced() ABSL_LOCKS_EXCLUDED(mu_);
@@ -186,6 +189,7 @@ class ReceiveStream final
   bool is_writing_ ABSL_GUARDED_BY(mu_) = false;
   bool stopped_writing_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t last_id_seen_ ABSL_GUARDED_BY(mu_) = 0;  // At CloseIfIdle().
   RecordQueue waiting_records_ ABSL_GUARDED_BY(mu_);
   // The one table of the requests, by the number that their frames have.
   absl::flat_hash_map<uint64_t, std::shared_ptr<Incoming>> open_

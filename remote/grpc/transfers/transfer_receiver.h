@@ -20,7 +20,7 @@ namespace tutti {
 class ReceiveStream;
 
 // Pulls bytes from other tasks. Opens a stream at its first use, and again
-// after it has ended.
+// after it has ended. Closes streams that are idle.
 class TransferReceiver final : public TransferChannel {
  public:
   // `options` and `peers` outlive this object.
@@ -55,14 +55,17 @@ class TransferReceiver final : public TransferChannel {
       ABSL_LOCKS_EXCLUDED(mu_);
   void Forget(const StreamKey& stream_key, const ReceiveStream* stream)
       ABSL_LOCKS_EXCLUDED(mu_);
+  void LookForIdleSoon() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void LookForIdle() ABSL_LOCKS_EXCLUDED(mu_);
 
   const GrpcTransportOptions* const options_;
   Peers* const peers_;
-  InFlight in_flight_;  // Counts streams.
+  InFlight in_flight_;  // Counts streams, and `alarm_`.
 
   Mutex mu_;
   absl::flat_hash_map<StreamKey, std::shared_ptr<ReceiveStream>> streams_
       ABSL_GUARDED_BY(mu_);
+  Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;  // 0: no stream.
 };
 
 }  // namespace tutti
