@@ -353,6 +353,41 @@ TEST_P(CollectiveRemoteAccessTest, AGroupThatEndsEndsAllItsExecutionsAtOnce) {
   ExpectNothingLeft();
 }
 
+TEST_P(CollectiveRemoteAccessTest, UnreadBytesAreReleasedWhenTheirScopeEnds) {
+  const absl::Status reason = absl::DeadlineExceededError("late");
+  const std::function<void(Task&)> ways[] = {
+      [&](Task& task) {
+        task.step->CancelExecution(*Group(1), Key(0, 1).exec, reason);
+      },
+      [&](Task& task) {
+        const auto group = Group(1);
+        group->cancellation->Cancel(reason);
+        task.step->CancelExecution(*group, Key(0, 1).exec, reason);
+      },
+      [&](Task& task) { task.step->StartAbort(reason); }};
+  for (const auto& end : ways) {
+    SetUp();
+    network_.Stop(1);
+    Side sent(8), other(8), received(8), other_received(8);
+    BufKey of_next_step = Key(0, 1);
+    ++of_next_step.exec.step;
+    Send(Key(0, 1), &sent);
+    Receive(Key(0, 1), &received);
+    Send(of_next_step, &other);
+    Receive(of_next_step, &other_received);
+    environment_.RunAll();
+    EXPECT_FALSE(sent.end.has_value());
+    end(*tasks_[0]);
+    EXPECT_EQ(sent.end, reason);
+    EXPECT_FALSE(other.end.has_value());
+    environment_.RunAll();
+    network_.Resume(1);
+    environment_.RunAll();
+    EXPECT_EQ(received.end, reason);
+    EXPECT_EQ(other.end, absl::OkStatus());
+  }
+}
+
 TEST_P(CollectiveRemoteAccessTest, CancellingTellsEachTaskOnce) {
   const int64_t before = network_.num_calls();
   tasks_[0]->step->CancelExecution(*Group(1), Key(0, 1).exec,

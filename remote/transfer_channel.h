@@ -20,12 +20,12 @@ namespace tutti {
 //   requests under way of the channel   requests under way of the transport
 //                                       BufRendezvous, until both sides are in
 //
-// The entry of the receiving task has the key. The end of an execution walks
-// the channel's requests (TransferChannel::Cancel). The entry of the sending
-// task is the ServedRequest, which is also the receiver in the rendezvous.
+// The entry of the receiving task has the key. The entry of the sending task is
+// the ServedRequest, which is also the receiver in the rendezvous. The end of
+// an execution walks both on each task (TransferChannel::Cancel).
 
-// Receiving side of a transport that pulls: fetches bytes from other tasks.
-// Thread-safe.
+// Transfers of a transport that pulls: fetches bytes from other tasks, and ends
+// transfers in both directions. Thread-safe.
 class TransferChannel {
  public:
   // Chooses requests. Called with a lock of the channel held, on any thread.
@@ -45,9 +45,11 @@ class TransferChannel {
   virtual void Request(int task, const BufKey& key,
                        const RecvRequest& recv) = 0;
 
-  // Ends the chosen requests under way with `reason`, all that Request() has
-  // got before this call. Reports this to their tasks, whose senders get the
-  // same reason. OnDelivery() may run soon after this returns. The keys may be
+  // Ends the chosen transfers under way with `reason`: all that Request() has
+  // got before this call, and all that other tasks have requested of this one.
+  // Reports this to their tasks, which get the same reason. OnDelivery(), and
+  // the release of bytes that this task sends, may run soon after this returns:
+  // neither waits for the other task, which may stand still. The keys may be
   // requested again at once.
   virtual void Cancel(const Choice& choice, const absl::Status& reason) = 0;
 

@@ -426,6 +426,52 @@ TEST_P(ClusterRuntimeTest, WhatArrivesAfterTheCleanupIsRefused) {
   }
 }
 
+// Task 2 stands still: bytes that others send to it stay unread.
+TEST_P(ClusterRuntimeTest, WhatATaskHasNotReadDelaysNoEndOfItsSender) {
+  const auto end_by = [&](const char* what, auto&& end) {
+    SCOPED_TRACE(what);
+    ++step_;
+    RunOnAll();
+    network_.Stop(2);
+    const CollectiveRequest request = Request(kNumTasks);
+    const absl::Time deadline = After(absl::Seconds(1));
+    std::vector<Call*> calls;
+    for (const int task : {0, 1, 2}) {
+      for (int device = 0; device < kDevices; ++device) {
+        Call& call = calls_.emplace_back();
+        call.cancellation = std::make_shared<Cancellation>();
+        CallDevice(task, device, request, call,
+                   task == 0 ? deadline : absl::InfiniteFuture());
+        calls.push_back(&call);
+      }
+    }
+    environment_.Advance(absl::Seconds(1) - absl::Nanoseconds(1));
+    for (const Call* call : calls) EXPECT_FALSE(call->outcome.status);
+    end(*calls[0]);
+    environment_.RunAll();
+    for (int i = 0; i < 2 * kDevices; ++i) {
+      EXPECT_TRUE(calls[i]->outcome.status.has_value()) << i;
+    }
+    network_.Resume(2);
+    environment_.RunAll();
+    return calls;
+  };
+  ExpectEnds(end_by("deadline",
+                    [&](Call&) { environment_.Advance(absl::Nanoseconds(1)); }),
+             StatusIs(absl::StatusCode::kDeadlineExceeded,
+                      testing::HasSubstr("the deadline passed after 1s")));
+  ExpectEnds(end_by("cancellation",
+                    [](Call& call) {
+                      call.cancellation->Cancel(absl::AbortedError("enough"));
+                    }),
+             IsAborted("enough"));
+  ExpectEnds(end_by("end of the group",
+                    [&](Call&) {
+                      runtimes_[0]->ReformGroup(1, absl::AbortedError("again"));
+                    }),
+             IsAborted("again"));
+}
+
 // The executor's holder may call on, and hurts nothing of the next step.
 TEST_P(ClusterRuntimeTest, ALateCallOfAStepFailsNothingOfTheNext) {
   RunOnAll();

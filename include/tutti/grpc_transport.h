@@ -78,8 +78,8 @@ struct GrpcTransportOptions {
   // other's memory, if the system permits. Both tasks must allow it.
   bool same_host_memory = true;
 
-  // Time that bytes of a cancelled transfer may still be with gRPC. Then the
-  // stream is closed; after the same time again, the connection is closed.
+  // Time that bytes of a transfer which has ended may still be with gRPC. Then
+  // the connection that has them is closed, since its peer does not read them.
   absl::Duration cancel_grace = DefaultTime("cancel grace");
 };
 

@@ -5,8 +5,10 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/environment_check.h"
@@ -34,7 +36,7 @@
 namespace tutti {
 namespace {
 
-class GrpcTransport final : public Transport {
+class GrpcTransport final : public Transport, private TransferChannel {
  public:
   GrpcTransport(GrpcTransportOptions options, ListenAddresses addresses,
                 TransportCredentials credentials)
@@ -47,7 +49,7 @@ class GrpcTransport final : public Transport {
   ~GrpcTransport() override { Shutdown(); }
 
   ControlChannel& control() override { return control_client_; }
-  TransferChannel& transfers() override { return receiver_; }
+  TransferChannel& transfers() override { return *this; }
 
   absl::Status Start(ControlService* control,
                      TransferService* transfers) override;
@@ -81,8 +83,21 @@ class GrpcTransport final : public Transport {
 
   ConnectionGate::Options GateOptions() const;
 
+  void Request(int task, const BufKey& key, const RecvRequest& recv) override {
+    receiver_.Request(task, key, recv);
+  }
+  void Cancel(const Choice& choice, const absl::Status& reason) override;
+  std::vector<BufKey> UnderWay(const Choice& choice) override {
+    return receiver_.UnderWay(choice);
+  }
+
   // Errors: UNAVAILABLE.
   absl::Status StartServer(Serving& serving);
+
+  // Calls `use` with the sending side, unless it has not started or is shut
+  // down.
+  void UseSender(absl::FunctionRef<void(TransferSender&)> use)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   const GrpcTransportOptions options_;
   const ListenAddresses addresses_;
@@ -90,7 +105,7 @@ class GrpcTransport final : public Transport {
   Peers peers_;
   ControlClient control_client_;
   TransferReceiver receiver_;
-  InFlight drops_;
+  InFlight sender_users_;
   std::once_flag shutdown_;
 
   Mutex mu_;
@@ -160,15 +175,24 @@ absl::Status GrpcTransport::StartServer(Serving& serving) {
 
 void GrpcTransport::Drop(const ControlCaller& process,
                          const absl::Status& reason) {
-  if (!drops_.Begin()) return;
+  receiver_.Drop(process, reason);
+  UseSender([&](TransferSender& sender) { sender.Drop(process, reason); });
+}
+
+void GrpcTransport::Cancel(const Choice& choice, const absl::Status& reason) {
+  receiver_.Cancel(choice, reason);
+  UseSender([&](TransferSender& sender) { sender.Cancel(choice, reason); });
+}
+
+void GrpcTransport::UseSender(absl::FunctionRef<void(TransferSender&)> use) {
+  if (!sender_users_.Begin()) return;
   Serving* serving = nullptr;
   {
     MutexLock lock(&mu_);
     serving = serving_.get();
   }
-  receiver_.Drop(process, reason);
-  if (serving != nullptr) serving->sender.Drop(process, reason);
-  drops_.End();
+  if (serving != nullptr) use(serving->sender);
+  sender_users_.End();
 }
 
 void GrpcTransport::Shutdown() {
@@ -181,7 +205,7 @@ void GrpcTransport::Shutdown() {
       is_shut_down_ = true;
       serving = std::move(serving_);
     }
-    drops_.Close();
+    sender_users_.Close();
     if (serving != nullptr) {
       // Closes first: a peer that does not read would keep a connection, and
       // gRPC here.
@@ -191,7 +215,7 @@ void GrpcTransport::Shutdown() {
       serving->control_server.Wait();
       serving->sender.Wait();
     }
-    drops_.Wait();
+    sender_users_.Wait();
     peers_.Close();
   });
 }

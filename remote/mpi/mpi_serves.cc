@@ -214,12 +214,23 @@ void MpiServes::Stop(const std::shared_ptr<Served>& served,
   served->service->Withdraw(served, reason);
 }
 
-void MpiServes::StopAllOf(int task, const absl::Status& reason) {
+void MpiServes::StopEach(absl::FunctionRef<bool(const Served&)> chosen,
+                         const absl::Status& reason) {
   std::vector<std::shared_ptr<Served>> all;
   for (const auto& [key, served] : served_) {
-    if (key.first == task) all.push_back(served);
+    if (chosen(*served)) all.push_back(served);
   }
   for (const auto& served : all) Stop(served, reason);
+}
+
+void MpiServes::StopAllOf(int task, const absl::Status& reason) {
+  StopEach([task](const Served& served) { return served.task == task; },
+           reason);
+}
+
+void MpiServes::Cancel(const TransferChannel::Choice& choice,
+                       const absl::Status& reason) {
+  StopEach([&](const Served& served) { return choice(served.key); }, reason);
 }
 
 void MpiServes::ForgetUnreported() {

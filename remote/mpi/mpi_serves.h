@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "framework/control/control_channel.h"
 #include "proto/mpi.pb.h"
@@ -39,6 +40,11 @@ class MpiServes {
   void OnRead(int task, const proto::MpiRead& message);
   void OnSendRest(int task, const proto::MpiSendRest& message);
 
+  // Stops the chosen pulls. Same as TransferChannel::Cancel(), except that
+  // bytes which MPI has are released when MPI is done with them.
+  void Cancel(const TransferChannel::Choice& choice,
+              const absl::Status& reason);
+
   // Stops sending `task` the bytes that it pulls.
   void StopAllOf(int task, const absl::Status& reason);
 
@@ -63,6 +69,8 @@ class MpiServes {
   class Served;
 
   std::shared_ptr<Served> Find(int task, uint64_t id) const;
+  void StopEach(absl::FunctionRef<bool(const Served&)> chosen,
+                const absl::Status& reason);
   void Begin(const std::shared_ptr<Served>& served);
   void SayPlace(Served& served);
   void SendChunks(const std::shared_ptr<Served>& served);

@@ -112,6 +112,16 @@ TEST_F(MpiServesTest, WhatIsLentWhenMpiIsOverIsGivenBackAtOnce) {
   EXPECT_THAT(sent_, IsEmpty());
 }
 
+TEST_F(MpiServesTest, WhatEndsBeforeItIsLentIsGivenBackUnsent) {
+  const absl::Status late = absl::DeadlineExceededError("late");
+  serves_->Cancel([](const BufKey&) { return true; }, late);
+  Post();
+  RunPosted();
+  EXPECT_THAT(sender_.released, ElementsAre(late));
+  ASSERT_EQ(sent_.size(), 1u);
+  EXPECT_EQ(DecodeError(sent_[0].pulled().error()), late);
+}
+
 TEST_F(MpiServesTest, WhatIsLentBetweenTheEndsIsGivenBackOnMpisThread) {
   serves_->StopAllOf(1, absl::UnavailableError("has shut down"));
   serves_->ForgetUnreported();
@@ -198,6 +208,18 @@ TEST_F(MpiServesLentTest, BytesOfAPullThatIsCancelledAreGivenBackAtOnce) {
   serves_->OnCancelPull(1, cancel);
   EXPECT_THAT(sender_.released,
               ElementsAre(StatusIs(absl::StatusCode::kAborted, "enough")));
+}
+
+TEST_F(MpiServesLentTest, WhatEndsHereIsGivenBackThoughTheReceiverReadsOn) {
+  const absl::Status late = absl::DeadlineExceededError("late");
+  serves_->Cancel([](const BufKey& key) { return key.tag == 1; }, late);
+  EXPECT_THAT(sender_.released, IsEmpty());
+  serves_->Cancel([](const BufKey& key) { return key.tag == 0; }, late);
+  EXPECT_THAT(sender_.released, ElementsAre(late));
+  ASSERT_EQ(sent_.size(), 1u);
+  EXPECT_EQ(DecodeError(sent_[0].pulled().error()), late);
+  ReportRead(1, kId);  // Comes too late.
+  EXPECT_EQ(sender_.released.size(), 1u);
 }
 
 TEST_F(MpiServesLentTest, ARestThatMakesNoSenseEndsThePull) {

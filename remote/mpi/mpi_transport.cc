@@ -61,7 +61,12 @@ class Endpoint final : public MpiPoller {
   void Call(int task, proto::ControlRequest request, ControlCallOptions options,
             ControlDone done);
   void Request(int task, const BufKey& key, const RecvRequest& recv);
-  MpiPulls& pulls() { return pulls_; }
+  void Cancel(const TransferChannel::Choice& choice,
+              const absl::Status& reason) {
+    pulls_.Cancel(choice, reason);
+    serves_.Cancel(choice, reason);
+  }
+  const MpiPulls& pulls() const { return pulls_; }
   void AddWaiting(int change) { num_waiting_ += change; }
   void OnSilent(int task, const absl::Status& reason);
   void Drop(int task, const absl::Status& reason);
@@ -313,7 +318,7 @@ class MpiTransport final : public Transport,
 
   void Cancel(const Choice& choice, const absl::Status& reason) override {
     Post([choice, reason](Endpoint& endpoint) {
-      endpoint.pulls().Cancel(choice, reason);
+      endpoint.Cancel(choice, reason);
     });
   }
   std::vector<BufKey> UnderWay(const Choice& choice) override {

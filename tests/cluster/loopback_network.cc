@@ -28,7 +28,20 @@ class LoopbackNetwork::Pull : public ServedRequest {
 
   // Ends the request for the receiver, unless it has ended or is being read.
   void End(const absl::Status& reason) {
-    if (BeginEnd(reason)) Report(reason);
+    if (!BeginEnd(reason)) return;
+    Release(reason);
+    Report(reason);
+  }
+
+  // Ends the request for its sender, if bytes wait to be read.
+  void TakeBack(const absl::Status& reason) {
+    {
+      MutexLock lock(&mu_);
+      if (!delivery_.has_value() || end_.has_value()) return;
+      end_ = reason;
+    }
+    Release(reason);
+    Deliver([self = self(), reason] { self->Report(reason); });
   }
 
   // Marks that the sender's side knows of the end.
@@ -39,17 +52,17 @@ class LoopbackNetwork::Pull : public ServedRequest {
   void OnAnswer(absl::Status status, const Delivery& delivery) override {
     // The receiver's side hears of the end from others.
     if (is_withdrawn_ && !status.ok()) return;
-    network_->queue_->Schedule(
-        [self = std::static_pointer_cast<Pull>(shared_from_this()),
-         status = std::move(status),
-         delivery] { self->Send(status, delivery); });
+    if (status.ok()) {
+      MutexLock lock(&mu_);
+      delivery_ = delivery;
+    }
+    Deliver([self = self(), status = std::move(status), delivery] {
+      self->Send(status, delivery);
+    });
   }
 
   void Send(absl::Status status, const Delivery& delivery) {
-    if (!BeginEnd(status)) {
-      if (status.ok()) delivery.Release(WhyItEnded());
-      return;
-    }
+    if (!BeginEnd(status)) return Release(WhyItEnded());
     if (!status.ok()) return Report(std::move(status));
     const size_t part_bytes = network_->part_elements_ * SizeOf(recv_.dtype);
     for (size_t offset = 0; offset < delivery.bytes.size() && status.ok();
@@ -64,8 +77,25 @@ class LoopbackNetwork::Pull : public ServedRequest {
       }
       status = recv_.receiver->OnPart(recv_.id, offset, part);
     }
-    delivery.Release(status);
+    Release(status);
     Report(std::move(status));
+  }
+
+  std::shared_ptr<Pull> self() {
+    return std::static_pointer_cast<Pull>(shared_from_this());
+  }
+
+  // Runs `work` in the receiver's task.
+  void Deliver(Work work);
+
+  // Releases the bytes, if there are some and they are not released.
+  void Release(absl::Status status) {
+    std::optional<Delivery> delivery;
+    {
+      MutexLock lock(&mu_);
+      delivery = std::exchange(delivery_, std::nullopt);
+    }
+    if (delivery.has_value()) delivery->Release(std::move(status));
   }
 
   // Returns false if the end has begun before, for another reason.
@@ -92,6 +122,7 @@ class LoopbackNetwork::Pull : public ServedRequest {
 
   Mutex mu_;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
+  std::optional<Delivery> delivery_ ABSL_GUARDED_BY(mu_);
 };
 
 class LoopbackNetwork::Endpoint
@@ -143,14 +174,18 @@ class LoopbackNetwork::Endpoint
       if (is_cut_ || target == nullptr || target->is_cut_) {
         return std::move(done)(Gone(task));
       }
-      target->control_service_->Handle(
-          self_, request, withdrawn,
+      ControlDone answer_later =
           [this, self, done = std::move(done)](ControlAnswer answer) mutable {
             network_->queue_->Schedule(
                 [done = std::move(done), answer = std::move(answer)]() mutable {
                   std::move(done)(std::move(answer));
                 });
-          });
+          };
+      target->Read([target, caller = self_, request, withdrawn,
+                    done = std::move(answer_later)]() mutable {
+        target->control_service_->Handle(caller, request, withdrawn,
+                                         std::move(done));
+      });
     });
   }
 
@@ -181,6 +216,9 @@ class LoopbackNetwork::Endpoint
   void Cancel(const Choice& choice, const absl::Status& reason) override {
     EndPulls([&](const Pending& pending) { return choice(pending.pull->key); },
              reason);
+    for (const auto& pull : network_->PullsFrom(self_.task)) {
+      if (choice(pull->key)) pull->TakeBack(reason);
+    }
   }
 
   std::vector<BufKey> UnderWay(const Choice& choice) override {
@@ -220,6 +258,29 @@ class LoopbackNetwork::Endpoint
     network_->queue_->Schedule([held = std::move(held)]() mutable {
       for (Work& transfer : held) std::move(transfer)();
     });
+  }
+
+  void Stop() {
+    MutexLock lock(&mu_);
+    is_stopped_ = true;
+  }
+  void Resume() {
+    std::vector<Work> unread;
+    {
+      MutexLock lock(&mu_);
+      is_stopped_ = false;
+      unread.swap(unread_);
+    }
+    for (Work& work : unread) network_->queue_->Schedule(std::move(work));
+  }
+
+  // Runs the work of a message that has come, now or once this task is resumed.
+  void Read(Work work) {
+    {
+      MutexLock lock(&mu_);
+      if (is_stopped_) return unread_.push_back(std::move(work));
+    }
+    std::move(work)();
   }
 
   // Ends this endpoint's requests to a task that is cut off.
@@ -298,7 +359,17 @@ class LoopbackNetwork::Endpoint
   std::vector<Work> held_ ABSL_GUARDED_BY(mu_);
   bool holds_transfers_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<Work> held_transfers_ ABSL_GUARDED_BY(mu_);
+  bool is_stopped_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<Work> unread_ ABSL_GUARDED_BY(mu_);
 };
+
+void LoopbackNetwork::Pull::Deliver(Work work) {
+  network_->queue_->Schedule([receiver = network_->Find(caller.task),
+                              work = std::move(work)]() mutable {
+    if (receiver == nullptr) return std::move(work)();
+    receiver->Read(std::move(work));
+  });
+}
 
 LoopbackNetwork::LoopbackNetwork(ClusterSpec cluster, WorkQueue* queue,
                                  size_t part_elements)
@@ -351,6 +422,8 @@ void LoopbackNetwork::HoldCalls(int task) { Find(task)->HoldCalls(); }
 void LoopbackNetwork::ReleaseCalls(int task) { Find(task)->ReleaseCalls(); }
 void LoopbackNetwork::HoldTransfers(int task) { Find(task)->HoldTransfers(); }
 void LoopbackNetwork::LetTransfersGo(int task) { Find(task)->LetTransfersGo(); }
+void LoopbackNetwork::Stop(int task) { Find(task)->Stop(); }
+void LoopbackNetwork::Resume(int task) { Find(task)->Resume(); }
 
 int64_t LoopbackNetwork::num_calls() const {
   MutexLock lock(&mu_);

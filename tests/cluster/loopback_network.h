@@ -48,6 +48,11 @@ class LoopbackNetwork {
   void HoldTransfers(int task) ABSL_LOCKS_EXCLUDED(mu_);
   void LetTransfersGo(int task) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Leaves the bytes and calls that others send to the task unread until
+  // Resume(), as if its process were stopped.
+  void Stop(int task) ABSL_LOCKS_EXCLUDED(mu_);
+  void Resume(int task) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Number of calls and requests of all tasks until now.
   int64_t num_calls() const ABSL_LOCKS_EXCLUDED(mu_);
 

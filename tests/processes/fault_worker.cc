@@ -3,8 +3,9 @@
 //
 // usage: fault_worker TRANSPORT ADDRESS,... TASK DEVICES default|fast [FOLDER]
 //
-// With FOLDER, gRPC uses TLS, and the certificates ca.pem, task-TASK.pem and
-// task-TASK.key. MPI itself knows the tasks.
+// With the variable WITHOUT_MEMORY_FOR_TESTS, this process cannot read the
+// memory of others. With FOLDER, gRPC uses TLS, and the certificates ca.pem,
+// task-TASK.pem and task-TASK.key. MPI itself knows the tasks.
 //
 // Commands, from standard input. Commands with an ID end later, with a line "ID
 // STATUS"; all others print "NAME STATUS" at once:
@@ -26,9 +27,11 @@
 //   end                    also at the end of the input
 
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -49,6 +52,7 @@
 #include "framework/base/mutex.h"
 #include "framework/base/status_macros.h"
 #include "remote/transport_registry.h"
+#include "tests/doubles/forbid_system_call.h"
 #include "tests/processes/matrix.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/collective.h"
@@ -379,6 +383,11 @@ int Main(const std::vector<std::string>& words) {
     Say("create",
         "wanted TRANSPORT ADDRESS,... TASK DEVICES default|fast [FOLDER]");
     return 2;
+  }
+  if (std::getenv("WITHOUT_MEMORY_FOR_TESTS") != nullptr &&
+      !ForbidSystemCall(SYS_process_vm_readv)) {
+    Say("create", "process_vm_readv cannot be forbidden here");
+    return 1;
   }
   const DefaultEnvironment environment(2);
   {

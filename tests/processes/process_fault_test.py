@@ -36,6 +36,7 @@ SHAPES = [(2, 1), (3, 1), (4, 2)]
 GROUP = 7
 SMALL = 7  # Elements, of eight bytes.
 LARGE = 300_001
+HUGE = 4_000_001  # More than sockets hold.
 
 # Descriptors and threads that a process may have more of after a fault: those
 # of gRPC's attempts to reach who is gone, and of its pool.
@@ -425,6 +426,30 @@ class FaultTest(FaultTestCase):
             status = cluster.workers[task].hear("job")
             self.assertRegex(status, r"\ADEADLINE_EXCEEDED: ")
             self.assertIn("task:2/device:CPU:0", status)
+
+    def test_the_deadline_does_not_wait_for_who_stands_still(self):
+        """In the middle of a transfer: what the stopped task has not read, in
+        memory or in sockets, holds nothing up."""
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        make_certificates(folder, 2)
+        no_memory = ["env", "WITHOUT_MEMORY_FOR_TESTS=1"]
+        for prefix, certificates in [([], []), (no_memory, []),
+                                     (no_memory, [folder])]:
+            with self.subTest(prefix=prefix, certificates=certificates):
+                cluster = self.cluster((2, 1))
+                cluster.prefixes = [prefix] * 2
+                cluster.certificates = certificates
+                cluster.begin()
+                cluster.run("first", range(2), elements=HUGE)
+                cluster.start_run("job", [1], elements=HUGE)
+                cluster.counts(1)  # Once it answers, it has begun the job.
+                cluster.workers[1].send(signal.SIGSTOP)
+                cluster.start_run("job", [0], elements=HUGE, seconds=0.5)
+                self.assertRegex(cluster.workers[0].hear("job"),
+                                 r"\ADEADLINE_EXCEEDED: ")
+                # Task 1 is silent, and not lost yet.
+                self.assertRegex(cluster.workers[0].ask("health", 1, 0.1),
+                                 r"\ADEADLINE_EXCEEDED: ")
 
     def test_who_gives_up_ends_the_calls_of_all(self):
         """Also of who comes late; then they go on in the same step."""

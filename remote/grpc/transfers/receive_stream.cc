@@ -362,14 +362,17 @@ absl::Status ReceiveStream::ReadBlocks(Incoming& incoming) {
     if (IsStopped(incoming)) return absl::OkStatus();
     const absl::Span<const std::byte> block =
         reader.ReadNext(incoming.recv.into, *block_);
-    if (block.empty()) return absl::OkStatus();
+    if (block.empty()) break;
     incoming.num_received_bytes += block.size();
     RETURN_IF_ERROR(incoming.feeder.Feed(block));
   }
-  if (reader.AreLoaned()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      peers_->Label(task_), ": took back the bytes that it had lent (",
-      ToString(incoming.key), ")"));
+  if (reader.has_all() && reader.AreLoaned()) return absl::OkStatus();
+  incoming.was_taken_back = reader.WereTakenBack();
+  if (!reader.has_all() || incoming.was_taken_back) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(peers_->Label(task_),
+                   ": the bytes that it lent cannot be read any more (",
+                   ToString(incoming.key), ")"));
 }
 
 bool ReceiveStream::IsStopped(const Incoming& incoming) {
@@ -377,8 +380,11 @@ bool ReceiveStream::IsStopped(const Incoming& incoming) {
   return ended_ || !incoming.end_reason.ok();
 }
 
+// Asks the sender to send what was not read, or the reason why it took the
+// bytes back.
 void ReceiveStream::EndReading(Incoming& incoming, absl::Status status) {
-  const bool has_all = incoming.num_received_bytes == incoming.recv.num_bytes;
+  const bool has_all = incoming.num_received_bytes == incoming.recv.num_bytes &&
+                       !incoming.was_taken_back;
   bool may_report = false;
   {
     MutexLock lock(&mu_);
@@ -388,7 +394,8 @@ void ReceiveStream::EndReading(Incoming& incoming, absl::Status status) {
       may_report = true;
     } else if (status.ok() && !(ended_ && !has_all)) {
       incoming.is_at_reader = false;
-      requests_memory_ = requests_memory_ && has_all;
+      requests_memory_ =
+          requests_memory_ && (has_all || incoming.was_taken_back);
       Enqueue({.kind = has_all ? RecordKind::kRead : RecordKind::kSend,
                .id = incoming.id,
                .num_bytes = has_all ? 0 : incoming.num_received_bytes});

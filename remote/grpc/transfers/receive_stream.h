@@ -114,6 +114,7 @@ class ReceiveStream final
     PartFeeder feeder;
     uint64_t num_received_bytes = 0;
     std::optional<LoanReader> reader;  // Set once the place is known.
+    bool was_taken_back = false;       // The sender knows why.
 
     // Guarded by the stream's mutex:
     bool is_reported = false;   // OnDelivery() has run or is about to.
@@ -138,8 +139,8 @@ class ReceiveStream final
   void ReadMemory() ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<Incoming> NextLent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Returns OK, possibly before all bytes are read: the rest is unreadable or
-  // unwanted.
+  // Returns OK, possibly before all bytes are read: the rest is unreadable,
+  // taken back or unwanted.
   absl::Status ReadBlocks(Incoming& incoming) ABSL_LOCKS_EXCLUDED(mu_);
   bool IsStopped(const Incoming& incoming) ABSL_LOCKS_EXCLUDED(mu_);
   void EndReading(Incoming& incoming, absl::Status status)

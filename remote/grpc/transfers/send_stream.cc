@@ -218,7 +218,7 @@ void SendStream::CancelRequest(uint64_t id, const absl::Status& reason) {
     MutexLock lock(&mu_);
     const auto sent = sent_.find(id);
     if (sent != sent_.end()) {
-      loan = sent->second.lock();
+      loan = sent->second.loan.lock();
       sent_.erase(sent);  // Watched only once.
     }
     const auto it = open_.find(id);
@@ -233,13 +233,38 @@ void SendStream::CancelRequest(uint64_t id, const absl::Status& reason) {
     }
   }
   if (loan != nullptr) {
-    loan->Fail(reason);
-    shared_->WatchSend(std::move(loan), peer_,
-                       [self = shared_from_this()] { self->Cancel(); });
-    WriteWhatIsReady();
+    Release(std::move(loan), reason);
   } else if (outgoing != nullptr) {
     Withdraw(outgoing, reason);
   }
+  WriteWhatIsReady();
+}
+
+void SendStream::Cancel(const TransferChannel::Choice& choice,
+                        const absl::Status& reason) {
+  std::vector<std::shared_ptr<Loan>> loans;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [id, outgoing] : open_) {
+      if (!outgoing->status.ok() || !choice(outgoing->key)) continue;
+      outgoing->status = reason;  // Replaces the remaining bytes.
+      loans.push_back(std::move(outgoing->loan));
+    }
+    absl::erase_if(sent_, [&](const auto& sent) {
+      if (!choice(sent.second.key)) return false;
+      loans.push_back(sent.second.loan.lock());
+      return true;
+    });
+  }
+  for (auto& loan : loans) {
+    if (loan != nullptr) Release(std::move(loan), reason);
+  }
+}
+
+void SendStream::Release(std::shared_ptr<Loan> loan,
+                         const absl::Status& reason) {
+  loan->Fail(reason);
+  shared_->WatchSend(std::move(loan), peer_);
 }
 
 void SendStream::Withdraw(const std::shared_ptr<Outgoing>& outgoing,
@@ -316,7 +341,7 @@ void SendStream::Drop(const absl::Status& reason) {
   std::vector<std::shared_ptr<Loan>> loans;
   {
     MutexLock lock(&mu_);
-    for (const auto& [id, sent] : sent_) loans.push_back(sent.lock());
+    for (const auto& [id, sent] : sent_) loans.push_back(sent.loan.lock());
   }
   for (const auto& loan : loans) {
     if (loan != nullptr) loan->Fail(reason);
@@ -401,7 +426,7 @@ bool SendStream::AppendFrame(Outgoing& outgoing, size_t& max_bytes,
   outgoing.num_sent_bytes += length;
   max_bytes -= length;
   if (!header.is_last) return false;
-  sent_.emplace(outgoing.id, std::move(outgoing.loan));
+  sent_[outgoing.id] = {outgoing.key, std::move(outgoing.loan)};
   EndRequest(outgoing);
   return true;
 }
@@ -444,7 +469,7 @@ void SendStream::OnWriteDone(bool ok) {
   {
     MutexLock lock(&mu_);
     absl::erase_if(sent_,
-                   [](const auto& sent) { return sent.second.expired(); });
+                   [](const auto& sent) { return sent.second.loan.expired(); });
   }
   if (may_finish) return FinishStream();
   if (!ok) return Close(absl::OkStatus());
@@ -455,18 +480,9 @@ void SendStream::OnCancel() { Close(absl::OkStatus()); }
 
 void SendStream::OnDone() {
   const std::shared_ptr<SendStream> self = shared_from_this();
-  {
-    MutexLock lock(&mu_);
-    is_done_ = true;
-  }
   shared_->RemoveStream(this);
   shared_->open_streams().End(caller_.task);
   shared_->in_flight().End();
-}
-
-void SendStream::Cancel() {
-  MutexLock lock(&mu_);
-  if (!is_done_) context_->TryCancel();
 }
 
 }  // namespace tutti

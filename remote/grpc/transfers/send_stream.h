@@ -44,6 +44,11 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
 
   const ControlCaller& caller() const { return caller_; }
 
+  // Ends the chosen requests with `reason`. The caller may still read memory
+  // that was posted to it: it then finds that the bytes were taken back.
+  void Cancel(const TransferChannel::Choice& choice, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // Ends with `reason` all requests of the caller, which is lost, and breaks
   // its connection.
   void Drop(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
@@ -64,7 +69,8 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   void CancelRequest(uint64_t id, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Takes posted memory back: the peer has read it, or cannot. Errors: INTERNAL
+  // Takes posted memory back: the peer has read it, cannot, or asks why the
+  // bytes were taken back before. Errors: INTERNAL
   // if none was posted.
   absl::Status TakeBack(const TransferRecord& record) ABSL_LOCKS_EXCLUDED(mu_);
   void Serve(const std::shared_ptr<Outgoing>& outgoing)
@@ -96,7 +102,8 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   // to another one.
   void EndRequest(const Outgoing& outgoing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
+  // Gives bytes back to their sender, as soon as gRPC does not hold them.
+  void Release(std::shared_ptr<Loan> loan, const absl::Status& reason);
 
   TransferSender* const shared_;
   const ControlCaller caller_;
@@ -108,7 +115,6 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
 
   Mutex mu_;
   bool is_writing_ ABSL_GUARDED_BY(mu_) = false;
-  bool is_done_ ABSL_GUARDED_BY(mu_) = false;
   bool is_closed_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status close_status_ ABSL_GUARDED_BY(mu_);   // For senders.
   absl::Status finish_status_ ABSL_GUARDED_BY(mu_);  // For the peer.
@@ -120,7 +126,11 @@ class SendStream final : public grpc::ServerGenericBidiReactor,
   // Bytes of the message that gRPC has.
   std::vector<std::shared_ptr<Loan>> writing_ ABSL_GUARDED_BY(mu_);
   // Sent to the last byte, but gRPC may still hold bytes.
-  absl::flat_hash_map<uint64_t, std::weak_ptr<Loan>> sent_ ABSL_GUARDED_BY(mu_);
+  struct Sent {
+    BufKey key;
+    std::weak_ptr<Loan> loan;
+  };
+  absl::flat_hash_map<uint64_t, Sent> sent_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tutti

@@ -94,19 +94,19 @@ class WatchedClock final : public Clock {
 
 TEST(TransferPeersTest,
      BytesThatStayWithGrpcAfterACancelAreFreedAfterTheGrace) {
+  constexpr absl::Duration kGrace = absl::Milliseconds(17);
   SimulatedEnvironment simulated(/*seed=*/1);
-  WatchedClock clock(simulated.get().clock, absl::Seconds(3));
+  WatchedClock clock(simulated.get().clock, kGrace);
   RunningTasks tasks(2, [&](int, GrpcTransportOptions& options) {
     options.environment.clock = &clock;
-    options.cancel_grace = absl::Seconds(3);
+    options.cancel_grace = kGrace;
   });
   OfferedBytes lent(tasks, kLargeBytes);
   StallingPeer peer({tasks.address(1), 1}, GoodFields(0, 1));
   peer.Write(Request(1, 0, kLargeBytes));
   peer.Write(Cancel(1));
   clock.WaitForAlarm();
-  simulated.Advance(absl::Seconds(3));  // Ends the stream,
-  simulated.Advance(absl::Seconds(3));  // and then the connection.
+  simulated.Advance(kGrace);
   EXPECT_EQ(lent.Wait(), absl::AbortedError("enough"));
 }
 
@@ -148,6 +148,12 @@ class StallingPeerTest : public testing::TestWithParam<bool> {
     tasks_.table(1).WaitForRequests(1);
   }
 
+  // A TCP connection stalls while gRPC is writing; what may be read from memory
+  // is free at once.
+  void PassGraceOfSocket() {
+    if (!GetParam()) simulated_.Advance(GrpcTransportOptions().cancel_grace);
+  }
+
   SimulatedEnvironment simulated_{/*seed=*/1};
   RunningTasks tasks_{2, [this](int, GrpcTransportOptions& options) {
                         options.environment.clock = simulated_.get().clock;
@@ -175,15 +181,18 @@ TEST_P(StallingPeerTest, FreesTheLenderWhenTheSenderIsShutDown) {
   EXPECT_TRUE(absl::IsUnavailable(offered_.Wait())) << offered_.Wait();
 }
 
-// A TCP connection stalls while gRPC is writing; what may be read from memory
-// is free at once.
-TEST_P(StallingPeerTest, FreesTheLenderAfterACancelAndASecondGrace) {
+TEST_P(StallingPeerTest, FreesTheLenderAfterACancelAndTheGrace) {
   for (const uint64_t id : {1, 2}) peer_->Write(Cancel(id));
   tasks_.table(1).WaitForRequests(0);
-  for (int i = 0; i < 2 && !GetParam(); ++i) {
-    simulated_.Advance(absl::Seconds(2));
-  }
+  PassGraceOfSocket();
   EXPECT_EQ(offered_.Wait(), absl::AbortedError("enough"));
+}
+
+TEST_P(StallingPeerTest, FreesTheLenderThatEndsAfterTheGrace) {
+  const absl::Status late = absl::DeadlineExceededError("late");
+  CancelRequest(tasks_.transport(1).transfers(), KeyOf(0), late);
+  PassGraceOfSocket();
+  EXPECT_EQ(offered_.Wait(), late);
 }
 
 TEST_P(StallingPeerTest, FreesTheLenderAtOnceWhenItsProcessIsDropped) {

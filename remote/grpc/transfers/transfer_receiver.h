@@ -21,17 +21,20 @@ class ReceiveStream;
 
 // Pulls bytes from other tasks. Opens a stream at its first use, and again
 // after it has ended. Closes streams that are idle.
-class TransferReceiver final : public TransferChannel {
+class TransferReceiver {
  public:
+  using Choice = TransferChannel::Choice;
+
   // `options` and `peers` outlive this object.
   TransferReceiver(const GrpcTransportOptions* options, Peers* peers);
-  ~TransferReceiver() override;
+  ~TransferReceiver();
   TransferReceiver(const TransferReceiver&) = delete;
   TransferReceiver& operator=(const TransferReceiver&) = delete;
 
-  void Request(int task, const BufKey& key, const RecvRequest& recv) override;
-  void Cancel(const Choice& choice, const absl::Status& reason) override;
-  std::vector<BufKey> UnderWay(const Choice& choice) override;
+  // Same as those of TransferChannel, for requests of this task.
+  void Request(int task, const BufKey& key, const RecvRequest& recv);
+  void Cancel(const Choice& choice, const absl::Status& reason);
+  std::vector<BufKey> UnderWay(const Choice& choice);
 
   // Closes the streams to a lost process: no further request goes over them.
   void Drop(const ControlCaller& process, const absl::Status& reason)

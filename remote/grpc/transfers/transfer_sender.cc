@@ -13,16 +13,23 @@ grpc::ServerGenericBidiReactor* TransferSender::Serve(
   return SendStream::Begin(this, caller, context);
 }
 
+void TransferSender::Cancel(const TransferChannel::Choice& choice,
+                            const absl::Status& reason) {
+  for (const auto& stream : Streams()) stream->Cancel(choice, reason);
+}
+
 void TransferSender::Drop(const ControlCaller& process,
                           const absl::Status& reason) {
-  std::vector<std::shared_ptr<SendStream>> dropped;
-  {
-    MutexLock lock(&mu_);
-    for (const auto& [key, stream] : streams_) {
-      if (stream->caller() == process) dropped.push_back(stream);
-    }
+  for (const auto& stream : Streams()) {
+    if (stream->caller() == process) stream->Drop(reason);
   }
-  for (const auto& stream : dropped) stream->Drop(reason);
+}
+
+std::vector<std::shared_ptr<SendStream>> TransferSender::Streams() {
+  std::vector<std::shared_ptr<SendStream>> streams;
+  MutexLock lock(&mu_);
+  for (const auto& [key, stream] : streams_) streams.push_back(stream);
+  return streams;
 }
 
 void TransferSender::AddStream(const std::shared_ptr<SendStream>& stream) {
@@ -38,27 +45,16 @@ void TransferSender::RemoveStream(const SendStream* stream) {
   streams_.erase(found);
 }
 
-void TransferSender::AfterGrace(Work work) const {
-  Clock& clock = *options_->environment.clock;
-  clock.CallAt(clock.Now() + options_->cancel_grace, std::move(work));
-}
-
 // InFlight counts the Loan: this object lives as long as the Loan does.
-void TransferSender::WatchSend(std::shared_ptr<Loan> loan, std::string peer,
-                               Work cancel_stream) {
+void TransferSender::WatchSend(std::shared_ptr<Loan> loan, std::string peer) {
   const std::weak_ptr<Loan> watched = std::exchange(loan, nullptr);
   if (watched.expired()) return;
-  AfterGrace([this, watched, peer = std::move(peer),
-              cancel_stream = std::move(cancel_stream)]() mutable {
-    if (watched.expired()) return;
-    std::move(cancel_stream)();
-    const std::shared_ptr<Loan> held = watched.lock();
-    if (held == nullptr) return;
-    AfterGrace([this, watched, peer = std::move(peer)] {
-      const std::shared_ptr<Loan> still_held = watched.lock();
-      if (still_held != nullptr) Break(peer);
-    });
-  });
+  Clock& clock = *options_->environment.clock;
+  clock.CallAt(clock.Now() + options_->cancel_grace,
+               [this, watched, peer = std::move(peer)] {
+                 const std::shared_ptr<Loan> held = watched.lock();
+                 if (held != nullptr) Break(peer);
+               });
 }
 
 }  // namespace tutti

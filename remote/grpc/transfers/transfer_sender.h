@@ -45,6 +45,10 @@ class TransferSender final : public ServedMethod {
       const ControlCaller& caller,
       grpc::CallbackServerContext* context) override;
 
+  // Ends the chosen transfers with `reason` (TransferChannel::Cancel).
+  void Cancel(const TransferChannel::Choice& choice, const absl::Status& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // Ends all transfers to a process, and its connections.
   void Drop(const ControlCaller& process, const absl::Status& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -72,16 +76,14 @@ class TransferSender final : public ServedMethod {
   OpenCounts& requests() { return requests_; }
   OpenCounts& open_streams() { return open_streams_; }
 
-  // Releases the caller's hold of `loan`, and watches that gRPC does the same.
-  // Runs `cancel_stream` if gRPC still holds bytes after the grace
-  // (GrpcTransportOptions::cancel_grace). Breaks the connection from `peer` if
-  // gRPC still holds them after another grace: it keeps bytes that it has begun
-  // to write. `cancel_stream` runs on the clock's thread with no lock held.
-  void WatchSend(std::shared_ptr<Loan> loan, std::string peer,
-                 Work cancel_stream);
+  // Releases the caller's hold of `loan`, and watches that gRPC does the same:
+  // breaks the connection from `peer` if gRPC still holds bytes after the grace
+  // (GrpcTransportOptions::cancel_grace). A peer that does not read would
+  // otherwise keep them. The connection has no other stream.
+  void WatchSend(std::shared_ptr<Loan> loan, std::string peer);
 
  private:
-  void AfterGrace(Work work) const;
+  std::vector<std::shared_ptr<SendStream>> Streams() ABSL_LOCKS_EXCLUDED(mu_);
 
   const GrpcTransportOptions* const options_;
   TransferService* const service_;

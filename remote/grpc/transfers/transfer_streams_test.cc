@@ -92,7 +92,7 @@ class LoanWatchTest : public testing::Test {
                                   &sender_side_.in_flight());
   }
   void Watch(std::shared_ptr<Loan> loan) {
-    sender_side_.WatchSend(std::move(loan), "peer", [this] { ++num_cancels_; });
+    sender_side_.WatchSend(std::move(loan), "peer");
   }
   void PassGrace() { simulated_.Advance(options_.cancel_grace); }
 
@@ -100,43 +100,27 @@ class LoanWatchTest : public testing::Test {
   GrpcTransportOptions options_;
   IgnoringSender sender_;
   std::vector<std::string> broken_;
-  int num_cancels_ = 0;
   TransferSender sender_side_{
       &options_, /*service=*/nullptr,
       [this](const std::string& peer) { broken_.push_back(peer); }};
 };
 
-TEST_F(LoanWatchTest, ALoanThatIsReleasedInTimeCancelsNothing) {
+TEST_F(LoanWatchTest, ALoanThatIsReleasedInTimeBreaksNothing) {
   Watch(MakeLoan());
   EXPECT_EQ(simulated_.num_alarms(), 0u);
   auto held = MakeLoan();
   Watch(held);
   held.reset();
   PassGrace();
-  PassGrace();
-  EXPECT_EQ(num_cancels_, 0);
   EXPECT_TRUE(broken_.empty());
 }
 
-TEST_F(LoanWatchTest, ALoanThatIsHeldCancelsTheStreamAndThenBreaksThePeer) {
+TEST_F(LoanWatchTest, ALoanThatIsHeldBreaksTheConnectionOfItsPeer) {
   auto held = MakeLoan();
   Watch(held);
-  PassGrace();
-  EXPECT_EQ(num_cancels_, 1);
   EXPECT_TRUE(broken_.empty());
   PassGrace();
-  EXPECT_EQ(num_cancels_, 1);
   EXPECT_EQ(broken_, std::vector<std::string>{"peer"});
-}
-
-TEST_F(LoanWatchTest, ALoanThatEndsWithTheStreamKeepsTheConnection) {
-  auto held = MakeLoan();
-  Watch(held);
-  PassGrace();
-  EXPECT_EQ(num_cancels_, 1);
-  held.reset();
-  PassGrace();
-  EXPECT_TRUE(broken_.empty());
 }
 
 class Collector final : public Receiver {
@@ -348,6 +332,53 @@ TEST_P(EveryWayTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
     EXPECT_TRUE(status.ok() || absl::IsAborted(status)) << status;
     const absl::Status end = sender.Wait();
     EXPECT_TRUE(end.ok() || end == absl::AbortedError("enough")) << end;
+  }
+}
+
+TEST_P(EveryWayTest, BytesThatNobodyReadsAreReleasedWhenTheirSenderEnds) {
+  RunningTasks tasks(2, [](int, GrpcTransportOptions& options) {
+    Choose(options);
+    options.cancel_grace = absl::ZeroDuration();
+  });
+  OfferedBytes lent(tasks, kLargeBytes);
+  PausingReceiver receiver(kLargeBytes);
+  tasks.Request(0, 1, KeyOf(0), kLargeBytes, receiver);
+  receiver.WaitForPause();
+  const absl::Status late = absl::DeadlineExceededError("late");
+  CancelRequest(tasks.transport(1).transfers(), KeyOf(0), late);
+  EXPECT_EQ(lent.Wait(), late);
+  receiver.GoOn();
+  const absl::Status end = receiver.Wait();
+  EXPECT_TRUE(end == late || absl::IsUnavailable(end)) << end;
+}
+
+TEST_P(EveryWayTest, TheEndOfASenderTellsItsReceiverWhyAndHurtsNoOther) {
+  RunningTasks tasks(2, Way());
+  ExpectArrive(tasks, 1, DType::kUint8, /*tag=*/99);
+  OfferedBytes lent(tasks, kLargeBytes);
+  PausingReceiver receiver(kLargeBytes);
+  tasks.Request(0, 1, KeyOf(0), kLargeBytes, receiver);
+  receiver.WaitForPause();
+  OfferedBytes other_lent(tasks, kLargeBytes, 1);
+  RequestedBytes waiting(tasks, 4, 2), other(tasks, kLargeBytes, 1);
+  tasks.table(1).WaitForRequests(1);
+  const absl::Status late = absl::DeadlineExceededError("late");
+  tasks.transport(1).transfers().Cancel(
+      [](const BufKey& key) { return key.tag != 1; }, late);
+  receiver.GoOn();
+  EXPECT_EQ(receiver.Wait(), late);
+  EXPECT_EQ(lent.Wait(), late);
+  EXPECT_THAT(other.Wait(), IsOk());
+  EXPECT_THAT(other_lent.Wait(), IsOk());
+
+  // Ended before it was offered.
+  OfferedBytes comes_late(tasks, 4, 2);
+  EXPECT_EQ(comes_late.Wait(), late);
+  EXPECT_EQ(waiting.Wait(), late);
+  // Memory that was taken back is read again afterwards.
+  const auto sizes = ExpectArrive(tasks, kLargeBytes);
+  if (GetParam() == Path::kSameHostMemory) {
+    EXPECT_THAT(sizes, Each(kMemoryBlockBytes));
   }
 }
 
@@ -823,11 +854,18 @@ TEST_F(ForgedFramesTest, MemoryIsReadOfTheProcessAtAUnixSocketAlone) {
 TEST_F(ForgedFramesTest, ALeaseThatIsNotThereMeansThatTheBytesAreNot) {
   MemoryPlace place = good_;
   place.lease = 18;
-  EXPECT_THAT(Receive(Place(2, place)),
-              IsUnavailable("task 1 (127.0.0.1:", "took back the bytes"));
+  // The sender tells why.
+  EXPECT_EQ(
+      Receive(Place(2, place) + Frame({.id = 2,
+                                       .length = 4,
+                                       .is_last = true,
+                                       .code = absl::StatusCode::kAborted},
+                                      "late")),
+      absl::AbortedError("late"));
   place = good_;
   place.lease_address = 8;
-  EXPECT_TRUE(absl::IsUnavailable(Receive(Place(2, place))));
+  EXPECT_THAT(Receive(Place(2, place)),
+              IsUnavailable("task 1 (127.0.0.1:", "cannot be read any more"));
 }
 
 TEST_F(ForgedFramesTest, BytesThatCannotBeReadMayBeSentInstead) {
