@@ -21,9 +21,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "remote/fake_services.h"
-#include "remote/grpc/connection/reserved_ports.h"
+#include "remote/grpc/connection/loopback_listeners.h"
 #include "remote/transport.h"
 #include "tutti/environment.h"
 #include "tutti/grpc_transport.h"
@@ -135,10 +134,10 @@ enum class Path { kTcp, kUnixSocket, kMemory };
 struct Tasks {
   explicit Tasks(Path path) {
     ClusterSpec cluster;
-    // Reserved until the tasks listen.
-    const ReservedPorts ports = *ReservedPorts::Create(2);
-    for (const int port : ports.get()) {
-      cluster.addresses.push_back(absl::StrCat("127.0.0.1:", port));
+    LoopbackListeners listeners[2];
+    for (LoopbackListeners& of_task : listeners) {
+      of_task = *LoopbackListeners::Open();
+      cluster.addresses.push_back(of_task.address);
     }
     for (int task = 0; task < 2; ++task) {
       cluster.this_task = task;
@@ -147,6 +146,7 @@ struct Tasks {
            .incarnation = 1,
            .environment = environment.get(),
            .job_id = "bench",
+           .listeners = listeners[task].Release(),
            .bounds = {.max_frame_bytes =
                           static_cast<size_t>(FromEnvironment("FRAME_KB", 4096))
                           << 10},

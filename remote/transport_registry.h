@@ -21,9 +21,10 @@ namespace tutti {
 struct NetworkSettings {
   ClusterSpec cluster;
   Environment environment;
-  std::string token;         // Secret that all tasks share; empty: none.
-  std::string bind_address;  // Host to listen at; empty: the cluster's.
-  bool insecure = false;     // Allows listening to other machines without TLS.
+  std::string token;           // Secret that all tasks share; empty: none.
+  std::string bind_address;    // Host to listen at; empty: the cluster's.
+  std::vector<int> listeners;  // Listening sockets to take over; empty: none.
+  bool insecure = false;  // Allows listening to other machines without TLS.
   TlsOptions tls;
 };
 

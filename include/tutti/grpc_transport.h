@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -58,6 +59,12 @@ struct GrpcTransportOptions {
   // Host to listen at, such as "0.0.0.0". Default: the cluster's host for this
   // task. The port is always the cluster's.
   std::string bind_address;
+
+  // Listening sockets of this process, for example inherited ones: TCP sockets
+  // that the others reach by the cluster's address of this task, and Unix
+  // sockets. Start() takes them over. Empty: Start() opens sockets at
+  // `bind_address`.
+  std::vector<int> listeners;
 
   // Allows listening without TLS at an address that other machines can reach.
   bool insecure = false;

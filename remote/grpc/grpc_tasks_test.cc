@@ -20,7 +20,9 @@
 #include "remote/fake_services.h"
 #include "remote/grpc/connection/call_identity.h"
 #include "remote/grpc/connection/certificates_testing.h"
+#include "remote/grpc/connection/file_descriptor.h"
 #include "remote/grpc/connection/listen_address.h"
+#include "remote/grpc/connection/loopback_listeners.h"
 #include "remote/grpc/control_client.h"
 #include "remote/grpc/fake_peers.h"
 #include "remote/grpc/tasks_testing.h"
@@ -220,6 +222,29 @@ TEST(GrpcTransportTest, ListeningForOtherMachinesNeedsTlsOrConsent) {
   }
 }
 
+TEST(GrpcTransportTest, ListensWithSocketsThatItIsGiven) {
+  auto listeners = LoopbackListeners::Open().value();
+  FileDescriptor elsewhere = std::move(ListenAt({"0.0.0.0:0"}).value()[0]);
+  {
+    TestTasks tasks(1, [&](int, GrpcTransportOptions& options) {
+      options.listeners = {listeners.sockets[0].get(), elsewhere.get()};
+    });
+    EXPECT_THAT(
+        CreateGrpcTransport(tasks.Options(0)),
+        IsInvalidArgument("would listen at 127.0.0.1:", ", 0.0.0.0:", "TLS"));
+  }
+  TestTasks tasks(2, [&](int task, GrpcTransportOptions& options) {
+    options.cluster.addresses[1] = listeners.address;
+    if (task == 1) options.listeners = listeners.descriptors();
+  });
+  tasks.Start(1);
+  for (FileDescriptor& socket : listeners.sockets) socket.Release();
+  tasks.Start(0);
+  EXPECT_THAT(Call(tasks, 0, 1), IsOk());
+  tasks.Stop(1);
+  EXPECT_THAT(ListenAt({listeners.address}), IsOk());
+}
+
 TEST(GrpcTransportTest, OptionsThatMakeNoSenseAreRefused) {
   using Change = std::function<void(GrpcTransportOptions&)>;
   const auto create = [](const Change& change) {
@@ -238,6 +263,7 @@ TEST(GrpcTransportTest, OptionsThatMakeNoSenseAreRefused) {
       [](auto& o) { o.bounds.max_open_streams = 7, o.transfer_lanes = 4; },
       [](auto& o) { o.bounds.max_control_request_bytes = (32 << 10) - 1; },
       [](auto& o) { o.tls.key = "/key.pem"; },
+      [](auto& o) { o.listeners = {12345}; },
       [](auto& o) { o.bind_address = "no such host"; }};
   for (size_t i = 0; i < std::size(invalid); ++i) {
     EXPECT_THAT(create(invalid[i]), IsInvalidArgument()) << i;

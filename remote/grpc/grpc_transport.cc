@@ -141,6 +141,7 @@ absl::Status GrpcTransport::Start(ControlService* control,
 ConnectionGate::Options GrpcTransport::GateOptions() const {
   ConnectionGate::Options gate{
       .endpoints = addresses_.endpoints,
+      .listeners = options_.listeners,
       .max_unknown = options_.bounds.max_unknown_connections,
       .clock = options_.environment.clock,
       .random = options_.environment.random};
@@ -287,15 +288,20 @@ absl::StatusOr<ListenAddresses> WhereToListen(
     const GrpcTransportOptions& options) {
   const ClusterSpec& cluster = options.cluster;
   const auto [host, port] = SplitAddress(cluster.addresses[cluster.this_task]);
-  auto addresses = ResolveListenAddresses(
-      options.bind_address.empty() ? host : options.bind_address, port);
+  auto addresses =
+      options.listeners.empty()
+          ? ResolveListenAddresses(
+                options.bind_address.empty() ? host : options.bind_address,
+                port)
+          : AddressesOf(options.listeners);
   if (!addresses.ok() || addresses->is_loopback || options.insecure ||
       options.tls.enabled()) {
     return addresses;
   }
   return absl::InvalidArgumentError(absl::StrCat(
       cluster.Label(cluster.this_task), " would listen at ",
-      addresses->endpoints[0], ", where other machines can connect, without ",
+      absl::StrJoin(addresses->endpoints, ", "),
+      ", where other machines can connect, without ",
       "TLS: give it a certificate, key and CA, or say that it may be "
       "insecure, ",
       "or let it listen at 127.0.0.1"));
@@ -325,6 +331,7 @@ absl::StatusOr<TaskNetwork> Connect(const NetworkSettings& settings) {
                                     .job_id = settings.cluster.job,
                                     .token = settings.token,
                                     .bind_address = settings.bind_address,
+                                    .listeners = settings.listeners,
                                     .insecure = settings.insecure,
                                     .tls = settings.tls});
       }};

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "remote/grpc/connection/reserved_ports.h"
+#include "framework/base/status_macros.h"
+#include "remote/grpc/connection/loopback_listeners.h"
 #include "tutti/cluster_runtime.h"
 #include "tutti/environment.h"
 #include "tutti/grpc_transport.h"
@@ -22,10 +22,11 @@ absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
     size_t max_entries, CoordinatorSettings coordinator,
     std::shared_ptr<const SelectionRules> rules) {
   ClusterSpec cluster;
-  const auto ports = ReservedPorts::Create(num_tasks);  // Until tasks listen.
-  if (!ports.ok()) return ports.status();
-  for (const int port : ports->get()) {
-    cluster.addresses.push_back(absl::StrCat("127.0.0.1:", port));
+  std::vector<LoopbackListeners> listeners;
+  for (int task = 0; task < num_tasks; ++task) {
+    ASSIGN_OR_RETURN(auto opened, LoopbackListeners::Open());
+    cluster.addresses.push_back(opened.address);
+    listeners.push_back(std::move(opened));
   }
   std::vector<std::unique_ptr<ClusterRuntime>> runtimes;
   for (int task = 0; task < num_tasks; ++task) {
@@ -37,10 +38,12 @@ absl::StatusOr<std::vector<std::unique_ptr<ClusterRuntime>>> JoinedGrpcTasks(
          .environment = environment,
          .make_devices = std::move(factory),
          .make_transport =
-             [=](uint64_t incarnation) {
-               return CreateGrpcTransport({.cluster = cluster,
-                                           .incarnation = incarnation,
-                                           .environment = environment});
+             [&, cluster](uint64_t incarnation) {
+               return CreateGrpcTransport(
+                   {.cluster = cluster,
+                    .incarnation = incarnation,
+                    .environment = environment,
+                    .listeners = listeners[task].Release()});
              },
          .rules = rules,
          .coordinator = coordinator,

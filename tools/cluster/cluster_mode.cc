@@ -1,5 +1,7 @@
 #include "tools/cluster/cluster_mode.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <utility>
 #include <vector>
@@ -101,6 +103,14 @@ absl::Status CheckSame(const ClusterSpec& reported, const ClusterSpec& found) {
       ": is it the mpirun of the Open MPI that tutti was linked with?"));
 }
 
+// Returns the inherited sockets, for gRPC alone. Other transports listen by
+// themselves, at the same address: the sockets are closed.
+std::vector<int> TakeListeners(const ClusterOptions& options) {
+  if (options.transport == ClusterOptions().transport) return options.listeners;
+  for (const int listener : options.listeners) close(listener);
+  return {};
+}
+
 absl::StatusOr<TaskNetwork> Connect(const Environment& environment,
                                     const ClusterOptions& options,
                                     const Console& console) {
@@ -118,6 +128,7 @@ absl::StatusOr<TaskNetwork> Connect(const Environment& environment,
        .environment = environment,
        .token = options.token,
        .bind_address = SplitAddress(options.listen_address).host,
+       .listeners = TakeListeners(options),
        .insecure = options.insecure,
        .tls = options.tls});
   if (!network.ok()) return network;

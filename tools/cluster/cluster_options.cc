@@ -296,6 +296,21 @@ absl::StatusOr<TlsOptions> FindTls(const Settings& settings, int task) {
                                     " as well"));
 }
 
+absl::StatusOr<std::vector<int>> FindListeners(const Settings& settings) {
+  const std::optional<Setting> setting =
+      settings.FindVariable(kListenersVariable);
+  std::vector<int> listeners;
+  if (!setting.has_value() || setting->value.empty()) return listeners;
+  for (absl::string_view word : absl::StrSplit(setting->value, ',')) {
+    int listener = 0;
+    if (!absl::SimpleAtoi(word, &listener) || listener < 0) {
+      return Blame(*setting, absl::StrCat("\"", word, "\" is no descriptor"));
+    }
+    listeners.push_back(listener);
+  }
+  return listeners;
+}
+
 // Data that others could read; empty if none leaves the machine.
 std::string Exposed(const ClusterOptions& options) {
   const auto is_loopback = [](absl::string_view address) {
@@ -331,6 +346,7 @@ absl::Status FindNetwork(const Settings& settings, ClusterOptions* options) {
   ASSIGN_OR_RETURN(options->cluster, FindCluster(settings));
   ASSIGN_OR_RETURN(options->listen_address,
                    FindListenAddress(settings, options->cluster));
+  ASSIGN_OR_RETURN(options->listeners, FindListeners(settings));
   ASSIGN_OR_RETURN(options->tls, FindTls(settings, options->cluster.this_task));
   ASSIGN_OR_RETURN(options->insecure, Flag(settings, "insecure"));
   options->token = settings.variables()("TUTTI_TOKEN").value_or("");

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,6 +18,10 @@ namespace tutti {
 // Raw cluster settings of one source (command line or file): values by option
 // name, such as "start-timeout".
 using ClusterWords = std::map<std::string, std::string>;
+
+// Variable with the descriptors of sockets that listen for a worker, "5,6",
+// which it inherits: `tutti launch` opens them before any worker runs.
+inline constexpr char kListenersVariable[] = "TUTTI_LISTENERS";
 
 // Transport of processes that mpirun started.
 inline constexpr char kMpiTransport[] = "MPI";
@@ -32,6 +37,9 @@ struct ClusterOptions {
 
   // "host:port" to listen at, with this task's port.
   std::string listen_address;
+
+  // Descriptors of inherited sockets that listen there already; empty: none.
+  std::vector<int> listeners;
 
   int devices_per_task = 1;
   absl::Duration start_timeout = DefaultTime("start");

@@ -464,6 +464,18 @@ TEST_F(ClusterOptionsTest, AddressesToListenAtMayBeOthers) {
   }
 }
 
+TEST_F(ClusterOptionsTest, SocketsThatListenMayBeInherited) {
+  EXPECT_THAT(ResolveWith({})->listeners, IsEmpty());
+  variables_["TUTTI_LISTENERS"] = "";
+  EXPECT_THAT(ResolveWith({})->listeners, IsEmpty());
+  variables_["TUTTI_LISTENERS"] = "5,17";
+  EXPECT_THAT(ResolveWith({})->listeners, ElementsAre(5, 17));
+  for (const std::string word : {"x", "-1", "4,"}) {
+    variables_["TUTTI_LISTENERS"] = word;
+    EXPECT_THAT(ErrorWith({}), HasSubstr("TUTTI_LISTENERS: \""));
+  }
+}
+
 TEST_F(ClusterOptionsTest, OtherMachinesNeedTlsOrToBeInsecureInSoManyWords) {
   const ClusterWords flags = {{"cluster", "localhost:1,host2:2"},
                               {"task", "0"}};

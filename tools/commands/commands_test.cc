@@ -473,6 +473,23 @@ TEST_F(LaunchTest, ATokenIsInTheEnvironmentAndInNoArgument) {
   EXPECT_NE(out_.str(), first);
 }
 
+// The first descriptor of a task is the socket that listens at its address. It
+// has the sockets of no other task.
+TEST_F(LaunchTest, TasksInheritSocketsThatListenAtTheirAddresses) {
+  setenv("TUTTI_LISTENERS", "99", 1);
+  const std::string script = R"(
+      address=$(echo $3 | cut -d, -f$(($5 + 1)))
+      port=$(printf %04X ${address##*:})
+      socket=$(readlink /proc/$$/fd/${TUTTI_LISTENERS%%,*} | tr -dc 0-9)
+      grep -q ": 0100007F:$port 00000000:0000 0A .* $socket " /proc/net/tcp &&
+          echo $(echo $TUTTI_LISTENERS | tr , '\n' | wc -l) listeners, \
+               $(ls -l /proc/$$/fd | grep -c socket:) sockets)";
+  EXPECT_THAT(Run(script, {.tasks = 3, .words = {"perf"}}), IsOk());
+  EXPECT_THAT(out_.str(), HasSubstr("2 listeners, 2 sockets\n"));
+  EXPECT_THAT(out_.str(), HasSubstr("[1] 2 listeners, 2 sockets\n"));
+  EXPECT_THAT(out_.str(), HasSubstr("[2] 2 listeners, 2 sockets\n"));
+}
+
 TEST_F(LaunchTest, OtherClustersOfTheEnvironmentAreNotTheirs) {
   setenv("TUTTI_CLUSTER_FILE", "other.json", 1);
   setenv("TUTTI_BIND", "0.0.0.0", 1);

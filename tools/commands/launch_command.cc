@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -23,10 +22,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/status_macros.h"
-#include "remote/grpc/connection/reserved_ports.h"
+#include "remote/grpc/connection/loopback_listeners.h"
 #include "tools/base/command_line.h"
 #include "tools/base/environment_variables.h"
 #include "tools/base/exit_status.h"
+#include "tools/base/file_descriptors.h"
 #include "tools/base/on_interrupt.h"
 #include "tools/cluster/cluster_mode.h"
 #include "tools/launch/launch_output.h"
@@ -72,13 +72,6 @@ absl::StatusOr<std::string> RandomToken() {
   return absl::BytesToHexString({bytes.data(), bytes.size()});
 }
 
-// Text such as "127.0.0.1:40001,127.0.0.1:40003".
-std::string Addresses(const std::vector<int>& ports) {
-  return absl::StrJoin(ports, ",", [](std::string* out, int port) {
-    absl::StrAppend(out, "127.0.0.1:", port);
-  });
-}
-
 // Variables of this process that describe another cluster; tasks must not see
 // them.
 constexpr std::array kForeignVariables = {"TUTTI_CLUSTER_FILE", "TUTTI_BIND",
@@ -87,10 +80,12 @@ constexpr std::array kForeignVariables = {"TUTTI_CLUSTER_FILE", "TUTTI_BIND",
 // Checks the options that all tasks get, so that a mistake is reported once,
 // before any task starts.
 absl::Status CheckCluster(const LaunchOptions& options) {
-  std::vector<int> ports(options.tasks);
-  std::iota(ports.begin(), ports.end(), 1);
+  std::vector<std::string> addresses;
+  for (int port = 1; port <= options.tasks; ++port) {
+    addresses.push_back(absl::StrCat("127.0.0.1:", port));
+  }
   ClusterWords words = options.cluster;
-  words["cluster"] = Addresses(ports);
+  words["cluster"] = absl::StrJoin(addresses, ",");
   words["task"] = "0";
   return ResolveClusterOptions(
              words,
@@ -107,6 +102,7 @@ absl::Status CheckCluster(const LaunchOptions& options) {
 struct Cluster {
   std::string addresses;
   std::string token;
+  std::vector<LoopbackListeners> listeners;  // By task, which inherits them.
 };
 
 Program TaskProgram(const LaunchOptions& options, const std::string& program,
@@ -120,14 +116,18 @@ Program TaskProgram(const LaunchOptions& options, const std::string& program,
   }
   words.emplace_back("--");
   words.insert(words.end(), options.words.begin(), options.words.end());
+  const std::vector<int> listeners = cluster.listeners[task].descriptors();
   // Passes the token in the environment: every user of the machine can see
   // arguments.
   std::vector<std::string> environment = {
-      absl::StrCat("TUTTI_TOKEN=", cluster.token)};
+      absl::StrCat("TUTTI_TOKEN=", cluster.token),
+      absl::StrCat(kListenersVariable, "=", absl::StrJoin(listeners, ","))};
   for (const char* name : kForeignVariables) {
     environment.push_back(absl::StrCat(name, "="));
   }
-  return {.words = std::move(words), .environment = std::move(environment)};
+  return {.words = std::move(words),
+          .environment = std::move(environment),
+          .descriptors = listeners};
 }
 
 bool HaveFailed(const std::vector<OutputQueue*>& queues) {
@@ -138,14 +138,17 @@ bool HaveFailed(const std::vector<OutputQueue*>& queues) {
 absl::StatusOr<std::unique_ptr<ProcessGroup>> StartTasks(
     const LaunchOptions& options, const std::string& program,
     LaunchOutput* output, std::vector<OutputQueue*> queues) {
-  ASSIGN_OR_RETURN(auto token, RandomToken());
+  RETURN_IF_ERROR(AllowFileDescriptors(options.tasks));
+  Cluster cluster;
+  ASSIGN_OR_RETURN(cluster.token, RandomToken());
+  for (int task = 0; task < options.tasks; ++task) {
+    ASSIGN_OR_RETURN(auto opened, LoopbackListeners::Open());
+    absl::StrAppend(&cluster.addresses, task == 0 ? "" : ",", opened.address);
+    cluster.listeners.push_back(std::move(opened));
+  }
   std::vector<Program> programs;
-  {
-    ASSIGN_OR_RETURN(const auto reserved, ReservedPorts::Create(options.tasks));
-    const Cluster cluster = {Addresses(reserved.get()), std::move(token)};
-    for (int task = 0; task < options.tasks; ++task) {
-      programs.push_back(TaskProgram(options, program, cluster, task));
-    }
+  for (int task = 0; task < options.tasks; ++task) {
+    programs.push_back(TaskProgram(options, program, cluster, task));
   }
   return ProcessGroup::Start(
       programs, {.grace = options.grace,

@@ -410,6 +410,16 @@ TEST_F(ProcessGroupTest, ProgramsSeeTheirWordsAndTheirEnvironment) {
   EXPECT_EQ(out_[0], "a b||theirs|kept|also kept\n1\n");
 }
 
+TEST_F(ProcessGroupTest, ProgramsInheritTheirDescriptorsAlone) {
+  const FileDescriptor first(open("/dev/zero", O_RDONLY | O_CLOEXEC));
+  const FileDescriptor second(open("/dev/full", O_RDONLY | O_CLOEXEC));
+  Program program = Sh("readlink /proc/$$/fd/* | grep -E 'zero|full'");
+  program.descriptors = {second.get()};
+  Run({program});
+  EXPECT_EQ(out_[0], "/dev/full\n");
+  EXPECT_EQ(fcntl(second.get(), F_GETFD), FD_CLOEXEC);
+}
+
 TEST_F(ProcessGroupTest, ProgramsHaveNothingOnTheirInput) {
   EXPECT_THAT(Run({Sh("cat")}).wait_statuses, ElementsAre(Exited(0)));
 }

@@ -17,6 +17,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "framework/base/status_macros.h"
 
 namespace tutti {
@@ -55,6 +56,7 @@ struct ChildStart {
   char* const* words;
   char* const* environment;
   ProcessStart files;
+  absl::Span<const int> descriptors;
   int null;  // Opened on /dev/null.
   int report;
   pid_t parent;
@@ -69,6 +71,7 @@ struct ChildStart {
   if (getppid() != start.parent) _exit(127);
   // exec keeps ignored signals ignored, and this tool ignores these two.
   for (int number : {SIGPIPE, SIGXFSZ}) signal(number, SIG_DFL);
+  for (int descriptor : start.descriptors) fcntl(descriptor, F_SETFD, 0);
   if (dup2(start.null, STDIN_FILENO) >= 0 &&
       dup2(start.files.out, STDOUT_FILENO) >= 0 &&
       dup2(start.files.err, STDERR_FILENO) >= 0 &&
@@ -190,8 +193,13 @@ absl::StatusOr<pid_t> StartProcess(const Program& program,
   }
   const FileDescriptor report(ends[0]);
   FileDescriptor child_report(ends[1]);
-  const ChildStart child = {argv.data(), envp.data(),        start,
-                            null.get(),  child_report.get(), getpid()};
+  const ChildStart child = {.words = argv.data(),
+                            .environment = envp.data(),
+                            .files = start,
+                            .descriptors = program.descriptors,
+                            .null = null.get(),
+                            .report = child_report.get(),
+                            .parent = getpid()};
   const pid_t pid = fork();
   if (pid == 0) BecomeProgram(child);
   if (pid < 0) return CannotRun(program, errno);

@@ -85,6 +85,10 @@ class OutputQueue : public std::streambuf {
 struct Program {
   std::vector<std::string> words;        // The first one is the path of a file.
   std::vector<std::string> environment;  // "NAME=value", added to ours.
+
+  // Descriptors of this process, larger than 2, that the new process inherits
+  // under the same numbers.
+  std::vector<int> descriptors;
 };
 
 // Initial state of a new process.

@@ -17,6 +17,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/status_macros.h"
@@ -72,6 +73,26 @@ std::string HostOf(absl::string_view peer) {
   return std::string(peer.substr(0, peer.rfind(':')));
 }
 
+std::vector<FileDescriptor> TakeOver(const std::vector<int>& listeners) {
+  std::vector<FileDescriptor> taken;
+  for (const int listener : listeners) {
+    fcntl(listener, F_SETFD, FD_CLOEXEC);
+    fcntl(listener, F_SETFL, O_NONBLOCK);
+    taken.emplace_back(listener);
+  }
+  return taken;
+}
+
+absl::StatusOr<std::vector<FileDescriptor>> OpenListeners(
+    const ConnectionGate::Options& options) {
+  if (!options.listeners.empty()) return TakeOver(options.listeners);
+  ASSIGN_OR_RETURN(auto listeners, ListenAt(options.endpoints));
+  if (options.same_host_address.empty()) return listeners;
+  FileDescriptor listener = ListenOnSameHost(options.same_host_address);
+  if (listener.is_set()) listeners.push_back(std::move(listener));
+  return listeners;
+}
+
 // Returns the name of an abstract address, which begins with NUL.
 std::string UnixName(const sockaddr_un& address, size_t size) {
   constexpr size_t kBegin = offsetof(sockaddr_un, sun_path) + 1;
@@ -84,11 +105,7 @@ std::string UnixName(const sockaddr_un& address, size_t size) {
 
 absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Listen(
     Options options) {
-  ASSIGN_OR_RETURN(auto listeners, ListenAt(options.endpoints));
-  if (!options.same_host_address.empty()) {
-    FileDescriptor listener = ListenOnSameHost(options.same_host_address);
-    if (listener.get() >= 0) listeners.push_back(std::move(listener));
-  }
+  ASSIGN_OR_RETURN(auto listeners, OpenListeners(options));
   FileDescriptor events(epoll_create1(EPOLL_CLOEXEC));
   FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   bool good = events.get() >= 0 && wake.get() >= 0 &&
@@ -97,8 +114,9 @@ absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Listen(
     good = good && Watch(events.get(), listener.get(), EPOLLIN, listener.get());
   }
   if (!good) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot wait for connections at ", options.endpoints[0]));
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat("cannot wait for connections at ",
+                            absl::StrJoin(options.endpoints, ", ")));
   }
   return std::unique_ptr<ConnectionGate>(
       new ConnectionGate(std::move(options), std::move(listeners),

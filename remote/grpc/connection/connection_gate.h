@@ -42,6 +42,10 @@ class ConnectionGate {
   struct Options {
     std::vector<std::string> endpoints;  // "127.0.0.1:7000", "[::1]:7000".
 
+    // Listening sockets of this process, which the gate takes over instead of
+    // opening others.
+    std::vector<int> listeners;
+
     // Address for connections over a Unix socket (same_host_socket.h), for
     // processes of this host and user. Used if such a socket can be opened.
     // Empty: none.

@@ -50,6 +50,13 @@ std::string ToEndpoint(const addrinfo& address) {
                                        : absl::StrCat(host, ":", port);
 }
 
+bool IsListening(int fd) {
+  int is_listening = 0;
+  socklen_t size = sizeof(is_listening);
+  return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &size) == 0 &&
+         is_listening != 0;
+}
+
 // Listening socket, or an errno.
 struct ListenResult {
   FileDescriptor fd;
@@ -123,6 +130,25 @@ absl::StatusOr<ListenAddresses> ResolveListenAddresses(
   if (!found.endpoints.empty()) return found;
   return absl::InvalidArgumentError(
       absl::StrCat(host, " is no address of this machine"));
+}
+
+absl::StatusOr<ListenAddresses> AddressesOf(absl::Span<const int> listeners) {
+  ListenAddresses found{.is_loopback = true};
+  for (const int listener : listeners) {
+    sockaddr_storage storage = {};
+    addrinfo address = {.ai_addrlen = sizeof(storage),
+                        .ai_addr = reinterpret_cast<sockaddr*>(&storage)};
+    if (!IsListening(listener) ||
+        getsockname(listener, address.ai_addr, &address.ai_addrlen) != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("descriptor ", listener, " is no listening socket"));
+    }
+    address.ai_family = storage.ss_family;
+    if (address.ai_family == AF_UNIX) continue;
+    found.endpoints.push_back(ToEndpoint(address));
+    found.is_loopback = found.is_loopback && IsLoopback(address);
+  }
+  return found;
 }
 
 absl::StatusOr<std::vector<FileDescriptor>> ListenAt(

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "remote/grpc/connection/file_descriptor.h"
 
 namespace tutti {
@@ -22,7 +23,12 @@ struct ListenAddresses {
 absl::StatusOr<ListenAddresses> ResolveListenAddresses(const std::string& host,
                                                        const std::string& port);
 
-// Opens sockets that listen at `endpoints`, which are numeric. "[::]:7000"
+// Returns where these descriptors listen, Unix sockets left out. Errors:
+// INVALID_ARGUMENT naming the descriptor that is no listening socket.
+absl::StatusOr<ListenAddresses> AddressesOf(absl::Span<const int> listeners);
+
+// Opens sockets that listen at `endpoints`, which are numeric. Port 0 means a
+// free port. "[::]:7000"
 // means all addresses, of IPv4 too, or of IPv4 alone where there is no IPv6.
 // Leaves out endpoints of a kind that this machine does not have, if there are
 // others. Errors: UNAVAILABLE, saying why, if listening at one of them fails.

@@ -10,7 +10,10 @@
 
 #include <cerrno>
 
+#include "absl/strings/str_cat.h"
 #include "remote/grpc/connection/file_descriptor.h"
+#include "remote/grpc/connection/loopback_listeners.h"
+#include "remote/grpc/connection/same_host_socket.h"
 #include "tests/doubles/status_matchers.h"
 
 namespace {
@@ -39,6 +42,7 @@ namespace tutti {
 namespace {
 
 using testing::ElementsAre;
+using testing::StartsWith;
 
 TEST(ListenAddressTest, HostAndPortAreTold) {
   EXPECT_EQ(SplitAddress("host:7000").host, "host");
@@ -80,6 +84,29 @@ TEST(ListenAddressTest, AKindOfAddressThatIsMissingIsLeftOut) {
   EXPECT_EQ(listeners.size(), 1);
 }
 
+TEST(ListenAddressTest, SocketsSayWhereTheyListen) {
+  const auto sockets = ListenAt({"127.0.0.1:0", "0.0.0.0:0"}).value();
+  const FileDescriptor same_host =
+      ListenOnSameHost(absl::StrCat("listen-address-test-", getpid()));
+  const int first = sockets[0].get(), second = sockets[1].get();
+  const auto loopback = AddressesOf({first, same_host.get()}).value();
+  EXPECT_THAT(loopback.endpoints, ElementsAre(StartsWith("127.0.0.1:")));
+  EXPECT_TRUE(loopback.is_loopback);
+  const auto both = AddressesOf({first, second}).value();
+  EXPECT_THAT(both.endpoints,
+              ElementsAre(loopback.endpoints[0], StartsWith("0.0.0.0:")));
+  EXPECT_FALSE(both.is_loopback);
+}
+
+TEST(ListenAddressTest, WhatDoesNotListenIsAnError) {
+  const FileDescriptor silent(socket(AF_INET, SOCK_STREAM, 0));
+  for (const int fd : {silent.get(), STDIN_FILENO, -1, 12345}) {
+    EXPECT_THAT(AddressesOf({fd}),
+                IsInvalidArgument(absl::StrCat("descriptor ", fd,
+                                               " is no listening socket")));
+  }
+}
+
 // Returns whether IPv4 can connect to the listener.
 bool TakesIpv4(int listener) {
   sockaddr_storage bound = {};
@@ -92,6 +119,14 @@ bool TakesIpv4(int listener) {
   const FileDescriptor fd(socket(AF_INET, SOCK_STREAM, 0));
   return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address),
                  sizeof(address)) == 0;
+}
+
+TEST(ListenAddressTest, LoopbackListenersListenAtTheirAddress) {
+  const auto listeners = LoopbackListeners::Open().value();
+  ASSERT_EQ(listeners.sockets.size(), 2u);
+  EXPECT_TRUE(TakesIpv4(listeners.sockets[0].get()));
+  EXPECT_THAT(ListenAt({listeners.address}), IsUnavailable("address in use"));
+  EXPECT_TRUE(ConnectOnSameHost(listeners.address).is_set());
 }
 
 TEST(ListenAddressTest, AllAddressesAreThoseOfIpv4Too) {

@@ -8,16 +8,11 @@
 
 namespace tutti {
 
-// Reserves TCP ports of 127.0.0.1, all different. The system gives them to no
-// other program as long as this object lives.
+// Reserves TCP ports of 127.0.0.1 for tests, all different. The system gives
+// them to no other program as long as this object lives.
 //
 // A server that names such a port can listen there with SO_REUSEADDR, again and
 // again, one listener at a time. Without a listener, connections are refused.
-// For a server without SO_REUSEADDR, destroy the object just before the server
-// starts. Until it listens, another process may take its port, but only by
-// requesting this port, or by requesting any port and getting this one of about
-// 14,000. Outgoing connections, which the servers make too, never get the port:
-// Linux gives them even numbers, and bind() odd numbers.
 class ReservedPorts {
  public:
   // Errors: those of the system.
