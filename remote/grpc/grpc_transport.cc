@@ -24,6 +24,7 @@
 #include "remote/grpc/connection/in_flight.h"
 #include "remote/grpc/connection/listen_address.h"
 #include "remote/grpc/connection/peers.h"
+#include "remote/grpc/connection/room_to_start.h"
 #include "remote/grpc/connection/tls_credentials.h"
 #include "remote/grpc/control_client.h"
 #include "remote/grpc/control_server.h"
@@ -313,6 +314,7 @@ absl::StatusOr<std::shared_ptr<Transport>> CreateGrpcTransport(
     GrpcTransportOptions options) {
   RETURN_IF_ERROR(Check(options));
   ASSIGN_OR_RETURN(auto addresses, WhereToListen(options));
+  RETURN_IF_ERROR(CheckRoomToStart());
   KeepGrpc();
   ASSIGN_OR_RETURN(auto credentials, MakeCredentials(options.tls));
   return std::make_shared<GrpcTransport>(

@@ -32,6 +32,7 @@
 #include "remote/grpc/connection/listen_address.h"
 #include "remote/grpc/connection/proof.h"
 #include "remote/grpc/connection/reserved_ports.h"
+#include "remote/grpc/connection/room_to_start.h"
 #include "remote/grpc/connection/same_host_socket.h"
 #include "remote/grpc/connection/tls_credentials.h"
 #include "remote/peer_memory.h"
@@ -772,6 +773,25 @@ class NoMoreDescriptors {
  private:
   rlimit before_ = {};
 };
+
+TEST(RoomToStartTest, WhatIsMissingIsNamedWithTheReasonOfTheSystem) {
+  EXPECT_THAT(CheckRoomToStart(), IsOk());
+  {
+    const NoMoreDescriptors none;
+    EXPECT_THAT(CheckRoomToStart(),
+                IsResourceExhausted("16 more descriptors", "may have 0",
+                                    "Too many open files"));
+  }
+  bool is_forbidden = false;
+  absl::Status status;
+  std::thread([&] {
+    is_forbidden = ForbidSystemCall(SYS_clone) && ForbidSystemCall(SYS_clone3);
+    if (is_forbidden) status = CheckRoomToStart();
+  }).join();
+  if (!is_forbidden) GTEST_SKIP() << "this system does not forbid it";
+  EXPECT_THAT(status, IsResourceExhausted("16 more threads", "may have 0",
+                                          "Operation not permitted"));
+}
 
 TEST_F(ConnectionGateTest, WithoutADescriptorConnectionsWait) {
   const FileDescriptor fd = MakeSocket();
