@@ -100,6 +100,10 @@ class GrpcTransport final : public Transport, private TransferChannel {
   void UseSender(absl::FunctionRef<void(TransferSender&)> use)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Closes what has been idle, and looks again later.
+  void CloseIdle() ABSL_LOCKS_EXCLUDED(mu_);
+  void CloseIdleLater() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const GrpcTransportOptions options_;
   const ListenAddresses addresses_;
   const std::shared_ptr<grpc::ServerCredentials> server_credentials_;
@@ -107,10 +111,12 @@ class GrpcTransport final : public Transport, private TransferChannel {
   ControlClient control_client_;
   TransferReceiver receiver_;
   InFlight sender_users_;
+  InFlight looks_;
   std::once_flag shutdown_;
 
   Mutex mu_;
   bool is_shut_down_ ABSL_GUARDED_BY(mu_) = false;
+  Clock::AlarmId look_ ABSL_GUARDED_BY(mu_) = 0;  // CloseIdle() after Start().
   std::unique_ptr<Serving> serving_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -136,7 +142,25 @@ absl::Status GrpcTransport::Start(ControlService* control,
         acceptor->HandleNewConnection(&connection);
       });
   serving_ = std::move(serving);
+  CloseIdleLater();
   return absl::OkStatus();
+}
+
+void GrpcTransport::CloseIdleLater() {
+  if (!looks_.Begin()) return;
+  Clock& clock = *options_.environment.clock;
+  look_ =
+      clock.CallAt(clock.Now() + DefaultTime("idle"), [this] { CloseIdle(); });
+}
+
+void GrpcTransport::CloseIdle() {
+  receiver_.CloseIdle();
+  peers_.CloseIdle();
+  {
+    MutexLock lock(&mu_);
+    if (!is_shut_down_) CloseIdleLater();
+  }
+  looks_.End();
 }
 
 ConnectionGate::Options GrpcTransport::GateOptions() const {
@@ -202,11 +226,14 @@ void GrpcTransport::Shutdown() {
     control_client_.Shutdown();
     receiver_.Shutdown();
     std::unique_ptr<Serving> serving;
+    Clock::AlarmId look = 0;
     {
       MutexLock lock(&mu_);
       is_shut_down_ = true;
       serving = std::move(serving_);
+      look = look_;
     }
+    if (options_.environment.clock->Cancel(look)) looks_.End();
     sender_users_.Close();
     if (serving != nullptr) {
       // Closes first: a peer that does not read would keep a connection, and
@@ -218,6 +245,7 @@ void GrpcTransport::Shutdown() {
       serving->sender.Wait();
     }
     sender_users_.Wait();
+    looks_.Wait();
     peers_.Close();
   });
 }

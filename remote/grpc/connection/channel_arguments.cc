@@ -46,7 +46,6 @@ ChannelSettings ClientSettings(size_t max_message_bytes) {
       {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, AsSetting(max_message_bytes)},
       {GRPC_ARG_ENABLE_HTTP_PROXY, 0},
       {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},
-      {GRPC_ARG_CLIENT_IDLE_TIMEOUT_MS, Milliseconds(DefaultTime("idle"))},
       {GRPC_ARG_ENABLE_RETRIES, 0},
       {GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1},
       {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS,

@@ -54,6 +54,7 @@ void Peers::Connect(int task, int lane, OnLink done) {
   {
     MutexLock lock(&mu_);
     Way& way = ways_[key];
+    way.was_used = true;
     const auto found = FindLink(task, lane, way);
     if (found) {
       known = *found;
@@ -219,6 +220,17 @@ absl::Status Peers::Observe(int task, uint64_t expected, uint64_t incarnation) {
   }
   if (expected == 0 || expected == incarnation) return absl::OkStatus();
   return Restarted(Label(task), expected, incarnation);
+}
+
+// Calls under way share the channel.
+void Peers::CloseIdle() {
+  MutexLock lock(&mu_);
+  for (auto& [key, way] : ways_) {
+    const bool was_used = std::exchange(way.was_used, false);
+    if (was_used || way.channel.use_count() != 1) continue;
+    DropSoon(std::exchange(way.channel, nullptr));
+    way.socket = FileDescriptor();
+  }
 }
 
 void Peers::Close() {

@@ -88,6 +88,10 @@ class Peers {
   absl::Status Observe(int task, uint64_t expected, uint64_t incarnation)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Drops the links without a call that have not been used since the last call
+  // of this function. Connect() connects again.
+  void CloseIdle() ABSL_LOCKS_EXCLUDED(mu_);
+
   // Drops the links. Blocks; do not call on a thread of gRPC. Call last.
   void Close() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -102,6 +106,7 @@ class Peers {
     std::shared_ptr<grpc::Channel> channel;
     FileDescriptor socket;  // Duplicate of the link's; none with TLS.
     pid_t process = 0;
+    bool was_used = false;             // Since the last CloseIdle().
     std::shared_ptr<Attempt> attempt;  // Under way; null: none.
     absl::Status last_error;
     absl::Time next_attempt = absl::InfinitePast();

@@ -64,7 +64,6 @@ bool TransferReceiver::Take(const StreamKey& stream_key, const BufKey& key,
       // Opens a stream: there is none, or it has ended.
       if (current == nullptr || current == stream) {
         current = in_flight_.Begin() ? Create(stream_key) : nullptr;
-        LookForIdleSoon();
         is_new = true;
       }
       stream = current;
@@ -110,34 +109,12 @@ void TransferReceiver::Drop(const ControlCaller& process,
   }
 }
 
-// Looks as long as there are streams.
-void TransferReceiver::LookForIdleSoon() {
-  if (alarm_ != 0 || streams_.empty() || !in_flight_.Begin()) return;
-  Clock& clock = *options_->environment.clock;
-  alarm_ = clock.CallAt(clock.Now() + DefaultTime("idle"),
-                        [this] { LookForIdle(); });
-}
-
-void TransferReceiver::LookForIdle() {
+void TransferReceiver::CloseIdle() {
   for (const auto& [key, stream] : Streams()) stream->CloseIfIdle();
-  {
-    MutexLock lock(&mu_);
-    alarm_ = 0;
-    LookForIdleSoon();
-  }
-  in_flight_.End();
 }
 
 void TransferReceiver::Shutdown() {
   in_flight_.Close();
-  Clock::AlarmId alarm = 0;
-  {
-    MutexLock lock(&mu_);
-    alarm = alarm_;
-  }
-  if (alarm != 0 && options_->environment.clock->Cancel(alarm)) {
-    in_flight_.End();
-  }
   for (const auto& [key, stream] : Streams()) {
     stream->Close(absl::CancelledError("the transport is shut down"));
   }

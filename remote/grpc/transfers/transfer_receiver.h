@@ -20,7 +20,7 @@ namespace tutti {
 class ReceiveStream;
 
 // Pulls bytes from other tasks. Opens a stream at its first use, and again
-// after it has ended. Closes streams that are idle.
+// after it has ended.
 class TransferReceiver {
  public:
   using Choice = TransferChannel::Choice;
@@ -35,6 +35,9 @@ class TransferReceiver {
   void Request(int task, const BufKey& key, const RecvRequest& recv);
   void Cancel(const Choice& choice, const absl::Status& reason);
   std::vector<BufKey> UnderWay(const Choice& choice);
+
+  // Closes the streams that have had no request since the last call.
+  void CloseIdle() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Closes the streams to a lost process: no further request goes over them.
   void Drop(const ControlCaller& process, const absl::Status& reason)
@@ -58,17 +61,14 @@ class TransferReceiver {
       ABSL_LOCKS_EXCLUDED(mu_);
   void Forget(const StreamKey& stream_key, const ReceiveStream* stream)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void LookForIdleSoon() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void LookForIdle() ABSL_LOCKS_EXCLUDED(mu_);
 
   const GrpcTransportOptions* const options_;
   Peers* const peers_;
-  InFlight in_flight_;  // Counts streams, and `alarm_`.
+  InFlight in_flight_;  // Counts streams.
 
   Mutex mu_;
   absl::flat_hash_map<StreamKey, std::shared_ptr<ReceiveStream>> streams_
       ABSL_GUARDED_BY(mu_);
-  Clock::AlarmId alarm_ ABSL_GUARDED_BY(mu_) = 0;  // 0: no stream.
 };
 
 }  // namespace tutti

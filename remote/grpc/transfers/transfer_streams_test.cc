@@ -318,6 +318,24 @@ TEST(TransfersTest, ACancelledRequestThatWaitsIsWithdrawn) {
   EXPECT_THAT(lent.Wait(), IsOk());
 }
 
+// Streams and connections close after a while without a use.
+TEST(TransfersTest, WhatWasIdleIsOpenedAgain) {
+  SimulatedEnvironment simulated(/*seed=*/1);
+  RunningTasks tasks(2, [&](int, GrpcTransportOptions& options) {
+    options.environment.clock = simulated.get().clock;
+  });
+  for (int tag = 0; tag < 5; ++tag) {
+    OfferedBytes lent(tasks, kLargeBytes, tag);
+    RequestedBytes receiver(tasks, kLargeBytes, tag);
+    EXPECT_THAT(receiver.Wait(), IsOk());
+    EXPECT_THAT(lent.Wait(), IsOk());
+    EXPECT_THAT(Call(tasks, 0, 1), IsOk());
+    for (int looks = 0; looks < tag; ++looks) {
+      simulated.Advance(DefaultTime("idle"));
+    }
+  }
+}
+
 TEST_P(EveryWayTest, ATransferCancelledAtAnyTimeEndsAndFreesTheLender) {
   RunningTasks tasks(2, Way());
   const std::vector<std::byte> bytes = Pattern(kLargeBytes);
