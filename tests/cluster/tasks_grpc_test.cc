@@ -36,7 +36,9 @@
 namespace tutti {
 namespace tasks_grpc_test {
 
+using testing::AnyOf;
 using testing::Each;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -234,6 +236,8 @@ class GivenRowsGrpcTest : public testing::Test {
       calls[task].ended.Wait();
       ends.push_back(calls[task].status);
       const Tensor& output = calls[task].output;
+      // A call that fails early leaves its output unset.
+      if (!output.is_set()) continue;
       const auto* const begin = reinterpret_cast<const float*>(output.data());
       outputs_[task].assign(begin, begin + output.num_elements());
     }
@@ -283,14 +287,16 @@ TEST_F(GivenRowsGrpcTest, AnAllToAllHasOtherRowsInEachExecution) {
     wanted.insert(wanted.end(), rows[2], 3);
     EXPECT_THAT(outputs_, Each(wanted));
   }
-  // Task 0 expects nothing from task 1, which sends something.
+  // Task 0 expects nothing from task 1, which sends something. Task 2 has no
+  // part in that transfer, and may have ended before.
+  const auto fails = IsInvalidArgument("rank 1 to rank 0", "bytes");
   EXPECT_THAT(Run([&](int task) {
                 return std::pair(CollectiveOp(AllToAll{
                                      .send_rows = Rows(3, 1),
                                      .recv_rows = {1, task == 0 ? 0 : 1, 1}}),
                                  int64_t{3});
               }),
-              Each(IsInvalidArgument("rank 1 to rank 0", "bytes")));
+              ElementsAre(fails, fails, AnyOf(IsOk(), fails)));
 }
 
 class NamedTensorsGrpcTest : public testing::Test {
