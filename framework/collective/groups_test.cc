@@ -205,7 +205,7 @@ TEST(GroupDirectoryTest, KnowsForgottenKeysByTheirGenerations) {
   EXPECT_THAT(directory.Find(2, 5000), IsNotFound("is not known"));
 }
 
-// What another task says of the future of a key concerns that key alone.
+// A claim about the future of a key concerns that key alone.
 TEST(GroupDirectoryTest, AGenerationThatWasNeverThereForgetsNoOther) {
   constexpr GroupKey kMany = GroupDirectory::kMaxEnded;
   GroupDirectory directory;

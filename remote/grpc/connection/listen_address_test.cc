@@ -126,7 +126,7 @@ TEST(ListenAddressTest, LoopbackListenersListenAtTheirAddress) {
   ASSERT_EQ(listeners.sockets.size(), 2u);
   EXPECT_TRUE(TakesIpv4(listeners.sockets[0].get()));
   EXPECT_THAT(ListenAt({listeners.address}), IsUnavailable("address in use"));
-  EXPECT_TRUE(ConnectOnSameHost(listeners.address).is_set());
+  EXPECT_TRUE(ConnectOnSameHost(listeners.address).value().is_set());
 }
 
 TEST(ListenAddressTest, AllAddressesAreThoseOfIpv4Too) {
