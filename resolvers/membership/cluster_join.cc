@@ -85,9 +85,11 @@ void ClusterJoin::SayHelloToLeader() {
       task = NextOther();
     }
   }
-  const absl::Time limit =
-      options_.environment.clock->Now() + 2 * options_.hold;
-  SayHello(task, hold, std::min(limit, options_.deadline));
+  SayHello(task, hold,
+           HasOthers()
+               ? std::min(options_.deadline,
+                          options_.environment.clock->Now() + 2 * options_.hold)
+               : options_.deadline);
 }
 
 // Returns the task to call instead of the leader. If there are only the two,
@@ -122,7 +124,8 @@ void ClusterJoin::SayHello(int task, absl::Duration hold, absl::Time deadline) {
     MutexLock lock(&mu_);
     if (is_due_) return;
     ++num_calls_;
-    waits_until_reachable = says_to_all_;
+    // A call that fails at once leaves time for other tasks.
+    waits_until_reachable = says_to_all_ || !HasOthers();
   }
   proto::ControlRequest request;
   *request.mutable_hello() = options_.hello;

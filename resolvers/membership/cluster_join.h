@@ -78,6 +78,9 @@ class ClusterJoin : public std::enable_shared_from_this<ClusterJoin> {
   std::set<int> OtherTasks() const;
   void SayHelloToLeader() ABSL_LOCKS_EXCLUDED(mu_);
   int NextOther() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Returns true if there are tasks besides this one and the leader.
+  bool HasOthers() const { return options_.cluster.num_tasks() > 2; }
   void SayHelloToAll() ABSL_LOCKS_EXCLUDED(mu_);
   void SayHelloAgain(int task) ABSL_LOCKS_EXCLUDED(mu_);
   void SayHello(int task, absl::Duration hold, absl::Time deadline)
