@@ -190,11 +190,9 @@ void ClusterControl::CountDevicesLeftOnce() {
   bool knows_all = true;
   for (int task = 0; task < options_.cluster.num_tasks(); ++task) {
     if (health_->state(task) == TaskHealth::State::kLost) continue;
-    const auto [incarnation, devices] = device_resolver_->DevicesOf(task);
-    knows_all &= task == options_.cluster.this_task ||
-                 health_->IsUp({task, incarnation});
-    total += incarnation == 0 ? kMaxDevicesOfTask
-                              : static_cast<int64_t>(devices.size());
+    const auto num_devices = device_resolver_->NumDevices(task);
+    knows_all &= num_devices.has_value();
+    total += num_devices.value_or(kMaxDevicesOfTask);
   }
   param_resolver_->led().SetDevicesLeft(total, loss);
   knows_all_ = knows_all;

@@ -159,8 +159,7 @@ class ClusterControl : public ControlService,
   std::shared_ptr<ClusterLeave> leave_;
   std::shared_ptr<HeldAnswers> heartbeats_;
   std::shared_ptr<HeldAnswers> hellos_;
-  std::atomic<bool> knows_all_ =
-      false;  // Each task is lost, or up with known devices.
+  std::atomic<bool> knows_all_{false};  // Devices of all that are not lost.
   std::shared_ptr<ParamResolverDistributed> param_resolver_;
   std::shared_ptr<DeviceResolverDistributed> device_resolver_;
   std::shared_ptr<StepSequenceDistributed> step_sequence_;

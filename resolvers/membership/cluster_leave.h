@@ -47,9 +47,9 @@ class ClusterLeave : public std::enable_shared_from_this<ClusterLeave> {
 
   static std::shared_ptr<ClusterLeave> Create(Options options);
 
-  // Waits for the end of all tasks. Errors: DEADLINE_EXCEEDED naming the tasks
-  // that are not done, or the leader if it does not answer; FAILED_PRECONDITION
-  // while another Leave() waits; the reason of End().
+  // Waits for the end of all tasks. Errors: DEADLINE_EXCEEDED naming who is not
+  // done, or the leader if it does not answer; FAILED_PRECONDITION while
+  // another Leave() waits; the reason of End().
   void Leave(absl::Time deadline, StatusCallback done) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends the waiting Leave() and all later ones with `reason`.

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <system_error>
 #include <utility>
 
@@ -45,6 +46,18 @@ absl::Status ErrorOf(absl::string_view peer, absl::string_view words) {
 absl::Status ErrorOf(absl::string_view peer, int error) {
   return ErrorOf(peer,
                  std::error_code(error, std::generic_category()).message());
+}
+
+// Errors: RESOURCE_EXHAUSTED if the system gives no thread.
+absl::Status StartThread(absl::string_view label, std::thread& thread,
+                         std::function<void()> run) {
+  try {
+    thread = std::thread(std::move(run));
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        label, ": no thread to connect with: ", error.code().message()));
+  }
+  return absl::OkStatus();
 }
 
 // Makes a socket like those of gRPC: what it is given it sends at once, and it
@@ -110,8 +123,8 @@ absl::Status Dialer::Start() {
   if (!WatchSocket(events_.get(), wake_.get(), EPOLLIN, kWake, EPOLL_CTL_ADD)) {
     return ErrorOf(Label(options_.party.cluster->this_task), errno);
   }
-  thread_ = std::thread([this] { Run(); });
-  return absl::OkStatus();
+  return StartThread(Label(options_.party.cluster->this_task), thread_,
+                     [this] { Run(); });
 }
 
 void Dialer::Run() {
@@ -162,8 +175,8 @@ Dialer::MaybeEnded Dialer::Begin(uint64_t id) {
     return Connect(id);
   }
   attempt.is_looking_up = true;
-  LookUpSoon(attempt.task);
-  return std::nullopt;
+  const absl::Status begun = LookUpSoon(attempt.task);
+  return begun.ok() ? std::nullopt : End(id, begun);
 }
 
 absl::StatusOr<Dialer::Addresses> Dialer::LookUp(const std::string& address,
@@ -189,12 +202,18 @@ absl::StatusOr<Dialer::Addresses> Dialer::LookUp(const std::string& address,
 }
 
 // Looks a name up on a thread that nothing waits for: the system may take long.
-void Dialer::LookUpSoon(int task) {
-  if (!looked_up_.insert(task).second) return;
-  std::thread([self = shared_from_this(), task,
-               address = options_.party.cluster->addresses[task]] {
-    self->OnLookUp(task, LookUp(address, /*flags=*/0));
-  }).detach();
+absl::Status Dialer::LookUpSoon(int task) {
+  if (looked_up_.contains(task)) return absl::OkStatus();
+  std::thread thread;
+  RETURN_IF_ERROR(
+      StartThread(Label(task), thread,
+                  [self = shared_from_this(), task,
+                   address = options_.party.cluster->addresses[task]] {
+                    self->OnLookUp(task, LookUp(address, /*flags=*/0));
+                  }));
+  looked_up_.insert(task);
+  thread.detach();
+  return absl::OkStatus();
 }
 
 void Dialer::OnLookUp(int task, const absl::StatusOr<Addresses>& found) {

@@ -63,7 +63,7 @@ class Dialer final : public std::enable_shared_from_this<Dialer> {
   // Errors, all of which name the task: UNAVAILABLE if nothing answers, or what
   // answers is no task; those of Proof; PERMISSION_DENIED if another user has
   // the task's Unix socket and there is no token to tell who answers instead;
-  // RESOURCE_EXHAUSTED without descriptors; CANCELLED after Close().
+  // RESOURCE_EXHAUSTED without descriptors or threads; CANCELLED after Close().
   void Dial(int task, Done done) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends what is under way with CANCELLED, and waits until each `done` has
@@ -120,7 +120,7 @@ class Dialer final : public std::enable_shared_from_this<Dialer> {
   void OnLookUp(int task, const absl::StatusOr<Addresses>& found)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  void LookUpSoon(int task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status LookUpSoon(int task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SetAlarm(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string Label(int task) const {
     return options_.party.cluster->Label(task);

@@ -199,8 +199,13 @@ void Peers::OnCall(const ControlCaller& caller) {
     way.next_attempt = absl::InfinitePast();
     if (!is_first) way.attempt = nullptr;
     if (way.channel == nullptr || (is_first && !way.is_failing())) continue;
-    DropSoon(std::exchange(way.channel, nullptr));
+    DropLink(way);
   }
+}
+
+void Peers::DropLink(Way& way) const {
+  DropSoon(std::exchange(way.channel, nullptr));
+  way.socket = FileDescriptor();
 }
 
 // Drops it on the work queue: this may be a thread of gRPC.
@@ -228,8 +233,7 @@ void Peers::CloseIdle() {
   for (auto& [key, way] : ways_) {
     const bool was_used = std::exchange(way.was_used, false);
     if (was_used || way.channel.use_count() != 1) continue;
-    DropSoon(std::exchange(way.channel, nullptr));
-    way.socket = FileDescriptor();
+    DropLink(way);
   }
 }
 

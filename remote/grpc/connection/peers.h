@@ -130,6 +130,7 @@ class Peers {
                 absl::StatusOr<ProvenSocket> socket) ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<grpc::Channel> TlsChannel(int task, int lane) const;
   grpc::ChannelArguments ArgumentsFor(int lane) const;
+  void DropLink(Way& way) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropSoon(std::shared_ptr<grpc::Channel> channel) const;
   bool SetIncarnation(int task, uint64_t incarnation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

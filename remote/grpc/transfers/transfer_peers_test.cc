@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -16,11 +17,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "remote/fake_services.h"
 #include "remote/grpc/connection/file_descriptor.h"
 #include "remote/grpc/connection/listen_address.h"
+#include "remote/grpc/connection/peers.h"
 #include "remote/grpc/fake_peers.h"
 #include "remote/grpc/tasks_testing.h"
 #include "remote/grpc/wire/transfer_wire.h"
@@ -45,6 +48,39 @@ std::string Cancel(uint64_t id) {
                                            .num_bytes = kMessage.size(),
                                            .code = absl::StatusCode::kAborted}),
                       kMessage);
+}
+
+TEST(PeersTest, DropsALinkThatIsIdleUnlessACallHasIt) {
+  SimulatedEnvironment simulated(/*seed=*/1);
+  RunningTasks tasks(2);
+  GrpcTransportOptions options = tasks.Options(0);
+  options.environment.queue = simulated.get().queue;  // Drops channels.
+  Peers peers(&options, /*credentials=*/nullptr);
+  const auto connect = [&] {
+    absl::Notification is_done;
+    std::shared_ptr<grpc::Channel> channel;
+    peers.Connect(1, /*lane=*/0, [&](const absl::StatusOr<Peers::Link>& link) {
+      channel = link.value().channel;
+      is_done.Notify();
+    });
+    is_done.WaitForNotification();
+    simulated.RunAll();
+    return channel;
+  };
+  auto of_call = connect();
+  peers.CloseIdle();
+  peers.CloseIdle();
+  EXPECT_EQ(connect(), of_call);
+  const std::weak_ptr<grpc::Channel> first = std::exchange(of_call, nullptr);
+  peers.CloseIdle();  // Connect() has used it.
+  simulated.RunAll();
+  EXPECT_FALSE(first.expired());
+  peers.CloseIdle();
+  simulated.RunAll();
+  EXPECT_TRUE(first.expired());
+  EXPECT_NE(connect(), nullptr);
+  peers.Close();
+  simulated.RunAll();
 }
 
 TEST(TransferPeersTest, ATaskWithTooManyStreamsIsRefusedMore) {
