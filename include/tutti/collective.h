@@ -122,8 +122,8 @@ struct AllReduce {
 // execution: other rows need no other instance, and no exchange between
 // members. Either all members give them or none does. If members give different
 // rows for a block that moves between them, the execution fails on all members
-// with INVALID_ARGUMENT. A member of a gather or scatter that has ended its
-// part before then has succeeded.
+// with INVALID_ARGUMENT. A member that has ended its part before then has
+// succeeded.
 struct AllGather {
   // Members may differ in the number of rows of their shapes.
   bool uneven = false;
